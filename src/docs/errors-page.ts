@@ -33,7 +33,7 @@ export const meanings: Record<ProblemCode, string> = {
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
   cursor_expired:
     'Changes after this cursor were removed, or the data of the tenant were restored. ' +
-    '[Copy the records again](/docs/guide/changes), then continue with a cursor from `after=now`.',
+    '[Copy the records again](/docs/guide/events), then continue with a cursor from `after=now`.',
   precondition_failed:
     'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',

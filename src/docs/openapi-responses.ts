@@ -7,7 +7,17 @@ import { type Json, responseSchema } from './openapi-schemas.ts';
  * @param routes all routes, for examples of records
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
-  const { status, response, contentType = 'application/json', cache, mayBeEmpty, hasTag, list, location } = route;
+  const {
+    status,
+    response,
+    contentType = 'application/json',
+    cache,
+    mayBeEmpty,
+    hasTag,
+    list,
+    hasCursor,
+    location,
+  } = route;
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
   if (!response || status === 204) return { [status]: empty };
@@ -16,7 +26,8 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...requestId,
     ...(status === 201 || location ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' || hasTag ? etag : {}),
-    ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
+    ...(list || hasCursor ? { Link: { $ref: '#/components/headers/Link' } } : {}),
+    ...(hasCursor ? { 'Next-Cursor': { $ref: '#/components/headers/NextCursor' } } : {}),
   };
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
   const content = {
@@ -50,6 +61,10 @@ export const responseHeaders = {
     description:
       'The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter ' +
       'that the plain list does not have.',
+    schema: { type: 'string' },
+  },
+  NextCursor: {
+    description: 'The place after the page, also after an empty one: send it as `after`, now or later.',
     schema: { type: 'string' },
   },
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },

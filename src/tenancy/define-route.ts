@@ -52,6 +52,8 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   hasTag?: boolean;
   takesIfMatch?: boolean;
   takesIdempotencyKey?: boolean;
+  hasCursor?: boolean;
+  takesLastEventId?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

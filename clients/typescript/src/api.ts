@@ -1208,6 +1208,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Changes/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records as server-sent events, as they happen
+         * @description Sends each change as an event whose `data` is a change and whose `id` is its cursor. Begins after `Last-Event-ID`, else after `after`, else now. The last event of a stream is `end`, whose `Reason` says why.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChangesStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records after a cursor
+         * @description Each change of a record, in an order in which no change appears before one that was read already. Without `after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header `Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. Changes of users and roles are in the audit log only.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Usage": {
         parameters: {
             query?: never;
@@ -1621,6 +1665,37 @@ export interface components {
             /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
             TraceId: string | null;
         };
+        /** Change */
+        Change: {
+            /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes. */
+            Id: string;
+            /** @description The resource and what happened, such as `country.updated`. */
+            Type: string;
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /**
+             * Format: date-time
+             * @description When the change was made. Changes are in the order of their transactions, not of this time.
+             */
+            At: string;
+            /** @description The guid of the user who made the change; null for a change of the operator, and for an activity. */
+            UserGuid: string | null;
+            /** @description The names of the fields that an update has changed; empty for other actions. */
+            Fields: string[];
+            /** @description The path of the record. */
+            Href: string;
+            /** @description The record after the change, without fields that are read from other records; null if it is gone. Only with `include=record`. */
+            Record?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** Usage */
         Usage: {
             /**
@@ -1656,7 +1731,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -1844,7 +1919,10 @@ export interface components {
                 };
             };
         };
-        /** @description `gone`: This is no longer offered */
+        /**
+         * @description `gone`: This is no longer offered
+         *     `cursor_expired`: The feed of changes no longer has what follows this cursor
+         */
         Problem410: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -1864,7 +1942,7 @@ export interface components {
                     /** @constant */
                     status?: 410;
                     /** @enum {unknown} */
-                    code?: "gone";
+                    code?: "gone" | "cursor_expired";
                 };
             };
         };
@@ -2054,6 +2132,8 @@ export interface components {
         ETag: string;
         /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
+        /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
+        NextCursor: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
         /** @description What is missing or wrong in the credentials. */
@@ -7478,6 +7558,101 @@ export interface operations {
                     "application/json": components["schemas"]["AuditEntry"][];
                     /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
                     "text/csv": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChangesStream: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+            };
+            header?: {
+                /** @description The `id` of the last event that was received: the stream goes on after it. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChanges: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Next-Cursor": components["headers"]["NextCursor"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": "the Id",
+                     *         "Type": "the Type",
+                     *         "Resource": "Country",
+                     *         "Key": "GB",
+                     *         "Action": "create",
+                     *         "At": "2026-01-05T09:30:00.000Z",
+                     *         "UserGuid": null,
+                     *         "Fields": [
+                     *           "the "
+                     *         ],
+                     *         "Href": "the Href",
+                     *         "Record": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Change"][];
                 };
             };
             400: components["responses"]["Problem400"];

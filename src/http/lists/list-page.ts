@@ -2,14 +2,19 @@ import type { Representation } from '../representation.ts';
 import { cursorOf } from './list-cursor.ts';
 import type { ListQuery } from './list-query.ts';
 
-/** A page of a list, and the path of the next page if there is one. */
+/**
+ * A page of a list, and the path of the next page if there is one. `cursor` is the header `Next-Cursor` of a list that
+ * grows at its end: from there, later requests go on.
+ */
 export class Page {
   readonly representation: Representation;
   readonly next: string | undefined;
+  readonly cursor: string | undefined;
 
-  constructor(representation: Representation, next: string | undefined) {
+  constructor(representation: Representation, next: string | undefined, cursor?: string) {
     this.representation = representation;
     this.next = next;
+    this.cursor = cursor;
   }
 }
 
