@@ -24,7 +24,7 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),
-    ...activityRoutes(),
+    ...activityRoutes(parts),
     ...auditRoutes(parts),
     ...changeRoutes(parts),
     ...usageRoutes(parts),

@@ -134,7 +134,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           ...(include && { include }),
         });
         const page = await Representation.ofList(texts);
-        return new Page(page, isEnd ? undefined : `${path}?${next}`, cursorText(last)) as never;
+        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor: cursorText(last) }) as never;
       },
     }),
   ];
