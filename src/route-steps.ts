@@ -2,6 +2,7 @@ import type { Context, Middleware } from 'koa';
 import type { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
+import { EventStream, sendEventStream } from './http/event-stream.ts';
 import { readIdempotencyKey } from './http/idempotency-key.ts';
 import { ListExport } from './http/lists/list-export.ts';
 import { contentRange, Page } from './http/lists/list-page.ts';
@@ -57,6 +58,7 @@ export function respond(route: TenantRoute): Middleware {
       ...(parameters as QueryInput<never>),
       params: ctx.params,
       ifMatch,
+      lastEventId: route.takesLastEventId ? (ctx.req.headers['last-event-id'] as string | undefined) : undefined,
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
     };
@@ -65,6 +67,7 @@ export function respond(route: TenantRoute): Middleware {
     if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
     if (result instanceof Page) return sendPage(ctx, route, result);
+    if (result instanceof EventStream) return sendEventStream(ctx, result);
     if (result instanceof ListExport) return sendExport(ctx, result, piece => context.continue(piece));
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
@@ -80,7 +83,9 @@ function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: Ten
 
 const noQuery: QueryInput = { query: {} };
 
-function sendPage(ctx: Context, route: TenantRoute, { representation, next, count }: Page): void | Promise<void> {
+function sendPage(ctx: Context, route: TenantRoute, page: Page): void | Promise<void> {
+  const { representation, next, count, cursor } = page;
+  if (cursor !== undefined) ctx.set('Next-Cursor', cursor);
   if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
   const range = count && contentRange(count);
   if (range !== undefined) ctx.set('Content-Range', range);

@@ -19,6 +19,8 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { MasterKeyWatch } from './control/master-key-watch.ts';
 import { newProcess } from './control/process-identity.ts';
+import { ChangeStreams } from './events/change-streams.ts';
+import { ChangeWatch } from './events/change-watch.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
@@ -108,7 +110,12 @@ export async function createServices({
     feed,
     directory,
     onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
+    onChanged: guid => changeWatch.notify(guid),
     log,
+  });
+  const changeWatch = new ChangeWatch({
+    ...{ control, controlUrl, feed, announce, databases, directory, log },
+    processId: process.id,
   });
   await feed.start();
   await masterKey.check();
@@ -122,6 +129,7 @@ export async function createServices({
     now: clock,
   });
   const tokens = await createTokenSettings({ control, publicUrl: config.publicUrl, now });
+  const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
   const imports = createImportRunner({
@@ -163,6 +171,7 @@ export async function createServices({
     usage,
     background,
     imports,
+    changeStreams,
     sendMail: tenantMails(mails.send, mailFrom, log),
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
@@ -187,6 +196,7 @@ export async function createServices({
       rateLimitStore.close();
       imports.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
+      await changeWatch.stop();
       await usage.stop();
       await sizes.stop();
       await recorder.stop();

@@ -22,7 +22,7 @@ const layers = [
   ['app', 'operator'],
   ['routes'],
   ['route-steps', 'people', 'account-pages', 'open-databases'],
-  ['auth', 'imports', 'tenant-entities'],
+  ['auth', 'imports', 'events', 'tenant-entities'],
   ['resources', 'activity', 'audit', 'usage', 'docs'],
   ['tenancy', 'metrics'],
   ['response-cache'],

@@ -46,7 +46,8 @@ const fields = {
   IPAddress: 'The address of the client. Without it, a new entry has the address that the request came from.',
 };
 
-const view = describeFields(
+/** The fields of an activity in responses. */
+export const activityView = describeFields(
   {
     Id: longId(),
     CreatedAt: timestamp(),
@@ -59,11 +60,11 @@ const view = describeFields(
   },
   { ...fields, Id: 'The number of the entry, which the service chooses.', CreatedAt: 'When the entry was stored.' },
 ).meta({ title: 'Activity' });
-const table = new TableStatements(Activity, view);
+const table = new TableStatements(Activity, activityView);
 
 const query = z.object({ limit: limit(), userId: queryId(), entityId: queryId() });
 const list = listContract({
-  view,
+  view: activityView,
   query,
   order: { CreatedAt: 'desc', Id: 'desc' },
   key: 'Id',
@@ -99,7 +100,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       path: `${path}/:id`,
       access: 'full.read',
       summary: 'One Activity record by its id',
-      response: view,
+      response: activityView,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const [row] = id ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)])) : [];
@@ -115,7 +116,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       summary: 'The newest activities, of a user, an entity, or all',
       query,
       list,
-      response: z.array(view),
+      response: z.array(activityView),
       handler: async ({ query: { limit, userId, entityId }, list }, context) => {
         const conditions: (Condition | undefined)[] = [
           visible(context.caller),
@@ -139,7 +140,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       summary: 'Create one Activity record',
       body: entry,
       example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
-      response: view,
+      response: activityView,
       status: 201,
       takesIdempotencyKey: true,
       location: activity => `${path}/${activity.Id}`,
@@ -148,7 +149,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
         const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
         const [created] = await context.write(table.insert({ ...reported, ...verified }));
-        return created as z.input<typeof view>;
+        return created as z.input<typeof activityView>;
       },
     }),
   ];

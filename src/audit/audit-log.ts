@@ -176,7 +176,8 @@ function fieldOf(column: string) {
   return field;
 }
 
-function toTimestamp(value: string): string {
+/** Returns a timestamp of an audited row, written in whatever time zone, in UTC to the millisecond. */
+export function toTimestamp(value: string): string {
   const timestamp = toIso(value);
   if (timestamp !== value) return timestamp;
   const time = Date.parse(value);

@@ -31,6 +31,7 @@ const guidePages: readonly Document[] = [
   guidePage('first-call', 'First call'),
   guidePage('lists', 'Lists'),
   guidePage('import', 'Import and export'),
+  guidePage('events', 'Events'),
   guidePage('safe-changes', 'Safe changes'),
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),

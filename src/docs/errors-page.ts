@@ -33,6 +33,9 @@ export const meanings: Record<ProblemCode, string> = {
   idempotency_in_progress:
     'A request with the same `Idempotency-Key` is still running. Repeat it after `Retry-After` seconds.',
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
+  cursor_expired:
+    'Changes after this cursor were removed, or the data of the tenant were restored. ' +
+    '[Copy the records again](/docs/guide/events), then continue with a cursor from `after=now`.',
   precondition_failed:
     'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',

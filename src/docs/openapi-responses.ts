@@ -8,7 +8,17 @@ import { type Json, responseSchema } from './openapi-schemas.ts';
  * @param routes all routes, for examples of records
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
-  const { status, response, contentType = 'application/json', cache, mayBeEmpty, hasTag, list, location } = route;
+  const {
+    status,
+    response,
+    contentType = 'application/json',
+    cache,
+    mayBeEmpty,
+    hasTag,
+    list,
+    hasCursor,
+    location,
+  } = route;
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
   if (!response || status === 204) return { [status]: empty };
@@ -18,6 +28,7 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(status === 201 || location ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' || hasTag ? etag : {}),
     ...(list ? listHeaders : {}),
+    ...(hasCursor ? cursorHeaders : {}),
   };
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
   const content = {
@@ -33,6 +44,11 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
 const listHeaders = {
   Link: { $ref: '#/components/headers/Link' },
   'Content-Range': { $ref: '#/components/headers/ContentRange' },
+};
+
+const cursorHeaders = {
+  Link: { $ref: '#/components/headers/Link' },
+  'Next-Cursor': { $ref: '#/components/headers/NextCursor' },
 };
 
 /** A list as CSV, for `Accept: text/csv`. */
@@ -56,6 +72,10 @@ export const responseHeaders = {
     description:
       'The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter ' +
       'that the plain list does not have.',
+    schema: { type: 'string' },
+  },
+  NextCursor: {
+    description: 'The place after the page, also after an empty one: send it as `after`, now or later.',
     schema: { type: 'string' },
   },
   ContentRange: {

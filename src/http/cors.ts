@@ -9,6 +9,7 @@ const exposedHeaders = [
   'Idempotency-Replayed',
   'Link',
   'Location',
+  'Next-Cursor',
   'Preference-Applied',
   'RateLimit-Limit',
   'RateLimit-Remaining',

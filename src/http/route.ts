@@ -56,6 +56,10 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly takesIdempotencyKey?: boolean | undefined;
   /** The problems of the handler, beyond those that access, input and headers lead to. For the documentation. */
   readonly problems?: readonly ProblemCode[] | undefined;
+  /** Whether the handler returns a `Page` with a cursor, because the list grows at its end. */
+  readonly hasCursor?: boolean | undefined;
+  /** Whether the handler continues a stream after the event that the header `Last-Event-ID` names. */
+  readonly takesLastEventId?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
@@ -71,6 +75,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly params: Readonly<Record<string, string>>;
   /** The header `If-Match`. */
   readonly ifMatch?: string | undefined;
+  /** The header `Last-Event-ID` of a route that takes it. */
+  readonly lastEventId?: string | undefined;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
   /** The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key stands for. */

@@ -50,7 +50,8 @@ const PromotionUseSchema = defineEntity({
 export class PromotionUse extends PromotionUseSchema.class {}
 PromotionUseSchema.setClass(PromotionUse);
 
-const use = describeFields(
+/** The fields of a use in responses. */
+export const promotionUseView = describeFields(
   { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
   {
     PromotionId: 'The `Id` of the promotion.',
@@ -59,7 +60,7 @@ const use = describeFields(
     UsedAt: 'When the entity used the promotion; null if it has not.',
   },
 ).meta({ title: 'PromotionUse' });
-const uses = new TableStatements(PromotionUse, use.omit({ Used: true }));
+const uses = new TableStatements(PromotionUse, promotionUseView.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -69,7 +70,7 @@ const readUse = defineRoute({
   access: 'user',
   tag,
   summary: 'Whether an entity has used a promotion',
-  response: use,
+  response: promotionUseView,
   cache: 'revalidate',
   handler: async ({ params }, context) => {
     const em = context.em;
@@ -92,7 +93,7 @@ const recordUse = defineRoute({
   summary: 'Record that an entity uses a promotion',
   description:
     'An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.',
-  response: use,
+  response: promotionUseView,
   status: 201,
   takesIdempotencyKey: true,
   problems: ['duplicate', 'in_use'],
@@ -103,7 +104,7 @@ const recordUse = defineRoute({
       requireUsable(promotion, entity, new Date());
       return uses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
-    return { ...recorded, Used: true } as z.input<typeof use>;
+    return { ...recorded, Used: true } as z.input<typeof promotionUseView>;
   },
 });
 

@@ -53,6 +53,8 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   takesIfMatch?: boolean;
   takesIdempotencyKey?: boolean;
   problems?: Route['problems'];
+  hasCursor?: boolean;
+  takesLastEventId?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

@@ -1262,6 +1262,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Changes/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records as server-sent events, as they happen
+         * @description Sends each change as an event whose `data` is a change and whose `id` is its cursor. Begins after `Last-Event-ID`, else after `after`, else now. The last event of a stream is `end`, whose `Reason` says why.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChangesStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records after a cursor
+         * @description Each change of a record, in an order in which no change appears before one that was read already. Without `after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header `Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. Changes of users and roles are in the audit log only.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Usage": {
         parameters: {
             query?: never;
@@ -1675,6 +1719,37 @@ export interface components {
             /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
             TraceId: string | null;
         };
+        /** Change */
+        Change: {
+            /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes. */
+            Id: string;
+            /** @description The resource and what happened, such as `country.updated`. */
+            Type: string;
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /**
+             * Format: date-time
+             * @description When the change was made. Changes are in the order of their transactions, not of this time.
+             */
+            At: string;
+            /** @description The guid of the user who made the change; null for a change of the operator, and for an activity. */
+            UserGuid: string | null;
+            /** @description The names of the fields that an update has changed; empty for other actions. */
+            Fields: string[];
+            /** @description The path of the record. */
+            Href: string;
+            /** @description The record after the change, without fields that are read from other records; null if it is gone. Only with `include=record`. */
+            Record?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** Usage */
         Usage: {
             /**
@@ -1710,7 +1785,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2596,7 +2671,7 @@ export interface components {
             };
         };
         /** @description `gone`: This is no longer offered */
-        Problem410: {
+        "Problem410-gone": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 [name: string]: unknown;
@@ -2616,6 +2691,33 @@ export interface components {
                     status?: 410;
                     /** @enum {unknown} */
                     code?: "gone";
+                };
+            };
+        };
+        /**
+         * @description `gone`: This is no longer offered
+         *     `cursor_expired`: The feed of changes no longer has what follows this cursor
+         */
+        Problem410: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#gone",
+                 *       "title": "This is no longer offered",
+                 *       "status": 410,
+                 *       "code": "gone",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 410;
+                    /** @enum {unknown} */
+                    code?: "gone" | "cursor_expired";
                 };
             };
         };
@@ -2805,6 +2907,8 @@ export interface components {
         ETag: string;
         /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
+        /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
+        NextCursor: string;
         /** @description With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second. */
         ContentRange: string;
         /** @description The number of seconds to wait. */
@@ -2965,7 +3069,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2991,7 +3095,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3029,7 +3133,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3059,7 +3163,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3122,7 +3226,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3273,7 +3377,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized"];
             403: components["responses"]["Problem403-tenant_inactive"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3491,7 +3595,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3573,7 +3677,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -3634,7 +3738,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3716,7 +3820,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -3772,7 +3876,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3826,7 +3930,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3860,7 +3964,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3962,7 +4066,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4024,7 +4128,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4079,7 +4183,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4143,7 +4247,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4179,7 +4283,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4305,7 +4409,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4365,7 +4469,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4418,7 +4522,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4477,7 +4581,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4513,7 +4617,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4583,7 +4687,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4725,7 +4829,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4781,7 +4885,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4842,7 +4946,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4899,7 +5003,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4931,7 +5035,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4997,7 +5101,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5045,7 +5149,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5171,7 +5275,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5231,7 +5335,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -5284,7 +5388,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5345,7 +5449,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5380,7 +5484,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5449,7 +5553,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5579,7 +5683,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5636,7 +5740,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -5689,7 +5793,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5747,7 +5851,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5782,7 +5886,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5851,7 +5955,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5904,7 +6008,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6033,7 +6137,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6102,7 +6206,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -6156,7 +6260,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6226,7 +6330,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6261,7 +6365,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -6339,7 +6443,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6394,7 +6498,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6441,7 +6545,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -6657,7 +6761,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6757,7 +6861,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -6820,7 +6924,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6922,7 +7026,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6958,7 +7062,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -7076,7 +7180,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -7139,7 +7243,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7314,7 +7418,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7387,7 +7491,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -7447,7 +7551,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7521,7 +7625,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -7557,7 +7661,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -7639,7 +7743,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -7691,7 +7795,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -7834,7 +7938,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7902,7 +8006,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -7957,7 +8061,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -8027,7 +8131,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -8063,7 +8167,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -8143,7 +8247,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -8198,7 +8302,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -8369,7 +8473,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -8446,7 +8550,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -8503,7 +8607,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -8582,7 +8686,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -8618,7 +8722,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -8710,7 +8814,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -8788,7 +8892,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -8846,7 +8950,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -8890,7 +8994,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -9061,7 +9165,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -9140,7 +9244,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -9335,6 +9439,101 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChangesStream: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+            };
+            header?: {
+                /** @description The `id` of the last event that was received: the stream goes on after it. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChanges: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Next-Cursor": components["headers"]["NextCursor"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": "the Id",
+                     *         "Type": "the Type",
+                     *         "Resource": "Country",
+                     *         "Key": "GB",
+                     *         "Action": "create",
+                     *         "At": "2026-01-05T09:30:00.000Z",
+                     *         "UserGuid": null,
+                     *         "Fields": [
+                     *           "the "
+                     *         ],
+                     *         "Href": "the Href",
+                     *         "Record": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Change"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -9383,7 +9582,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

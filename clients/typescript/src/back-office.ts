@@ -1,11 +1,13 @@
 import createClient, { type Client } from 'openapi-fetch';
 import type { components, paths } from './api.ts';
+import { type Change, type ChangesQuery, followChanges, readChanges } from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
 import { createSession, type Tokens } from './session.ts';
 import type { TokenStorage } from './tabs.ts';
 
 export type { components, paths } from './api.ts';
+export type { Change, ChangesQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
 export type { Tokens } from './session.ts';
@@ -47,6 +49,16 @@ export interface BackOffice extends Client<paths> {
    * @throws {ProblemError} when the service refuses a page
    */
   all<Path extends ListPath>(path: Path, query?: ListQuery<Path>): AsyncGenerator<ListRecord<Path>, void>;
+  /**
+   * Reads the changes after a cursor that there are now.
+   * @throws {ProblemError} such as `cursor_expired`
+   */
+  changes(query?: ChangesQuery): AsyncGenerator<Change, void>;
+  /**
+   * Follows the changes without end, until `signal` is aborted. Connects again by itself, and goes on where it was.
+   * @throws {ProblemError} such as `cursor_expired`, or when the user may no longer read
+   */
+  followChanges(query?: ChangesQuery, signal?: AbortSignal): AsyncGenerator<Change, void>;
 }
 
 /**
@@ -68,5 +80,7 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
     login: session.login,
     logout: session.logout,
     all: (path, query) => readPages({ send: session.send, baseUrl, path, query }),
+    changes: (query = {}) => readChanges({ send: session.send, baseUrl }, query),
+    followChanges: (query = {}, signal) => followChanges({ send: session.send, baseUrl }, query, signal),
   };
 }

@@ -7,6 +7,8 @@ interface PageOptions {
   next: string | undefined;
   /** Of a list that is counted. */
   count?: PageCount | undefined;
+  /** Of a list that grows at its end: the place after the page, from where later requests go on. */
+  cursor?: string;
 }
 
 export interface PageCount {
@@ -23,11 +25,13 @@ export class Page {
   readonly representation: Representation;
   readonly next: string | undefined;
   readonly count: PageCount | undefined;
+  readonly cursor: string | undefined;
 
-  constructor(representation: Representation, { next, count }: PageOptions) {
+  constructor(representation: Representation, { next, count, cursor }: PageOptions) {
     this.representation = representation;
     this.next = next;
     this.count = count;
+    this.cursor = cursor;
   }
 }
 
