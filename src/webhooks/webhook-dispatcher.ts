@@ -79,15 +79,20 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   let polledAt = Number.NEGATIVE_INFINITY;
 
   const serve = async (leased: LeasedTenant, wakes: Wakes): Promise<ServedTenant> => {
-    const tenant = await directory.tenant(leased.tenantGuid);
-    if (tenant?.status !== 'active' || tenant.isIsolated) throw new Problem('tenant_inactive');
-    const database = options.databases.open(tenant);
+    /** Looked up before each query: the tenant may be isolated, suspended or moved meanwhile. */
+    const findServed = async (): Promise<TenantRecord> => {
+      const found = await directory.tenant(leased.tenantGuid);
+      if (found?.status !== 'active' || found.isIsolated) throw new Problem('tenant_inactive');
+      return found;
+    };
+    const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
     const until = performance.now() + maxServiceMs;
     const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
     const services: EndpointServices = {
-      read: statement => queries(() => database.read(statement)),
-      change: statement => queries(() => changeInBackground(options, tenant, actor, async () => statement)),
+      read: statement => queries(async () => options.databases.open(await findServed()).read(statement)),
+      change: statement =>
+        queries(async () => changeInBackground(options, await findServed(), actor, async () => statement)),
       sealer: openTenantKey(options.secrets, tenant.guid, leased.sealedKey),
       sender,
       limit: (isFailing, send) => own(() => (isFailing ? failing(() => all(send)) : all(send))),

@@ -1,4 +1,4 @@
-import type { Change } from '../events/change.ts';
+import { type Change, sentChange } from '../events/change.ts';
 import { type Cursor, parseCursor } from '../events/change-cursor.ts';
 
 const prefix = 'evt_';
@@ -24,8 +24,8 @@ export function ofThisData(cursor: Cursor): Cursor {
 }
 
 /** The body of a message about a change, in the form of Standard Webhooks. */
-export function changeBody({ Record, ...change }: Change, payload: 'thin' | 'record'): string {
-  return messageBody(change.Type, change.At, payload === 'record' ? { ...change, Record } : change);
+export function changeBody(change: Change, payload: 'thin' | 'record'): string {
+  return messageBody(change.Type, change.At, sentChange(change, payload === 'record'));
 }
 
 export function messageBody(type: string, timestamp: string, data: object): string {
