@@ -10,9 +10,12 @@ import { userRoutes } from './people/user-routes.ts';
 import { resources } from './resources/index.ts';
 import type { TenantRoute } from './tenancy/define-route.ts';
 import { usageRoutes } from './usage/usage-routes.ts';
+import { webhookActionRoutes } from './webhooks/webhook-action-routes.ts';
+import { webhookRoutes } from './webhooks/webhook-routes.ts';
+import type { WebhookServices } from './webhooks/webhook-services.ts';
 
 /** The services that the routes use. */
-export interface RouteServices extends AuthServices, ImportServices {
+export interface RouteServices extends AuthServices, ImportServices, WebhookServices {
   changeStreams: ChangeStreams;
 }
 
@@ -24,6 +27,8 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),
+    ...webhookRoutes(parts),
+    ...webhookActionRoutes(parts),
     ...activityRoutes(parts),
     ...auditRoutes(parts),
     ...changeRoutes(parts),

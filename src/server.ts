@@ -100,6 +100,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   }
   writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
   imports.start();
+  services.webhooks.start();
   services.sizes.start();
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();

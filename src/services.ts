@@ -32,12 +32,15 @@ import type { LogOutput } from './log/log-output.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { minControlConnections, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
+import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
+import { createWebhookSender } from './webhooks/send-webhook.ts';
+import { createWebhookDispatcher, type WebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
 
 export interface ServiceOptions {
   config: Config;
@@ -62,6 +65,7 @@ export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
   readonly writeMonitor: WriteMonitor;
   readonly unsentResponses: UnsentResponses;
   readonly sizes: SizeSampler;
+  readonly webhooks: WebhookDispatcher;
   /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
   close(): Promise<void>;
 }
@@ -145,6 +149,21 @@ export async function createServices({
   );
   const { smtpUrl, mailFrom, dataDir } = config;
   const mails = countMails(createMail({ smtpUrl, folder: join(dataDir, 'mail'), log }));
+  const sendMail = tenantMails(mails.send, mailFrom, log);
+  const webhookSender = createWebhookSender({ trusted: config.trustedReceivers });
+  const webhooks = createWebhookDispatcher({
+    control,
+    secrets,
+    directory,
+    databases,
+    responseCache,
+    background,
+    sender: webhookSender,
+    watch: (guid, wake) => changeWatch.subscribe(guid, wake),
+    onDisabled: disabledWebhookMail(control, sendMail, config.publicUrl),
+    processId: process.id,
+    now: now ?? Date.now,
+  });
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
@@ -158,6 +177,7 @@ export async function createServices({
     logOutput,
     mails: mails.counts,
     rateLimitStore,
+    webhooks: webhooks.counts,
     readFleet: createFleetCounter(control),
     schemaVersion: heads.tenant,
   });
@@ -172,7 +192,10 @@ export async function createServices({
     background,
     imports,
     changeStreams,
-    sendMail: tenantMails(mails.send, mailFrom, log),
+    webhooks,
+    trustedReceivers: config.trustedReceivers,
+    now: now ?? Date.now,
+    sendMail,
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
     accountLink: accountLinks(config),
@@ -195,8 +218,10 @@ export async function createServices({
       masterKey.stop();
       rateLimitStore.close();
       imports.stop();
+      webhooks.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();
+      await webhookSender.close();
       await usage.stop();
       await sizes.stop();
       await recorder.stop();

@@ -109,6 +109,21 @@ export const origins = z.string().transform((text, context): string[] => {
   return z.NEVER;
 });
 
+/** Hosts with their ports, separated by commas, as URLs have them: `receiver.internal:8080,[::1]:9000`. */
+export const hostPorts = z.string().transform((text, context): string[] => {
+  const items = text
+    .split(',')
+    .map(item => item.trim())
+    .filter(Boolean);
+  const isHostPort = (item: string): boolean =>
+    /:\d{1,5}$/.test(item) &&
+    URL.canParse(`x://${item}`) &&
+    new URL(`http://${item}`).hostname === item.replace(/:\d+$/, '');
+  if (items.every(isHostPort)) return items;
+  context.addIssue('must be a comma-separated list of hosts with ports, such as receiver.internal:8080');
+  return z.NEVER;
+});
+
 function isOrigin(text: string): boolean {
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }

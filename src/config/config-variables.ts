@@ -3,6 +3,7 @@ import {
   backupLocation,
   count,
   duration,
+  hostPorts,
   masterKey,
   origins,
   pageAddress,
@@ -59,6 +60,7 @@ export const variables = z
     SHUTDOWN_DELAY: duration
       .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
+    WEBHOOK_TRUSTED_RECEIVERS: hostPorts.default([]),
     BACKUP_TARGET: backupLocation.optional(),
     BACKUP_KEEP: retention.default({ hours: 24, days: 7, weeks: 5, months: 12 }),
     AWS_ACCESS_KEY_ID: z.string().optional(),

@@ -126,6 +126,8 @@ function toConfig(env: z.output<typeof variables>) {
     keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
     /** How long the service still serves requests after SIGTERM while it reports that it is not ready. */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
+    /** Receivers of webhooks, as `host:port`, for which the rules for addresses, ports and https do not hold. */
+    trustedReceivers: env.WEBHOOK_TRUSTED_RECEIVERS,
     /** Where spans are sent, and which; undefined = requests are not traced. */
     tracing: tracingSettings(env),
     /** For the commands of backups; the service does not use it. */

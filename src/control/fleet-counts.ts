@@ -24,6 +24,13 @@ export interface FleetCounts {
     readonly tenantsUnproved: number;
     readonly faultyArchives: number;
   };
+  /** The webhooks of the tenants that are served, when they were served last. */
+  readonly webhooks: {
+    /** How long a tenant that is due has waited; 0: none waits. */
+    readonly longestWaitSeconds: number;
+    readonly failing: number;
+    readonly disabled: number;
+  };
 }
 
 const maxAgeMs = 10_000;
@@ -48,7 +55,12 @@ const fleetCounts = `
             from tenants left join (
               select tenant_guid, count(*) as archives, max(proved_at) as proved_at from archives
                where state = 'complete' group by 1) a on tenant_guid = guid
-           where status <> 'provisioning') as backup`;
+           where status <> 'provisioning') as backup,
+         (select json_build_object(
+              'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(due_at) filter (where is_active)), 0)),
+              'failing', coalesce(sum(failing) filter (where is_active), 0), 'disabled', coalesce(sum(disabled), 0))
+            from webhook_tenants join tenants t on t.id = tenant_id
+           where t.status = 'active' and not isolated) as webhooks`;
 
 /**
  * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not

@@ -105,5 +105,7 @@ export const owners = {
   /** A data key of archives: of a tenant, or with `null` of the control database. */
   backupKey: (tenantGuid: string | null, fingerprint: string): string =>
     `backup_key:${tenantGuid ?? ''}:${fingerprint}`,
+  /** The key that seals the secrets of a tenant's webhooks. */
+  webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
   canary: (installationId: string): string => `canary:${installationId}`,
 };

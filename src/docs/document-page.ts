@@ -32,6 +32,7 @@ const guidePages: readonly Document[] = [
   guidePage('lists', 'Lists'),
   guidePage('import', 'Import and export'),
   guidePage('events', 'Events'),
+  guidePage('webhooks', 'Webhooks'),
   guidePage('safe-changes', 'Safe changes'),
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),

@@ -1,4 +1,5 @@
 import { type ControlDatabase, queryControl } from '../control/database.ts';
+import { createLeases, isLeased, leaseTime } from '../control/leases.ts';
 
 /** An entry of the queue. */
 export interface QueuedImport {
@@ -71,12 +72,6 @@ export interface ImportQueue {
   renew(): Promise<void>;
 }
 
-export const renewalMs = 3_000;
-/** Three renewals: one that is late or fails does not end it. */
-const leaseTime = `interval '10 seconds'`;
-/** A lease that is longer than any was written by a clock that has been set back since, and does not count. */
-const isLeased = (row: string) => `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
-
 const beginText = `
   insert into unfinished_imports (tenant_id, user_id, session_id, legacy_token_hash, idempotency_key, holder, leased_until)
   values ($1, $2, $3, decode($4, 'hex'), $5, $6, now() + ${leaseTime})
@@ -105,20 +100,17 @@ const postponeText = `
   update unfinished_imports set holder = null, leased_until = now() + $3 * interval '1 millisecond'
    where id = $1 and holder = $2`;
 const removeText = 'delete from unfinished_imports where id = $1';
-const renewText = `
-  update unfinished_imports set leased_until = now() + ${leaseTime} where holder = $1 and id = any($2::bigint[])`;
 
 /** @param holder identifies this process */
 export function createImportQueue(control: ControlDatabase, holder: string): ImportQueue {
-  /** The entries that this process has leased. */
-  const held = new Set<number>();
+  const leases = createLeases(control, 'unfinished_imports', holder);
   const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
     queryControl<Row>(control, `imports_${name}`, text, values);
   const add = (leased: QueuedImport | undefined): void => {
-    if (leased) held.add(leased.id);
+    if (leased) leases.hold(leased.id);
   };
   const end = async (name: string, text: string, { id }: QueuedImport, ...values: unknown[]): Promise<void> => {
-    held.delete(id);
+    leases.forget(id);
     await query(name, text, [id, ...values]);
   };
   return {
@@ -138,8 +130,6 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
     },
     postpone: (queued, afterMs) => end('postpone', postponeText, queued, holder, afterMs),
     remove: queued => end('remove', removeText, queued),
-    renew: async () => {
-      if (held.size > 0) await query('renew', renewText, [holder, [...held]]);
-    },
+    renew: leases.renew,
   };
 }

@@ -1,8 +1,9 @@
 import type { ControlDatabase } from '../control/database.ts';
+import { createLeaseLoop } from '../control/lease-loop.ts';
 import { Problem } from '../errors.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
-import { createImportQueue, type ImportQueue, type LeasedImport, renewalMs } from './import-queue.ts';
+import { createImportQueue, type ImportQueue, type LeasedImport } from './import-queue.ts';
 import { runImport } from './run-import.ts';
 
 /** Runs the imports of all tenants that this process leases. */
@@ -36,25 +37,21 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
   const { control, background, processId } = options;
   const queue = createImportQueue(control, processId);
   const running = new Set<LeasedImport>();
-  const timers: NodeJS.Timeout[] = [];
-  let isStopping = false;
-  let isLeasing = false;
-  let isWoken = false;
 
   const run = async (leased: LeasedImport): Promise<void> => {
     let isEnded = false;
     try {
-      isEnded = await runImport(options, leased, () => isStopping);
+      isEnded = await runImport(options, leased, () => loop.isStopping);
     } catch (error) {
       if (!isUnserved(error)) throw error;
     } finally {
       running.delete(leased);
-      await (isEnded ? queue.remove(leased) : queue.postpone(leased, isStopping ? 0 : retryMs));
-      wake();
+      await (isEnded ? queue.remove(leased) : queue.postpone(leased, loop.isStopping ? 0 : retryMs));
+      loop.wake();
     }
   };
   const lease = async (): Promise<void> => {
-    while (!isStopping && running.size < maxRunning) {
+    while (!loop.isStopping && running.size < maxRunning) {
       if ([...running].some(({ lostRuns }) => lostRuns > 0)) return; // it runs alone
       const leased = await queue.lease(running.size);
       if (!leased) return;
@@ -62,42 +59,16 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
       if (!background.run('import', () => run(leased))) running.delete(leased);
     }
   };
-  const leaseWhileWoken = async (): Promise<void> => {
-    isLeasing = true;
-    try {
-      while (isWoken) {
-        isWoken = false;
-        await lease();
-      }
-    } catch {
-      // The control database cannot be used, which its other users log. The next poll tries again.
-    } finally {
-      isLeasing = false;
-    }
-  };
-  const wake = (): void => {
-    isWoken = true;
-    if (!isLeasing) void leaseWhileWoken();
-  };
+  const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });
   return {
     queue,
-    wake,
+    start: loop.start,
+    wake: loop.wake,
+    stop: loop.stop,
     resume: (tenantId, importId) => {
       background.run('import', async () => {
-        if (await queue.restore(tenantId, importId)) wake();
+        if (await queue.restore(tenantId, importId)) loop.wake();
       });
-    },
-    start: () => {
-      timers.push(
-        setInterval(wake, pollMs),
-        setInterval(() => void queue.renew().catch(() => {}), renewalMs),
-      );
-      for (const timer of timers) timer.unref();
-      wake();
-    },
-    stop: () => {
-      isStopping = true;
-      for (const timer of timers) clearInterval(timer);
     },
   };
 }

@@ -15,6 +15,7 @@ import { addConnectionMetrics } from './connection-metrics.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
+import { addWebhookMetrics, type DeliveryCounts } from './webhook-metrics.ts';
 
 /** A metric with its current values, as JSON. */
 export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
@@ -51,6 +52,7 @@ export interface MetricsSources {
   mails: { readonly sent: number; readonly failed: number };
   unsentResponses: Pick<UnsentResponses, 'bytes' | 'cut'>;
   rateLimitStore: Pick<RateLimitStore, 'isFallback'>;
+  webhooks: DeliveryCounts;
   readFleet: () => Promise<FleetCounts | undefined>;
   /** The schema version of tenants in this build. */
   schemaVersion: string;
@@ -66,6 +68,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
   addBackupMetrics(registry, () => fleet);
+  addWebhookMetrics(registry, sources.webhooks, () => fleet);
   addConnectionMetrics(registry, databases.budgets);
   addCacheMetrics(registry, responseCache, feed);
   addGauge(registry, {

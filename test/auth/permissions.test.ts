@@ -22,6 +22,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   Entities: { read: 'user', write: 'full.manage' },
   Imports: { read: 'user', write: 'user' },
   Changes: { read: 'user', write: 'user' },
+  Webhooks: { read: 'settings.write', write: 'settings.write' },
   AuditLog: { read: 'full.read', write: 'full.read' },
   Users: { read: 'users.read', write: 'users.manage' },
   Roles: { read: 'users.manage', write: 'users.manage' },

@@ -74,6 +74,7 @@ export const faults: readonly Fault[] = [
   { alerts: ['BackofficeLoginsWaiting'], after: 8, series: { password_hashes_waiting: to(50) } },
   { alerts: ['BackofficeRateLimitsOwn'], after: 8, series: { rate_limits_own: to(1) } },
   { alerts: ['BackofficeMailsFailing'], after: 5, series: { mails_failed_total: grows(1) } },
+  { alerts: ['BackofficeWebhooksWaiting'], after: 10, series: { webhook_longest_wait_seconds: to(600) } },
   { alerts: ['BackofficeLogLinesDropped'], after: 5, series: { log_lines_dropped_total: grows(50) } },
   { alerts: ['BackofficeResponsesCut'], after: 5, series: { unsent_responses_cut_total: grows(2) } },
   {

@@ -43,6 +43,7 @@ const checks: Record<Check, true> = {
   missing_key: true,
   secret_does_not_open: true,
   master_key_unknown: true,
+  webhooks_behind: true,
   wrong_identity: true,
   version_differs: true,
   behind: true,

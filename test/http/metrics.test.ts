@@ -88,6 +88,7 @@ describe('metrics', () => {
       logOutput: { droppedLines: 0 },
       mails: { sent: 0, failed: 0 },
       rateLimitStore: { isFallback: false },
+      webhooks: { succeeded: 0, failed: 0, running: 0 },
       readFleet: async () => undefined,
       schemaVersion: '0001-first',
     });

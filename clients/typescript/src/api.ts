@@ -1190,6 +1190,178 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All Webhook records
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        get: operations["getWebhooks"];
+        put?: never;
+        /**
+         * Create one Webhook record
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One Webhook record by its id
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        get: operations["getWebhooksById"];
+        /**
+         * Replace one Webhook record, and let it be tried again at once
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        put: operations["putWebhooksById"];
+        post?: never;
+        /**
+         * Delete one Webhook record, and what it has not received
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        delete: operations["deleteWebhooksById"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/Deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The newest attempts of a webhook
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        get: operations["getWebhooksByIdDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a message of type webhook.test, once
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooksByIdTest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send one change again, or all since a moment
+         * @description Messages have the same ids as before. With `Since`, the webhook goes back to the first change of that time; one that was made up to a minute before may be sent again, too.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooksByIdReplay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/skip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Leave out the change at which a webhook stands, or all until now
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooksByIdSkip"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret of a webhook
+         * @description For 24 hours, messages are signed with both secrets, so that the receiver can change to the new one.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooksByIdRotate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Activity/{id}": {
         parameters: {
             query?: never;
@@ -1661,6 +1833,66 @@ export interface components {
                 /** @description What is wrong, as text. */
                 Reason: string;
             }[];
+        };
+        /** Webhook */
+        Webhook: {
+            /** @description The number of the endpoint, which the service chooses. */
+            Id: number;
+            /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+            Url: string;
+            /** @description A text about the endpoint; null if there is none. */
+            Description: string | null;
+            /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+            Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+            /** @description The actions that are sent. Without it: all. */
+            Actions: ("create" | "update" | "delete")[];
+            /**
+             * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+             * @enum {string}
+             */
+            Payload: "thin" | "record";
+            /**
+             * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
+             * @enum {string}
+             */
+            Ordering: "strict" | "none";
+            /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+            IsEnabled: boolean;
+            /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
+            DisabledReason: ("gone" | "failing" | "operator") | null;
+            /** @description The first failure since the last success; null if the last attempt succeeded. */
+            FailingSince: string | null;
+            /** @description When a strict endpoint sends again the change at which it stands; null if none has failed. */
+            NextAttemptAt: string | null;
+            /** @description When a message has last arrived. */
+            LastSuccessAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the endpoint was created.
+             */
+            CreatedAt: string;
+        };
+        /** WebhookDelivery */
+        WebhookDelivery: {
+            /** @description The number of the attempt. */
+            Id: number;
+            /** @description The header `webhook-id` of the message: the same in all attempts. */
+            MessageId: string;
+            /** @description The type of the message, such as `country.updated`. */
+            Type: string;
+            /**
+             * Format: date-time
+             * @description When the attempt ended.
+             */
+            AttemptedAt: string;
+            /** @description How long the attempt took, in milliseconds. */
+            DurationMs: number;
+            /** @description The status of the response; null without one. */
+            Status: number | null;
+            /** @description Why the attempt failed: `status` is another status than 2xx, `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded. */
+            Error: ("refused address" | "timeout" | "TLS" | "no connection" | "status" | "secret") | null;
+            /** @description The first 1 KiB of the response; null without one. */
+            Response: string | null;
         };
         /** Activity */
         Activity: {
@@ -8951,6 +9183,839 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWebhooks: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, Ordering, IsEnabled, DisabledReason, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "Ordering" | "-Ordering" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
+                q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Url?: string;
+                    Description?: string;
+                    /** @enum {string} */
+                    Payload?: "thin" | "record";
+                    /** @enum {string} */
+                    Ordering?: "strict" | "none";
+                    IsEnabled?: boolean;
+                    /** @enum {string} */
+                    DisabledReason?: "gone" | "failing" | "operator";
+                    /** Format: date-time */
+                    FailingSince?: string;
+                    /** Format: date-time */
+                    NextAttemptAt?: string;
+                    /** Format: date-time */
+                    LastSuccessAt?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Url` compares so: `filter[Url][gte]=…`, `filter[Url][lte]=…`, `filter[Url][gt]=…`, `filter[Url][lt]=…`, `filter[Url][prefix]=…`, `filter[Url][contains]=…`. */
+                "filter[Url]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                "filter[Description]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`. */
+                "filter[DisabledReason]"?: {
+                    null?: boolean;
+                };
+                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`. */
+                "filter[FailingSince]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`. */
+                "filter[NextAttemptAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`. */
+                "filter[LastSuccessAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Url": "the Url",
+                     *         "Description": null,
+                     *         "Resources": [
+                     *           "EntityStatus"
+                     *         ],
+                     *         "Actions": [
+                     *           "create"
+                     *         ],
+                     *         "Payload": "thin",
+                     *         "Ordering": "strict",
+                     *         "IsEnabled": false,
+                     *         "DisabledReason": null,
+                     *         "FailingSince": null,
+                     *         "NextAttemptAt": null,
+                     *         "LastSuccessAt": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Webhook"][];
+                    /** @example Id,Url,Description,Resources,Actions,Payload,Ordering,IsEnabled,DisabledReason,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooks: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Url": "https://hooks.example.com/backoffice",
+                 *       "Resources": [
+                 *         "Country",
+                 *         "Currency"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+                    Url: string;
+                    /**
+                     * @description A text about the endpoint; null if there is none.
+                     * @default null
+                     */
+                    Description?: string | null;
+                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+                    /** @description The actions that are sent. Without it: all. */
+                    Actions?: ("create" | "update" | "delete")[];
+                    /**
+                     * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                     * @default thin
+                     * @enum {string}
+                     */
+                    Payload?: "thin" | "record";
+                    /**
+                     * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
+                     * @default strict
+                     * @enum {string}
+                     */
+                    Ordering?: "strict" | "none";
+                    /**
+                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
+                     * @default true
+                     */
+                    IsEnabled?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Url": "the Url",
+                     *       "Description": null,
+                     *       "Resources": [
+                     *         "EntityStatus"
+                     *       ],
+                     *       "Actions": [
+                     *         "create"
+                     *       ],
+                     *       "Payload": "thin",
+                     *       "Ordering": "strict",
+                     *       "IsEnabled": false,
+                     *       "DisabledReason": null,
+                     *       "FailingSince": null,
+                     *       "NextAttemptAt": null,
+                     *       "LastSuccessAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "Secret": "the Secret"
+                     *     }
+                     */
+                    "application/json": {
+                        /** @description The number of the endpoint, which the service chooses. */
+                        Id: number;
+                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+                        Url: string;
+                        /** @description A text about the endpoint; null if there is none. */
+                        Description: string | null;
+                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+                        /** @description The actions that are sent. Without it: all. */
+                        Actions: ("create" | "update" | "delete")[];
+                        /**
+                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                         * @enum {string}
+                         */
+                        Payload: "thin" | "record";
+                        /**
+                         * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
+                         * @enum {string}
+                         */
+                        Ordering: "strict" | "none";
+                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+                        IsEnabled: boolean;
+                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
+                        DisabledReason: ("gone" | "failing" | "operator") | null;
+                        /** @description The first failure since the last success; null if the last attempt succeeded. */
+                        FailingSince: string | null;
+                        /** @description When a strict endpoint sends again the change at which it stands; null if none has failed. */
+                        NextAttemptAt: string | null;
+                        /** @description When a message has last arrived. */
+                        LastSuccessAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the endpoint was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The secret that signs the messages. No other response has it. */
+                        Secret: string;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWebhooksById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Url": "the Url",
+                     *       "Description": null,
+                     *       "Resources": [
+                     *         "EntityStatus"
+                     *       ],
+                     *       "Actions": [
+                     *         "create"
+                     *       ],
+                     *       "Payload": "thin",
+                     *       "Ordering": "strict",
+                     *       "IsEnabled": false,
+                     *       "DisabledReason": null,
+                     *       "FailingSince": null,
+                     *       "NextAttemptAt": null,
+                     *       "LastSuccessAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putWebhooksById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Url": "https://hooks.example.com/backoffice",
+                 *       "Resources": [
+                 *         "Country",
+                 *         "Currency"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+                    Url: string;
+                    /**
+                     * @description A text about the endpoint; null if there is none.
+                     * @default null
+                     */
+                    Description?: string | null;
+                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+                    /** @description The actions that are sent. Without it: all. */
+                    Actions?: ("create" | "update" | "delete")[];
+                    /**
+                     * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                     * @default thin
+                     * @enum {string}
+                     */
+                    Payload?: "thin" | "record";
+                    /**
+                     * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
+                     * @default strict
+                     * @enum {string}
+                     */
+                    Ordering?: "strict" | "none";
+                    /**
+                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
+                     * @default true
+                     */
+                    IsEnabled?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Url": "the Url",
+                     *       "Description": null,
+                     *       "Resources": [
+                     *         "EntityStatus"
+                     *       ],
+                     *       "Actions": [
+                     *         "create"
+                     *       ],
+                     *       "Payload": "thin",
+                     *       "Ordering": "strict",
+                     *       "IsEnabled": false,
+                     *       "DisabledReason": null,
+                     *       "FailingSince": null,
+                     *       "NextAttemptAt": null,
+                     *       "LastSuccessAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteWebhooksById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success, without a body. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWebhooksByIdDeliveries: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
+                after?: number | string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. */
+                sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
+                /** @description Return only records with this text in `MessageId` or `Type`, in any letter case. */
+                q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    MessageId?: string;
+                    Type?: string;
+                    /** Format: date-time */
+                    AttemptedAt?: string;
+                    DurationMs?: number;
+                    Status?: number;
+                    /** @enum {string} */
+                    Error?: "refused address" | "timeout" | "TLS" | "no connection" | "status" | "secret";
+                    Response?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `MessageId` compares so: `filter[MessageId][gte]=…`, `filter[MessageId][lte]=…`, `filter[MessageId][gt]=…`, `filter[MessageId][lt]=…`, `filter[MessageId][prefix]=…`, `filter[MessageId][contains]=…`. */
+                "filter[MessageId]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Type` compares so: `filter[Type][gte]=…`, `filter[Type][lte]=…`, `filter[Type][gt]=…`, `filter[Type][lt]=…`, `filter[Type][prefix]=…`, `filter[Type][contains]=…`. */
+                "filter[Type]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `AttemptedAt` compares so: `filter[AttemptedAt][gte]=…`, `filter[AttemptedAt][lte]=…`, `filter[AttemptedAt][gt]=…`, `filter[AttemptedAt][lt]=…`. */
+                "filter[AttemptedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+                /** @description Return only records whose `DurationMs` compares so: `filter[DurationMs][gte]=…`, `filter[DurationMs][lte]=…`, `filter[DurationMs][gt]=…`, `filter[DurationMs][lt]=…`. */
+                "filter[DurationMs]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`. */
+                "filter[Status]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`. */
+                "filter[Error]"?: {
+                    null?: boolean;
+                };
+                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`. */
+                "filter[Response]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+            };
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "MessageId": "the MessageId",
+                     *         "Type": "the Type",
+                     *         "AttemptedAt": "2026-01-05T09:30:00.000Z",
+                     *         "DurationMs": 1,
+                     *         "Status": null,
+                     *         "Error": null,
+                     *         "Response": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["WebhookDelivery"][];
+                    /** @example Id,MessageId,Type,AttemptedAt,DurationMs,Status,Error,Response */
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooksByIdTest: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "MessageId": "the MessageId"
+                     *     }
+                     */
+                    "application/json": {
+                        /** @description The header `webhook-id` of the message. */
+                        MessageId: string;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooksByIdReplay: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Since": "2026-11-24T08:00:00Z"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `MessageId` of the change to send again. */
+                    MessageId?: string;
+                    /**
+                     * Format: date-time
+                     * @description From when on all changes are sent again, in their order.
+                     */
+                    Since?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "MessageId": null
+                     *     }
+                     */
+                    "application/json": {
+                        /** @description The repeated message; null for several. */
+                        MessageId: string | null;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooksByIdSkip: {
+        parameters: {
+            query?: {
+                /** @description Whether to leave out all changes until now. */
+                all?: boolean;
+            };
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success, without a body. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooksByIdRotate: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Secret": "the Secret",
+                     *       "PreviousUntil": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": {
+                        /** @description The new secret. No other response has it. */
+                        Secret: string;
+                        /**
+                         * Format: date-time
+                         * @description Until then messages are signed with the former secret, too.
+                         */
+                        PreviousUntil: string;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

@@ -46,6 +46,12 @@ export const catalogue: readonly Topic[] = [
     'send no mail of a tenant, and refuse its legacy clients',
     () => import('../tenants/state.command.ts'),
   ),
+  topic(
+    'Tenants',
+    'webhooks',
+    'where tenants let their changes be sent, and what fails',
+    () => import('../tenants/webhooks.command.ts'),
+  ),
   topic('Tenants', 'packs', 'reference data of public standards', () => import('../lifecycle/packs.command.ts')),
   topic(
     'Tenants',

@@ -5,6 +5,7 @@ import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.t
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkLeftovers } from './check-leftovers.ts';
 import { checkMasterKeys } from './check-master-keys.ts';
+import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
@@ -19,6 +20,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkLeftovers(facts),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkMasterKeys(facts, controlServer),
+    ...checkWebhooks(facts.lateWebhooks),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];
 }

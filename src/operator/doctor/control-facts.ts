@@ -6,6 +6,7 @@ import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
+import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 import { readCheckedDatabases } from './checked-databases.ts';
 
 /** What the checks use of a tenant. Plain rows take a fifth of the memory of entities. */
@@ -47,6 +48,7 @@ export interface ControlFacts {
   busyPools: ReadonlySet<number>;
   /** The evidence of the tenant databases in which nothing was wrong, by the id of the tenant. */
   checkedDatabases: Map<number, string>;
+  lateWebhooks: LateWebhooks[];
   /** The running processes, with the fingerprints of their master keys. */
   keyHolders: KeyHolder[];
   /** Fingerprint of the key that seals the secrets; undefined if this command does not have it. */
@@ -86,6 +88,7 @@ export async function readControlFacts(
     signingKeys: await readSigningKeys(client),
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     checkedDatabases: await readCheckedDatabases(statements),
+    lateWebhooks: await readLateWebhooks(client),
     keyHolders: await runningKeyHolders(statements),
     keyInForce: (await keyInForce(statements, secrets))?.fingerprint,
     isBusy: ({ id, slug }) =>

@@ -65,6 +65,7 @@ export type Check =
   | 'schema_drift'
   | 'not_examined'
   | 'unfinished_switch'
+  | 'webhooks_behind'
   | 'unfinished_control_restore';
 
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
@@ -103,6 +104,7 @@ const warnings: ReadonlySet<Check> = new Set([
   'readable_guid',
   'unverified_tls',
   'default_access',
+  'webhooks_behind',
 ]);
 
 /**

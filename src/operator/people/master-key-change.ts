@@ -53,6 +53,12 @@ const secretColumns: { table: string; column: string; select: string; owner: (se
                from backup_keys k left join tenants t on t.id = k.tenant_id`,
     owner: ({ guid, name }) => owners.backupKey(guid, name),
   },
+  {
+    table: 'webhook_tenants',
+    column: 'sealed',
+    select: 'select w.id, w.sealed, guid from webhook_tenants w join tenants t on t.id = tenant_id',
+    owner: ({ guid }) => owners.webhookKey(guid ?? ''),
+  },
 ];
 
 /**

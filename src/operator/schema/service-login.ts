@@ -42,6 +42,7 @@ const privileges: Record<string, string> = {
   connection_servers: readAndWrite,
   connection_grants: readAndWrite,
   unfinished_imports: readAndWrite,
+  webhook_tenants: 'select, insert, update',
   tenant_usage: readAndWrite,
   usage_writers: readAndWrite,
   usage_sampling: 'select, update',

@@ -7,7 +7,7 @@ import type { Context } from '../../../src/operator/command/operation-context.ts
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { sql, useWorld } from '../../support/world.ts';
 import { operationTable } from './operation-table.ts';
 
 /** Tables that change by themselves while the service runs, or while a command reads. */
@@ -62,7 +62,14 @@ describe('operations', () => {
     await run('role', 'add', 'acme', 'Spare', 'orders.read');
     await world.provision('former');
     await run('delete', 'former', '--yes');
+    await sql(
+      world.acme,
+      `insert into webhooks (url, resources, actions, payload, ordering, is_enabled, position)
+       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', 'strict', true, '')`,
+    );
     const lines = {
+      'webhooks skip': 'acme 1',
+      'webhooks disable': 'acme 1',
       suspend: 'acme',
       delete: 'acme',
       isolate: 'acme',

@@ -1,0 +1,62 @@
+import { renewalMs } from './leases.ts';
+
+/** Leases work from the control database: at intervals, and when it is woken. */
+export interface LeaseLoop {
+  /** Begins to lease, also what other processes left when they ended. */
+  start(): void;
+  /** Leases now, because there may be work. */
+  wake(): void;
+  /** Leases no more. */
+  stop(): void;
+  readonly isStopping: boolean;
+}
+
+interface LeaseLoopOptions {
+  /** Leases what this process can do now. Not called while it runs. A failure is repeated at the next interval. */
+  lease: () => Promise<void>;
+  /** Extends the leases. */
+  renew: () => Promise<void>;
+  pollMs: number;
+}
+
+export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions): LeaseLoop {
+  const timers: NodeJS.Timeout[] = [];
+  let isStopping = false;
+  let isLeasing = false;
+  let isWoken = false;
+  const leaseWhileWoken = async (): Promise<void> => {
+    isLeasing = true;
+    try {
+      while (isWoken && !isStopping) {
+        isWoken = false;
+        await lease();
+      }
+    } catch {
+      // The control database cannot be used, which its other users log. The next poll tries again.
+    } finally {
+      isLeasing = false;
+    }
+  };
+  const wake = (): void => {
+    isWoken = true;
+    if (!isLeasing) void leaseWhileWoken();
+  };
+  return {
+    wake,
+    start: () => {
+      timers.push(
+        setInterval(wake, pollMs),
+        setInterval(() => void renew().catch(() => {}), renewalMs),
+      );
+      for (const timer of timers) timer.unref();
+      wake();
+    },
+    stop: () => {
+      isStopping = true;
+      for (const timer of timers) clearInterval(timer);
+    },
+    get isStopping() {
+      return isStopping;
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import { type ControlDatabase, queryControl } from './database.ts';
+
+/** The leases that this process holds in a table of the control database with `id`, `holder` and `leased_until`. */
+export interface Leases {
+  /** Says that this process has leased an entry: `renew` extends its lease from now on. */
+  hold(id: number): void;
+  /** Says that this process no longer holds an entry. */
+  forget(id: number): void;
+  /** Extends the leases of this process. Call it every `renewalMs`. */
+  renew(): Promise<void>;
+  /** True while no other process can have leased the entry, unless the clock of the control database was set. */
+  isHeld(id: number): boolean;
+}
+
+export const renewalMs = 3_000;
+const leaseSeconds = 10;
+/** Three renewals: one that is late or fails does not end it. */
+export const leaseTime = `interval '${leaseSeconds} seconds'`;
+/** A lease that is longer than any was written by a clock that has been set back since, and does not count. */
+export const isLeased = (row: string): string =>
+  `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
+
+/** @param holder identifies this process */
+export function createLeases(control: ControlDatabase, table: string, holder: string): Leases {
+  /** When each lease began or was extended, at the latest. */
+  const held = new Map<number, number>();
+  return {
+    hold: id => void held.set(id, performance.now()),
+    forget: id => void held.delete(id),
+    isHeld: id => performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
+    renew: async () => {
+      if (held.size === 0) return;
+      const sentAt = performance.now();
+      const renewed = await queryControl<{ id: number }>(
+        control,
+        `${table}_renew`,
+        `update ${table} set leased_until = now() + ${leaseTime}
+          where holder = $1 and id = any($2::bigint[]) returning id::float8 as id`,
+        [holder, [...held.keys()]],
+      );
+      for (const { id } of renewed) if (held.has(id)) held.set(id, sentAt);
+    },
+  };
+}

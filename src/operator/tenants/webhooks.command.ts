@@ -1,0 +1,86 @@
+import { defineOperation } from '../command/operation.ts';
+import { argument, flag, optionalArgument } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+
+const list = defineOperation({
+  name: 'webhooks',
+  description: 'list the tenants with webhooks, or the webhooks of one: failing, disabled, waiting',
+  fields: { slug: optionalArgument('slug') },
+  examples: ['webhooks', 'webhooks acme'],
+  help: 'The numbers of all tenants are those of the last time at which their webhooks were served.',
+  access: 'installation',
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const { readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
+    if (slug === undefined)
+      return output.list(await readTenantWebhooks(installation), {
+        row: ({ waiting, ...row }) => ({ ...row, waiting: waiting === null ? null : `${Math.round(waiting)} s` }),
+        name: ({ tenant }) => tenant,
+        empty: 'No tenant has webhooks.',
+      });
+    return output.list(await readWebhooks(installation, slug), {
+      row: ({ failingSince: _, nextAttemptAt: __, ...row }) => row,
+      wide: ({ failingSince, nextAttemptAt }) => ({ 'failing since': failingSince, 'next attempt': nextAttemptAt }),
+      name: ({ id }) => id,
+      empty: `${slug} has no webhooks.`,
+    });
+  },
+});
+
+const webhook = {
+  slug: argument('slug'),
+  id: argument('text', { parse: parsePositive, description: 'the number of the webhook' }),
+};
+
+const skip = defineOperation({
+  name: 'webhooks skip',
+  description: 'let a webhook leave out the change at which it stands, or all until now',
+  fields: { ...webhook, all: flag('leave out all changes until now') },
+  examples: ['webhooks skip acme 3 --reason "the receiver cannot read this change"'],
+  access: 'installation',
+  effect: 'destroys',
+  async plan({ slug, id, all }, { installation }) {
+    const { findWebhook } = await import('./webhooks.ts');
+    const url = await findWebhook(installation, slug, id);
+    const what = all ? 'all changes until now' : 'the change at which it stands';
+    return {
+      document: { tenant: slug, webhook: id, url, state: 'planned' },
+      text: () => `Webhook ${id} to ${url} would leave out ${what}.`,
+      confirm: { name: slug, consequence: `does not receive ${what} at ${url}` },
+    };
+  },
+  async run({ slug, id, all }, { installation, output }) {
+    const { skipChanges } = await import('./webhooks.ts');
+    await skipChanges(installation, slug, id, all);
+    output.result(
+      { tenant: slug, webhook: id, all },
+      () => `Webhook ${id} of ${slug} goes on behind what it left out.`,
+    );
+  },
+});
+
+const disable = defineOperation({
+  name: 'webhooks disable',
+  description: 'send nothing more to a webhook until its tenant enables it again',
+  fields: webhook,
+  examples: ['webhooks disable acme 3 --reason "the receiver is a stranger\'s"'],
+  access: 'installation',
+  effect: 'locks out',
+  async plan({ slug, id }, { installation }) {
+    const { findWebhook } = await import('./webhooks.ts');
+    const url = await findWebhook(installation, slug, id);
+    return {
+      document: { tenant: slug, webhook: id, url, state: 'planned' },
+      text: () => `Webhook ${id} to ${url} would receive nothing more.`,
+      confirm: { name: slug, consequence: `sends nothing more to ${url}` },
+    };
+  },
+  async run({ slug, id }, { installation, output }) {
+    const { disableWebhook } = await import('./webhooks.ts');
+    await disableWebhook(installation, slug, id);
+    output.result({ tenant: slug, webhook: id, state: 'disabled' }, () => `Webhook ${id} of ${slug} is disabled.`);
+  },
+});
+
+export const operations = [list, skip, disable];

@@ -1,0 +1,109 @@
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statement } from '../../postgres/statement.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { nextPlace, type PlacedWebhook } from '../../webhooks/webhook-places.ts';
+import { movePosition } from '../../webhooks/webhook-store.ts';
+import { findTenant } from './tenants.ts';
+
+/** The webhooks of a tenant, as they were when they were served last. */
+export interface TenantWebhooks {
+  tenant: string;
+  failing: number;
+  failingSince: string | null;
+  disabled: number;
+  /** For how many seconds the tenant has waited to be served; null: it does not wait. */
+  waiting: number | null;
+}
+
+/** A webhook of one tenant. */
+export interface WebhookStatus {
+  id: number;
+  url: string;
+  state: 'enabled' | 'failing' | 'disabled';
+  reason: string | null;
+  failures: number;
+  failingSince: string | null;
+  nextAttemptAt: string | null;
+  /** Messages beside the feed that are still to be sent. */
+  messages: number;
+}
+
+/** Returns the tenants with an enabled webhook, or one that the service has disabled. */
+export function readTenantWebhooks({ statements }: { statements: Statements }): Promise<TenantWebhooks[]> {
+  return statements.execute(
+    `select slug as tenant, failing, ${isoTime('failing_since')} as "failingSince", disabled,
+            extract(epoch from now() - due_at)::float8 as waiting
+       from (select *, case when due_at < now() and is_active and not isolated and status = 'active' then due_at end as waits
+               from webhook_tenants join tenants t on t.id = tenant_id) w
+      where is_active or disabled > 0 order by slug`,
+  );
+}
+
+/** Returns the webhooks of a tenant, from its database. */
+export async function readWebhooks(installation: Installation, slug: string): Promise<WebhookStatus[]> {
+  return onTenant(installation, slug, async query => {
+    const text = `
+      select id, url, case when not is_enabled then 'disabled' when failing_since is null then 'enabled' else 'failing' end as state,
+             disabled_reason as reason, failures, ${isoTime('failing_since')} as "failingSince",
+             ${isoTime('next_attempt_at')} as "nextAttemptAt",
+             (select count(*)::integer from webhook_messages m where m.webhook_id = w.id) as messages
+        from webhooks w order by id`;
+    return (await query({ name: '', text, values: [] })) as unknown as WebhookStatus[];
+  });
+}
+
+/**
+ * Lets a webhook leave out the change at which it stands, or all until now.
+ * @throws {OperatorError} when there is no such webhook
+ */
+export async function skipChanges(installation: Installation, slug: string, id: number, all: boolean): Promise<void> {
+  await onTenant(installation, slug, async query => {
+    const webhook = await requireWebhook(query, slug, id);
+    await query(movePosition(id, await nextPlace(query, webhook, all)));
+  });
+  await wake(installation, slug);
+}
+
+/** Lets nothing more be sent to a webhook until the tenant enables it again. */
+export async function disableWebhook(installation: Installation, slug: string, id: number): Promise<void> {
+  await onTenant(installation, slug, async query => {
+    await requireWebhook(query, slug, id);
+    const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
+    await query({ name: '', text, values: [id] });
+  });
+  await wake(installation, slug);
+}
+
+/** @throws {OperatorError} when there is no such webhook */
+export async function findWebhook(installation: Installation, slug: string, id: number): Promise<string> {
+  return onTenant(installation, slug, async query => (await requireWebhook(query, slug, id)).url);
+}
+
+type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;
+
+async function onTenant<T>(installation: Installation, slug: string, work: (query: Query) => Promise<T>): Promise<T> {
+  const { server, databaseName } = await findTenant(installation, slug);
+  return withConnection(databaseUrl(installation.servers.adminUrl(server), databaseName), client =>
+    work(async ({ name: _, ...statement }) => (await client.query(statement)).rows),
+  );
+}
+
+async function requireWebhook(query: Query, slug: string, id: number): Promise<PlacedWebhook & { url: string }> {
+  const text = 'select url, resources, actions, position from webhooks where id = $1';
+  const [webhook] = await query({ name: '', text, values: [id] });
+  if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: npx backoffice webhooks ${slug}`);
+  return webhook as unknown as PlacedWebhook & { url: string };
+}
+
+/** Lets a process serve the webhooks of the tenant now. */
+async function wake({ control }: Installation, slug: string): Promise<void> {
+  await control.em.fork().execute(
+    `update webhook_tenants set due_at = now(), wakes = wakes + 1
+        where tenant_id = (select id from tenants where slug = ?) and is_active`,
+    [slug],
+  );
+}

@@ -1,0 +1,87 @@
+/** How an endpoint is doing. Times are in ms since 1970. */
+export interface EndpointState {
+  /** Failed attempts since the last success. */
+  readonly failures: number;
+  readonly failingSince: number | null;
+  /** When the change at which a strict endpoint stands is sent again; null: at once. */
+  readonly nextAttemptAt: number | null;
+  /** `strict`: a change is sent when those before it have arrived. `none`: the others go on while one is retried. */
+  readonly ordering: 'strict' | 'none';
+}
+
+/** What was sent: a change of the feed, or a message beside it. */
+export type Sent =
+  | { readonly kind: 'change' }
+  | { readonly kind: 'message'; readonly failures: number; readonly isRetried: boolean };
+
+/** What the receiver did. */
+export interface Outcome {
+  readonly isSuccess: boolean;
+  /** 410: the receiver wants no more. */
+  readonly isGone: boolean;
+  readonly retryAfterMs: number | undefined;
+}
+
+/** What follows from an attempt. */
+export interface Step {
+  readonly endpoint: EndpointState;
+  readonly disable?: 'gone' | 'failing';
+  /**
+   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: the endpoint keeps its place in the feed.
+   * `retry`: it is sent again as a message at that time, while the endpoint goes on.
+   */
+  readonly sent: { readonly is: 'done' | 'stay' } | { readonly is: 'retry'; readonly at: number; failures: number };
+}
+
+const second = 1_000;
+const minute = 60 * second;
+const hour = 60 * minute;
+/** The waits before each retry, as Standard Webhooks has them. A strict endpoint goes on with the last one. */
+export const retryDelaysMs: readonly number[] = [
+  5 * second,
+  5 * minute,
+  30 * minute,
+  2 * hour,
+  5 * hour,
+  10 * hour,
+  14 * hour,
+  20 * hour,
+  24 * hour,
+];
+const lastDelayMs = 24 * hour;
+/** An endpoint is disabled by the first failure so long after the first one since the last success. */
+export const maxFailingMs = 5 * 24 * hour;
+/** Each wait is up to a tenth longer, so that endpoints that failed together are not retried together. */
+const jitter = 0.1;
+
+/** @param random from 0 to 1 */
+export function afterAttempt(
+  endpoint: EndpointState,
+  sent: Sent,
+  outcome: Outcome,
+  { now, random }: { now: number; random: number },
+): Step {
+  const isOwn = sent.kind === 'change' || endpoint.ordering === 'none';
+  if (outcome.isSuccess)
+    return {
+      endpoint: isOwn ? { ...endpoint, failures: 0, failingSince: null, nextAttemptAt: null } : endpoint,
+      sent: { is: 'done' },
+    };
+  const isStrict = sent.kind === 'change' && endpoint.ordering === 'strict';
+  if (outcome.isGone)
+    return { endpoint, disable: 'gone', sent: isStrict ? { is: 'stay' } : { is: 'retry', at: now, failures: 0 } };
+
+  const failures = isStrict ? endpoint.failures + 1 : (sent.kind === 'message' ? sent.failures : 0) + 1;
+  const isGivenUp = !isStrict && (failures > retryDelaysMs.length || (sent.kind === 'message' && !sent.isRetried));
+  const delay = (retryDelaysMs[failures - 1] ?? lastDelayMs) * (1 + jitter * random);
+  const at = now + Math.max(delay, Math.min(outcome.retryAfterMs ?? 0, lastDelayMs));
+  const failingSince = endpoint.failingSince ?? now;
+  const failed: EndpointState = isOwn
+    ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt: isStrict ? at : null }
+    : endpoint;
+  return {
+    endpoint: failed,
+    ...(isOwn && now - failingSince >= maxFailingMs && { disable: 'failing' as const }),
+    sent: isStrict ? { is: 'stay' } : isGivenUp ? { is: 'done' } : { is: 'retry', at, failures },
+  };
+}

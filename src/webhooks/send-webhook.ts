@@ -1,0 +1,154 @@
+import type { LookupAddress } from 'node:dns';
+import { lookup } from 'node:dns/promises';
+import type { LookupFunction } from 'node:net';
+import { Agent, type Dispatcher } from 'undici';
+import type { Outcome } from './endpoint-state.ts';
+import { isPublicAddress, isTrusted, refusedUrl, type TrustedReceivers } from './webhook-target.ts';
+
+export const sendErrors = ['refused address', 'timeout', 'TLS', 'no connection', 'status', 'secret'] as const;
+/** Why an attempt failed. It tells a tenant nothing of the network of the service. */
+type SendError = (typeof sendErrors)[number];
+
+export interface SendResult extends Outcome {
+  /** The status of the response; null without one. */
+  readonly status: number | null;
+  readonly error: SendError | null;
+  /** The beginning of the response's body. */
+  readonly response: string | null;
+  readonly durationMs: number;
+}
+
+export interface WebhookSender {
+  /** Sends a message. @returns undefined when `signal` was aborted before the receiver responded */
+  send(message: WebhookRequest, signal: AbortSignal): Promise<SendResult | undefined>;
+  close(): Promise<void>;
+}
+
+interface WebhookRequest {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+interface SenderOptions {
+  trusted: TrustedReceivers;
+  /** Resolves a name to all its addresses; replaced in tests. */
+  resolve?: (name: string) => Promise<LookupAddress[]>;
+  timeoutMs?: number;
+  /** Certificates that count as issued by an authority; for tests. */
+  ca?: string;
+}
+
+const maxReadBytes = 64 * 1024;
+const maxKeptBytes = 1024;
+const errorCodeOfTls = /^(ERR_TLS|ERR_SSL|CERT_|UNABLE_TO|SELF_SIGNED|DEPTH_ZERO|EPROTO)/;
+
+/** The name of a receiver leads to an address that nothing is sent to. */
+class RefusedAddressError extends Error {
+  readonly code = 'REFUSED_ADDRESS';
+}
+
+/**
+ * Sends messages to receivers that tenants choose. A name is resolved once for each connection: all of its addresses are
+ * checked, and the connection is made to one of these, with the name for TLS and as `Host`. Follows no redirect, and uses
+ * no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for another purpose.
+ */
+export function createWebhookSender({
+  trusted,
+  resolve = name => lookup(name, { all: true, order: 'verbatim' }),
+  timeoutMs = 10_000,
+  ca,
+}: SenderOptions): WebhookSender {
+  const agentOf = (isChecked: boolean): Agent =>
+    new Agent({
+      connect: { lookup: checkedLookup(resolve, isChecked), timeout: timeoutMs, ...(ca && { ca }) },
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      keepAliveTimeout: 5_000,
+    });
+  const checked = agentOf(true);
+  const unchecked = agentOf(false);
+  const request = async ({ url, headers, body }: WebhookRequest, signal: AbortSignal) => {
+    if (refusedUrl(url, trusted) !== undefined) throw new RefusedAddressError();
+    const { origin, pathname, search } = new URL(url);
+    const agent = isTrusted(new URL(url), trusted) ? unchecked : checked;
+    const options = { origin, path: `${pathname}${search}`, method: 'POST' as const, headers, body, signal };
+    const response = await agent.request(options);
+    return { response, text: await readBeginning(response.body) };
+  };
+  return {
+    async send(message, stopping) {
+      const startedAt = performance.now();
+      const timeout = AbortSignal.timeout(timeoutMs);
+      const failed = { isSuccess: false, isGone: false, retryAfterMs: undefined, status: null, response: null };
+      const durationMs = (): number => Math.round(performance.now() - startedAt);
+      try {
+        const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
+        const { statusCode: status, headers } = response;
+        const isSuccess = status >= 200 && status < 300;
+        const retryAfterMs = retryAfter(headers['retry-after']);
+        const error = isSuccess ? null : ('status' as const);
+        return {
+          isSuccess,
+          isGone: status === 410,
+          retryAfterMs,
+          status,
+          error,
+          response: text,
+          durationMs: durationMs(),
+        };
+      } catch (error) {
+        if (stopping.aborted) return undefined;
+        return { ...failed, error: timeout.aborted ? 'timeout' : errorOf(error), durationMs: durationMs() };
+      }
+    },
+    close: async () => {
+      await Promise.all([checked.destroy(), unchecked.destroy()]);
+    },
+  };
+}
+
+function checkedLookup(resolve: (name: string) => Promise<LookupAddress[]>, isChecked: boolean): LookupFunction {
+  return (name, { all, family }, callback) => {
+    const found = resolve(name).then(addresses => {
+      if (isChecked && !addresses.every(({ address }) => isPublicAddress(address))) throw new RefusedAddressError();
+      const usable = addresses.filter(each => !family || each.family === family);
+      if (usable.length === 0) throw new RefusedAddressError();
+      return usable;
+    });
+    found.then(
+      addresses => (all ? callback(null, addresses) : callback(null, addresses[0]!.address, addresses[0]!.family)),
+      // A tenant must not learn which names the network of the service has.
+      () => callback(new RefusedAddressError(), []),
+    );
+  };
+}
+
+/** Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a body does not arrive. */
+async function readBeginning(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const kept: Buffer[] = [];
+  let length = 0;
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      if (length < maxKeptBytes) kept.push(chunk.subarray(0, maxKeptBytes - length));
+      length += chunk.length;
+      if (length > maxReadBytes) break;
+    }
+  } catch {
+    // Cut off: what has arrived is kept.
+  }
+  // Text columns of PostgreSQL take no zero characters.
+  return Buffer.concat(kept).toString().replaceAll('\0', '\uFFFD');
+}
+
+/** Seconds only: a date would be read by the clock of the receiver. */
+function retryAfter(header: string | string[] | undefined): number | undefined {
+  return typeof header === 'string' && /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : undefined;
+}
+
+function errorOf(error: unknown): SendError {
+  const { code = '', name = '' } = (error ?? {}) as { code?: string; name?: string };
+  if (code === 'REFUSED_ADDRESS') return 'refused address';
+  if (/TIMEOUT/.test(code) || name === 'TimeoutError') return 'timeout';
+  return errorCodeOfTls.test(code) ? 'TLS' : 'no connection';
+}

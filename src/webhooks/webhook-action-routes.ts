@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { problem } from '../errors.ts';
+import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
+import { listContract } from '../http/lists/list-contract.ts';
+import { Representation } from '../http/representation.ts';
+import { readPage } from '../lists/read-page.ts';
+import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { changeBody, messageBody } from './webhook-message.ts';
+import { findChange, nextPlace, type PlacedWebhook, placeAt } from './webhook-places.ts';
+import { lockWebhook, openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
+import { createSecret } from './webhook-secret.ts';
+import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
+import { insertMessage, movePosition } from './webhook-store.ts';
+import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
+
+const path = `${webhookPath}/:id`;
+const query = z.object({ limit: limit(), after: queryId() });
+const deliveries = listContract({
+  view: deliveryView,
+  query,
+  order: { Id: 'desc' },
+  key: 'Id',
+  search: ['MessageId', 'Type'],
+  hasTrigrams: false,
+  longTexts: ['Response'],
+});
+const message = z.object({ MessageId: z.string().describe('The header `webhook-id` of the message.') });
+const rotated = z.object({
+  Secret: z.string().describe('The new secret. No other response has it.'),
+  PreviousUntil: timestamp().describe('Until then messages are signed with the former secret, too.'),
+});
+const replayed = z.object({
+  MessageId: z.string().min(1).max(100).optional().describe('The `MessageId` of the change to send again.'),
+  Since: moment().optional().describe('From when on all changes are sent again, in their order.'),
+});
+
+/** What else can be done with a webhook: see its attempts, and send, repeat or leave out messages. */
+export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
+  const common = webhookDocumentation;
+  return [
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path: `${path}/Deliveries`,
+      summary: 'The newest attempts of a webhook',
+      query,
+      list: deliveries,
+      response: z.array(deliveryView),
+      handler: async ({ params, query: { limit, after }, list }, context) => {
+        const [, id] = webhookCondition(params.id, context);
+        const read = (statement: Statement) => context.read(statement);
+        const [webhook] = await read(webhookTable.select([['id = ?', id]]));
+        if (!webhook) throw problem('not_found');
+        const conditions: (Condition | undefined)[] = [
+          ['webhook_id = ?', id],
+          after === undefined ? undefined : ['id < ?', after],
+        ];
+        if (list) return (await readPage(list, { table: deliveryTable, conditions, read })) as never;
+        const rows = await read(deliveryTable.selectJson(conditions, { orderBy: { id: 'desc' }, limit }));
+        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${path}/test`,
+      summary: 'Send a message of type webhook.test, once',
+      response: message,
+      status: 202,
+      takesIdempotencyKey: true,
+      handler: async ({ params }, context) => {
+        const condition = webhookCondition(params.id, context);
+        return changeWebhooks(services, context, async () => {
+          const [sent] = await context.write(async transaction => {
+            const { id } = await lockEnabled(transaction, condition);
+            const at = services.now();
+            const body = messageBody('webhook.test', new Date(at).toISOString(), {});
+            return insertMessage(Number(id), { messageId: `msg_${randomUUID()}`, body, failures: 0, at });
+          });
+          return sent as z.input<typeof message>;
+        });
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${path}/replay`,
+      summary: 'Send one change again, or all since a moment',
+      description:
+        'Messages have the same ids as before. With `Since`, the webhook goes back to the first change of that time; one ' +
+        'that was made up to a minute before may be sent again, too.',
+      body: replayed,
+      example: { Since: '2026-11-24T08:00:00Z' },
+      status: 202,
+      response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
+      takesIdempotencyKey: true,
+      handler: async ({ params, body: { MessageId, Since } }, context) => {
+        const condition = webhookCondition(params.id, context);
+        if ((MessageId === undefined) === (Since === undefined))
+          throw problem('validation_failed', {
+            errors: { MessageId: [{ message: 'is required, or Since instead', code: 'required' }] },
+          });
+        await changeWebhooks(services, context, () =>
+          context.write(async transaction => {
+            const webhook = await lockEnabled(transaction, condition);
+            if (MessageId === undefined)
+              return movePosition(
+                Number(webhook.id),
+                await placeAt(transaction.query.bind(transaction), placed(webhook), Since as Date),
+              );
+            const change = await findChange(transaction.query.bind(transaction), placed(webhook), MessageId);
+            const body = changeBody(change, webhook.payload as 'thin' | 'record');
+            return insertMessage(Number(webhook.id), { messageId: MessageId, body, failures: 0, at: services.now() });
+          }),
+        );
+        return { MessageId: MessageId ?? null };
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${path}/skip`,
+      summary: 'Leave out the change at which a webhook stands, or all until now',
+      query: z.object({ all: flag().describe('Whether to leave out all changes until now.') }),
+      status: 204,
+      takesIdempotencyKey: true,
+      handler: async ({ params, query: { all } }, context) => {
+        const condition = webhookCondition(params.id, context);
+        await changeWebhooks(services, context, () =>
+          context.write(async transaction => {
+            const webhook = await lockWebhook(transaction, condition);
+            return movePosition(
+              Number(webhook.id),
+              await nextPlace(transaction.query.bind(transaction), placed(webhook), all),
+            );
+          }),
+        );
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${path}/rotate`,
+      summary: 'Replace the secret of a webhook',
+      description:
+        'For 24 hours, messages are signed with both secrets, so that the receiver can change to the new one.',
+      response: rotated,
+      takesIdempotencyKey: true,
+      handler: async ({ params }, context) => {
+        const condition = webhookCondition(params.id, context);
+        return changeWebhooks(services, context, async sealer => {
+          const [row] = await context.write(async transaction => {
+            const id = Number((await lockWebhook(transaction, condition)).id);
+            return { ...rotate, values: [id, sealer.seal(createSecret(), id)] };
+          });
+          const { PreviousUntil } = row as { PreviousUntil: string };
+          return { Secret: openSealed(sealer, row!, Number(row!.id)), PreviousUntil };
+        });
+      },
+    }),
+  ];
+}
+
+const rotate = {
+  name: 'rotate_webhook_secret',
+  text: `update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
+          where webhook_id = $1
+         returning webhook_id as id, encode(secret, 'base64') as "Sealed",
+           to_char(previous_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "PreviousUntil"`,
+};
+
+async function lockEnabled(transaction: TenantTransaction, condition: Condition): Promise<RowValues> {
+  const webhook = await lockWebhook(transaction, condition);
+  if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });
+  return webhook;
+}
+
+const placed = (webhook: RowValues): PlacedWebhook => webhook as unknown as PlacedWebhook;

@@ -1,0 +1,187 @@
+import pLimit from 'p-limit';
+import type { ControlDatabase } from '../control/database.ts';
+import { createLeaseLoop } from '../control/lease-loop.ts';
+import type { TenantRecord } from '../control/records.ts';
+import type { SecretBox } from '../control/secret-box.ts';
+import { Problem } from '../errors.ts';
+import type { BackgroundTasks } from '../log/background-tasks.ts';
+import type { DeliveryCounts } from '../metrics/webhook-metrics.ts';
+import { changeInBackground } from '../tenancy/change-in-background.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
+import type { WebhookSender } from './send-webhook.ts';
+import type { EndpointServices } from './serve-endpoint.ts';
+import { createWakes, serveWebhooks, type Wakes } from './serve-webhooks.ts';
+import { createWebhookQueue, type LeasedTenant, type ServedTenant, type WebhookQueue } from './webhook-queue.ts';
+import { openTenantKey } from './webhook-secret.ts';
+import { selectSummary } from './webhook-store.ts';
+
+/** Sends the changes of all tenants that this process leases to their webhooks. */
+export interface WebhookDispatcher {
+  readonly queue: WebhookQueue;
+  readonly counts: DeliveryCounts;
+  /** Begins to lease tenants, also those that other processes left when they ended. */
+  start(): void;
+  /** Says that the webhooks of a tenant may have work. */
+  wake(tenantGuid: string): void;
+  /** Leases no more tenants, and cuts off what is being sent: it is sent again, with the same ids. */
+  stop(): void;
+}
+
+interface WebhookDispatcherOptions extends Pick<ContextServices, 'databases' | 'responseCache'> {
+  control: ControlDatabase;
+  secrets: SecretBox;
+  directory: Pick<ContextServices['directory'], 'tenant'>;
+  background: BackgroundTasks;
+  sender: WebhookSender;
+  /** Calls `wake` when the database of a tenant may have changed, until the returned function is called. */
+  watch: (tenantGuid: string, wake: () => void) => () => void;
+  /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
+  onDisabled: (tenant: TenantRecord, endpoint: { url: string }, reason: 'gone' | 'failing') => Promise<void>;
+  /** Identifies this process. */
+  processId: string;
+  /** Unix time in ms. */
+  now: () => number;
+}
+
+/** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
+const actor = JSON.stringify({ traceId: 'webhooks' });
+const pollMs = 1_000;
+/** Messages that are sent at the same time: of a tenant, of endpoints that fail, and in the process. */
+const maxSending = { tenant: 20, failing: 100, process: 200 };
+/** Queries of tenants' databases at the same time: the connections that webhooks take from the budget. */
+const maxQueries = 8;
+/** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
+const maxServiceMs = 30_000;
+/** Tenants that are served at the same time; each holds some memory, and a connection only for a query. */
+const maxTenants = 400;
+/** When a tenant is tried again whose database cannot be used. */
+const retryMs = 5_000;
+/** When changes are read again that were not final: nobody says when they are. */
+const heldMs = 250;
+
+export function createWebhookDispatcher(options: WebhookDispatcherOptions): WebhookDispatcher {
+  const { control, directory, background, sender, watch, processId, now } = options;
+  const queue = createWebhookQueue(control, processId);
+  const stopping = new AbortController();
+  const queries = pLimit(maxQueries);
+  const all = pLimit(maxSending.process);
+  const failing = pLimit(maxSending.failing);
+  const counts = {
+    succeeded: 0,
+    failed: 0,
+    get running() {
+      return all.activeCount;
+    },
+  };
+  const watched = new Map<string, () => void>();
+  const woken = new Set<string>();
+  const serving = new Map<string, Wakes>();
+  let polledAt = Number.NEGATIVE_INFINITY;
+
+  const serve = async (leased: LeasedTenant, wakes: Wakes): Promise<ServedTenant> => {
+    /** Looked up before each query: the tenant may be isolated, suspended or moved meanwhile. */
+    const findServed = async (): Promise<TenantRecord> => {
+      const found = await directory.tenant(leased.tenantGuid);
+      if (found?.status !== 'active' || found.isIsolated) throw new Problem('tenant_inactive');
+      return found;
+    };
+    const tenant = await findServed();
+    const own = pLimit(maxSending.tenant);
+    const until = performance.now() + maxServiceMs;
+    const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
+    const services: EndpointServices = {
+      read: statement => queries(async () => options.databases.open(await findServed()).read(statement)),
+      change: statement =>
+        queries(async () => changeInBackground(options, await findServed(), actor, async () => statement)),
+      sealer: openTenantKey(options.secrets, tenant.guid, leased.sealedKey),
+      sender,
+      limit: (isFailing, send) => own(() => (isFailing ? failing(() => all(send)) : all(send))),
+      now,
+      random: Math.random,
+      stopping: stopping.signal,
+      mayGoOn,
+      onAttempt: ({ isSuccess }) => void (isSuccess ? counts.succeeded++ : counts.failed++),
+      onDisabled: (endpoint, reason) =>
+        void background.run('webhook_disabled', () => options.onDisabled(tenant, endpoint, reason)),
+    };
+    const isHeld = await serveWebhooks(services, wakes);
+    const isUnfinished = !mayGoOn();
+    const [summary] = (await services.read(selectSummary())) as unknown as ServedTenant[];
+    if (!summary) throw new Error('there is no summary');
+    if (isHeld) setTimeout(loop.wake, heldMs).unref();
+    const soon = isUnfinished || wakes.take() ? now() : isHeld ? now() + heldMs : summary.dueAt;
+    return { ...summary, dueAt: soon === null ? null : Math.min(soon, summary.dueAt ?? soon) };
+  };
+  const run = async (leased: LeasedTenant): Promise<void> => {
+    const { tenantGuid } = leased;
+    const wakes = createWakes();
+    serving.set(tenantGuid, wakes);
+    try {
+      const served = await serve(leased, wakes);
+      serving.delete(tenantGuid);
+      const isActive = await queue.release(leased, served);
+      if (!isActive) unwatch(tenantGuid);
+    } catch (error) {
+      serving.delete(tenantGuid);
+      await queue.postpone(leased, now() + retryMs);
+      if (!isUnserved(error)) throw error;
+    } finally {
+      loop.wake();
+    }
+  };
+  const unwatch = (guid: string): void => {
+    watched.get(guid)?.();
+    watched.delete(guid);
+  };
+  const watchNew = async (): Promise<void> => {
+    if (performance.now() - polledAt < pollMs) return;
+    polledAt = performance.now();
+    // The watch wakes a tenant that it begins to follow: the tenant may have changed before.
+    for (const guid of await queue.newlyActive())
+      if (!watched.has(guid))
+        watched.set(
+          guid,
+          watch(guid, () => wake(guid)),
+        );
+  };
+  const lease = async (): Promise<void> => {
+    await watchNew();
+    if (woken.size > 0) {
+      const guids = [...woken];
+      woken.clear();
+      await queue.markDue(guids).catch(error => {
+        for (const guid of guids) woken.add(guid);
+        throw error;
+      });
+    }
+    const free = maxTenants - serving.size;
+    if (free <= 0 || loop.isStopping) return;
+    for (const leased of await queue.lease(now(), free)) background.run('webhooks', () => run(leased));
+  };
+  const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });
+  const wake = (guid: string): void => {
+    const wakes = serving.get(guid);
+    if (wakes) {
+      wakes.wake();
+      return;
+    }
+    woken.add(guid);
+    loop.wake();
+  };
+  return {
+    queue,
+    counts,
+    start: loop.start,
+    wake,
+    stop: () => {
+      loop.stop();
+      stopping.abort();
+      for (const guid of [...watched.keys()]) unwatch(guid);
+    },
+  };
+}
+
+/** True when this process serves no requests of the tenant, which is no failure. */
+function isUnserved(error: unknown): boolean {
+  return error instanceof Problem && (error.code === 'migration_pending' || error.code === 'tenant_inactive');
+}

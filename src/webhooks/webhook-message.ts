@@ -1,0 +1,38 @@
+import { type Change, sentChange } from '../events/change.ts';
+import { type Cursor, parseCursor } from '../events/change-cursor.ts';
+
+const prefix = 'evt_';
+
+/**
+ * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of the
+ * change in the feed, without the era in which it was read.
+ */
+export function messageIdOf({ Id }: Pick<Change, 'Id'>): string {
+  return `${prefix}${Id.split('-').slice(1).join('-')}`;
+}
+
+/** Returns the place before the change of a message; undefined for the id of another message. */
+export function placeBefore(messageId: string): Cursor | undefined {
+  if (!messageId.startsWith(prefix)) return undefined;
+  const cursor = parseCursor(`0-${messageId.slice(prefix.length)}`);
+  return cursor && ofThisData({ ...cursor, id: cursor.id - 1 });
+}
+
+/** A cursor that the tenant's database has stored belongs to the data there, whatever era it was made in. */
+export function ofThisData(cursor: Cursor): Cursor {
+  return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER };
+}
+
+/** The body of a message about a change, in the form of Standard Webhooks. */
+export function changeBody(change: Change, payload: 'thin' | 'record'): string {
+  return messageBody(change.Type, change.At, sentChange(change, payload === 'record'));
+}
+
+export function messageBody(type: string, timestamp: string, data: object): string {
+  return JSON.stringify({ type, timestamp, data });
+}
+
+/** The type of a stored message. */
+export function typeOf(body: string): string {
+  return String((JSON.parse(body) as { type: unknown }).type);
+}

@@ -1,0 +1,56 @@
+import { problem } from '../errors.ts';
+import type { Change } from '../events/change.ts';
+import { type Cursor, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
+import { type Read, readChanges } from '../events/change-reader.ts';
+import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
+
+/** What decides which changes a webhook receives, and where it stands. */
+export interface PlacedWebhook {
+  readonly resources: readonly string[];
+  readonly actions: readonly string[];
+  readonly position: string;
+}
+
+/** @throws {Problem} `unknown_record` when the feed has no such change any more, or the webhook does not receive it */
+export async function findChange(read: Read, webhook: PlacedWebhook, messageId: string): Promise<Change> {
+  const place = placeBefore(messageId);
+  const [change] = place ? (await readAfter(read, webhook, place)).changes : [];
+  if (change && messageIdOf(change) === messageId) return change;
+  throw problem('unknown_record', { detail: 'The feed has no change with this MessageId for the webhook.' });
+}
+
+/** The place after the change at which a webhook stands, or after all that are final. */
+export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
+  const place = parseCursor(webhook.position) ?? firstCursor;
+  const { changes, last } = await readAfter(read, webhook, all ? 'now' : ofThisData(place));
+  return changes[0]?.Id ?? cursorText(last);
+}
+
+/** The place before the first change since a minute before a moment: a transaction may have begun before others. */
+export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
+  const { last } = await readAfter(read, webhook, 'now');
+  const [found] = await read({ ...firstSince, values: [since.toISOString()] });
+  if (!found) return cursorText(last);
+  const [era, xid] = [found.era, found.xid].map(Number) as [number, number];
+  return cursorText({ madeIn: last.madeIn, era, xid: xid - 1, kind: maxKind, id: Number.MAX_SAFE_INTEGER });
+}
+
+/** Above the kinds of all changes. */
+const maxKind = 9;
+/** Of the activities, which have an index for that, the first ones by their time. */
+const firstSince = {
+  name: 'first_change_since',
+  text: `select era, xid from (
+           (select feed_era as era, feed_xid::text as xid, feed_xid from audit_log
+             where created_at >= $1::timestamptz - interval '1 minute' and feed_era is not null
+             order by feed_era, feed_xid, id limit 1)
+           union all
+           (select feed_era, feed_xid::text, feed_xid from activities
+             where created_at >= $1::timestamptz - interval '1 minute' and feed_era is not null
+             order by created_at limit 100)) first
+          order by era, feed_xid limit 1`,
+};
+
+function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now') {
+  return readChanges(read, { after, limit: 1, filter: { resources, actions } });
+}

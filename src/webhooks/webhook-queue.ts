@@ -1,0 +1,122 @@
+import { type ControlDatabase, queryControl } from '../control/database.ts';
+import { createLeases, isLeased, leaseTime } from '../control/leases.ts';
+
+/** A tenant whose webhooks this process may serve. */
+export interface LeasedTenant {
+  /** Of the entry. */
+  readonly id: number;
+  readonly tenantGuid: string;
+  /** The sealed key of its secrets. */
+  readonly sealedKey: Buffer;
+  /** How often somebody had said that there may be work. */
+  readonly wakes: string;
+}
+
+/** How the webhooks of a tenant are doing after they were served. */
+export interface ServedTenant {
+  /** Enabled webhooks. */
+  readonly enabled: number;
+  /** Those of them that fail, and since when. */
+  readonly failing: number;
+  readonly failingSince: Date | null;
+  /** Webhooks that the service has disabled. */
+  readonly disabled: number;
+  /** When they are served next, in ms since 1970; null: when the tenant's database changes. */
+  readonly dueAt: number | null;
+}
+
+/**
+ * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that one
+ * process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message once
+ * more when it goes on; what it then saves is refused, because another one has changed the row (`webhooks.version`).
+ */
+export interface WebhookQueue {
+  /**
+   * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no webhook is enabled: by then
+   * the request that makes one has ended.
+   * @returns the sealed key of its secrets
+   */
+  activate(tenantId: number, newKey: Buffer): Promise<Buffer>;
+  /** Says that active tenants may have work. */
+  markDue(tenantGuids: readonly string[]): Promise<void>;
+  /** Returns the tenants that became active since the last call; at first all active ones. */
+  newlyActive(): Promise<string[]>;
+  /** Leases tenants that are due, those that have waited longest first. */
+  lease(now: number, limit: number): Promise<LeasedTenant[]>;
+  /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
+  release(leased: LeasedTenant, served: ServedTenant): Promise<boolean>;
+  /** Gives a tenant back that could not be served. */
+  postpone(leased: LeasedTenant, dueAt: number): Promise<void>;
+  /** Extends the leases of this process. Call it every `renewalMs`. */
+  renew(): Promise<void>;
+  /** True while no other process can serve the tenant. */
+  isHeld(leased: LeasedTenant): boolean;
+}
+
+const activateText = `
+  insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
+      on conflict (tenant_id) do update
+        set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1
+  returning sealed`;
+const markDueText = `
+  update webhook_tenants set due_at = least(due_at, now()), wakes = wakes + 1
+   where id in (select w.id from webhook_tenants w join tenants t on t.id = tenant_id
+                 where guid = any($1) and is_active order by w.id for update of w)`;
+const newlyActiveText = `
+  select guid, activated_at from webhook_tenants join tenants t on t.id = tenant_id
+   where is_active and activated_at >= $1::timestamptz order by activated_at`;
+const leaseText = `
+  with next as (
+    select w.id, t.guid from webhook_tenants w join tenants t on t.id = tenant_id
+     where is_active and due_at <= $2 and not ${isLeased('w')} and t.status = 'active' and not t.isolated
+     order by due_at limit $3 for update of w skip locked)
+  update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now()
+    from next where w.id = next.id
+  returning w.id::float8 as id, guid as "tenantGuid", sealed as "sealedKey", wakes`;
+const releaseText = `
+  update webhook_tenants
+     set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7,
+         is_active = $4 > 0 or activated_at > now() - interval '1 minute',
+         due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute' else $8 end
+   where id = $1 and holder = $2 returning is_active as "isActive"`;
+const postponeText = `
+  update webhook_tenants set holder = null, leased_until = now(), due_at = $3 where id = $1 and holder = $2`;
+
+/** @param holder identifies this process */
+export function createWebhookQueue(control: ControlDatabase, holder: string): WebhookQueue {
+  const leases = createLeases(control, 'webhook_tenants', holder);
+  const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
+    queryControl<Row>(control, `webhooks_${name}`, text, values);
+  let knownUntil: string | undefined;
+  return {
+    activate: async (tenantId, newKey) => {
+      const [row] = await query<{ sealed: Buffer }>('activate', activateText, [tenantId, newKey]);
+      return row!.sealed;
+    },
+    markDue: async guids => void (await query('mark_due', markDueText, [guids])),
+    newlyActive: async () => {
+      const values = [knownUntil ?? '-infinity'];
+      const found = await query<{ guid: string; activated_at: string }>('newly_active', newlyActiveText, values);
+      knownUntil = found.at(-1)?.activated_at ?? knownUntil ?? '-infinity';
+      return found.map(({ guid }) => guid);
+    },
+    lease: async (now, limit) => {
+      const leased = await query<LeasedTenant>('lease', leaseText, [holder, new Date(now), limit]);
+      for (const { id } of leased) leases.hold(id);
+      return leased;
+    },
+    release: async ({ id, wakes }, { enabled, failing, failingSince, disabled, dueAt }) => {
+      leases.forget(id);
+      const due = dueAt === null ? null : new Date(dueAt);
+      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, due];
+      const [row] = await query<{ isActive: boolean }>('release', releaseText, values);
+      return row?.isActive ?? true;
+    },
+    postpone: async ({ id }, dueAt) => {
+      leases.forget(id);
+      await query('postpone', postponeText, [id, holder, new Date(dueAt)]);
+    },
+    renew: leases.renew,
+    isHeld: ({ id }) => leases.isHeld(id),
+  };
+}

@@ -1,0 +1,195 @@
+import { z } from 'zod';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { problem } from '../errors.ts';
+import { cursorText } from '../events/change-cursor.ts';
+import { readChanges } from '../events/change-reader.ts';
+import { visibleChanges } from '../events/change-sources.ts';
+import { namesStrongly } from '../http/entity-tags.ts';
+import { listContract } from '../http/lists/list-contract.ts';
+import { Representation } from '../http/representation.ts';
+import { maxInt32, pathId } from '../http/route.ts';
+import { readPage } from '../lists/read-page.ts';
+import type { Condition, RowValues } from '../postgres/statement.ts';
+import { toRow } from '../runtime/casing.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import { createSecret, type SecretSealer } from './webhook-secret.ts';
+import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
+import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
+import { refusedUrl } from './webhook-target.ts';
+
+export const webhookPath = '/api/v1/Webhooks';
+export const webhookDocumentation = {
+  tag: 'Webhook',
+  access: 'settings.write',
+  description:
+    'An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks ' +
+    'specifies. The guide says how to verify a message.',
+} as const;
+
+const maxWebhooks = 20;
+const list = listContract({ view: webhookView, order: { Id: 'asc' }, key: 'Id', search: ['Url', 'Description'] });
+const created = webhookView.extend({
+  Secret: z.string().describe('The secret that signs the messages. No other response has it.'),
+});
+const example = { Url: 'https://hooks.example.com/backoffice', Resources: ['Country', 'Currency'] };
+type View = z.input<typeof webhookView>;
+type Contract = z.output<typeof webhookContract>;
+
+/** The webhooks of a tenant. Callers need the scope `All`: an endpoint receives the changes of all entities. */
+export function webhookRoutes(services: WebhookServices): TenantRoute[] {
+  const common = { ...webhookDocumentation, cache: 'no-store' } as const;
+  return [
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path: webhookPath,
+      summary: 'All Webhook records',
+      response: z.array(webhookView),
+      list,
+      handler: async ({ list }, context) => {
+        requireScopeAll(context);
+        const read = context.read.bind(context);
+        if (list) return (await readPage(list, { table: webhookTable, conditions: [], read })) as never;
+        const rows = await read(webhookTable.selectJson([], { orderBy: { id: 'asc' } }));
+        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path: `${webhookPath}/:id`,
+      summary: 'One Webhook record by its id',
+      response: webhookView,
+      handler: async ({ params }, context) => {
+        const [webhook] = await context.read(webhookTable.select([webhookCondition(params.id, context)]));
+        if (!webhook) throw problem('not_found');
+        return webhook as View;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: webhookPath,
+      summary: 'Create one Webhook record',
+      body: webhookContract,
+      example,
+      response: created,
+      status: 201,
+      takesIdempotencyKey: true,
+      location: webhook => `${webhookPath}/${webhook.Id}`,
+      handler: async ({ body }, context) => {
+        requireScopeAll(context);
+        const row = storedRow(services, context, body);
+        return changeWebhooks(services, context, async sealer => {
+          const [result] = await context.write(transaction => insertWebhook(transaction, row, sealer));
+          const webhook = result!.Webhook as View;
+          return { ...webhook, Secret: openSealed(sealer, result!, webhook.Id) };
+        });
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'PUT',
+      path: `${webhookPath}/:id`,
+      summary: 'Replace one Webhook record, and let it be tried again at once',
+      body: webhookContract,
+      example,
+      response: webhookView,
+      takesIfMatch: true,
+      handler: async ({ body, params, ifMatch }, context) => {
+        const condition = webhookCondition(params.id, context);
+        const row = storedRow(services, context, body);
+        return changeWebhooks(services, context, async () => {
+          const [changed] = await context.write(async transaction => {
+            const before = await lockWebhook(transaction, condition, ifMatch);
+            return webhookTable.update({ ...row, version: Number(before.version) + 1 }, [condition]);
+          });
+          return changed as View;
+        });
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: `${webhookPath}/:id`,
+      summary: 'Delete one Webhook record, and what it has not received',
+      takesIfMatch: true,
+      handler: async ({ params, ifMatch }, context) => {
+        const condition = webhookCondition(params.id, context);
+        await context.write(async transaction => {
+          await lockWebhook(transaction, condition, ifMatch);
+          return webhookTable.delete([condition]);
+        });
+      },
+    }),
+  ];
+}
+
+/** The condition for the webhook that a path names. @throws {Problem} `not_found`; 403 without the scope `All` */
+export function webhookCondition(id: string | undefined, context: RequestContext): Condition {
+  requireScopeAll(context);
+  const parsed = pathId(id, maxInt32);
+  if (parsed === undefined) throw problem('not_found');
+  return ['id = ?', parsed];
+}
+
+/** Locks a webhook until the transaction ends, and returns all its properties. */
+export async function lockWebhook(
+  transaction: TenantTransaction,
+  condition: Condition,
+  ifMatch?: string,
+): Promise<RowValues> {
+  const [stored] = await transaction.query(webhookTable.selectForUpdate([condition]));
+  if (!stored) throw problem('not_found');
+  if (ifMatch !== undefined) {
+    const [viewed] = await transaction.query(webhookTable.select([condition]));
+    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+  }
+  return stored;
+}
+
+/** Opens a secret that a statement has returned in the column `Sealed`, as base64. */
+export function openSealed(sealer: SecretSealer, { Sealed }: RowValues, webhookId: number): string {
+  return sealer.open(Buffer.from(Sealed as string, 'base64'), webhookId);
+}
+
+function requireScopeAll({ caller }: RequestContext): void {
+  if (caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+}
+
+/** @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may not read */
+function storedRow(
+  { trustedReceivers }: WebhookServices,
+  { caller }: RequestContext,
+  { Resources, ...body }: Contract,
+): RowValues {
+  const refused = refusedUrl(body.Url, trustedReceivers);
+  if (refused !== undefined)
+    throw problem('validation_failed', { errors: { Url: [{ message: refused, code: 'wrong_format' }] } });
+  const { resources } = visibleChanges(caller, Resources);
+  const hidden = Resources?.find(name => !resources.includes(name));
+  if (hidden !== undefined)
+    throw problem('forbidden', { detail: `This needs the permission to read records of ${hidden}.` });
+  const restart = { disabledReason: null, failures: 0, failingSince: null, nextAttemptAt: null };
+  return { ...toRow(body), resources, ...restart };
+}
+
+/** Inserts a webhook, and returns the statement that inserts its secret: it returns the row of the response, sealed. */
+async function insertWebhook(transaction: TenantTransaction, row: RowValues, sealer: SecretSealer) {
+  const [webhooks] = await transaction.query(countWebhooks);
+  if (Number(webhooks?.count) >= maxWebhooks)
+    throw problem('limit_reached', { detail: `The tenant has ${maxWebhooks} webhooks.` });
+  const filter = { resources: [] };
+  const { last } = await readChanges(each => transaction.query(each), { after: 'now', limit: 1, filter });
+  const [webhook] = await transaction.query(webhookTable.insert({ ...row, position: cursorText(last) }));
+  const id = webhook!.Id as number;
+  return { ...insertSecret, values: [id, sealer.seal(createSecret(), id), JSON.stringify(webhook)] };
+}
+
+const countWebhooks = { name: 'count_webhooks', text: 'select count(*) from webhooks', values: [] };
+const insertSecret = {
+  name: 'insert_webhook_secret',
+  text: `insert into webhook_secrets (webhook_id, secret) values ($1, $2)
+         returning $3::jsonb as "Webhook", encode(secret, 'base64') as "Sealed"`,
+};

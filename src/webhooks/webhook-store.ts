@@ -1,0 +1,187 @@
+import { preparedStatement, type Statement } from '../postgres/statement.ts';
+import type { EndpointState } from './endpoint-state.ts';
+
+/** An enabled endpoint, as the dispatcher reads it. */
+export interface StoredEndpoint {
+  readonly id: number;
+  readonly url: string;
+  readonly resources: string[];
+  readonly actions: string[];
+  readonly payload: 'thin' | 'record';
+  readonly ordering: 'strict' | 'none';
+  /** The text of the cursor up to which nothing more is to be sent. */
+  readonly position: string;
+  /** When the position was stored, in ms since 1970, as all times here. */
+  readonly positionAt: number;
+  readonly version: number;
+  readonly failures: number;
+  readonly failingSince: number | null;
+  readonly nextAttemptAt: number | null;
+  /** Sealed. */
+  readonly secret: Buffer;
+  readonly previous: Buffer | null;
+}
+
+/** A message that is sent beside the feed. */
+export interface StoredMessage {
+  readonly id: number;
+  readonly messageId: string;
+  readonly body: string;
+  readonly failures: number;
+}
+
+/** A message to be stored, and when it is sent. */
+export interface NewMessage {
+  readonly messageId: string;
+  readonly body: string;
+  readonly failures: number;
+  readonly at: number;
+}
+
+/** An attempt, as it is logged. */
+interface Attempt {
+  readonly messageId: string;
+  readonly type: string;
+  readonly at: number;
+  readonly durationMs: number;
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly response: string | null;
+}
+
+/** What a process has done for an endpoint since it read it. */
+export interface Progress {
+  readonly state: EndpointState;
+  readonly position: string;
+  readonly disable: 'gone' | 'failing' | undefined;
+  readonly succeededAt: number | undefined;
+  /** Ids of messages that need no more attempt. */
+  readonly ended: number[];
+  readonly retried: { readonly id: number; readonly failures: number; readonly at: number }[];
+  readonly queued: NewMessage[];
+  readonly attempts: Attempt[];
+}
+
+const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
+const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
+/** The messages and changes that are sent together. */
+export const batchSize = 20;
+const maxDeliveries = 10_000;
+
+/** Deletes attempts that are older than 30 days, or of which there are too many with the next batch. */
+const trim = `
+  delete from webhook_deliveries
+   where webhook_id = $1 and (id <= (select id from webhook_deliveries where webhook_id = $1
+                                      order by id desc offset ${maxDeliveries - 2 * batchSize} limit 1)
+     or id in (select id from (select id, attempted_at from webhook_deliveries where webhook_id = $1
+                                order by id limit ${2 * batchSize}) oldest
+                where attempted_at < now() - interval '30 days'))`;
+
+/** Without the types of responses: 64-bit integers are made numbers here. */
+const statement = (text: string, values: unknown[]): Statement => {
+  const { types: _, ...plain } = preparedStatement(text, values);
+  return plain;
+};
+
+/** @param id of one endpoint; null: all */
+export const selectEndpoints = (now: number, id: number | null = null): Statement =>
+  statement(
+    `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
+            version::float8, failures, ${ms('failing_since')} as "failingSince",
+            ${ms('next_attempt_at')} as "nextAttemptAt", secret,
+            case when previous_until > ${time('$1')} then previous end as previous
+       from webhooks join webhook_secrets on webhook_id = id where is_enabled and ($2::integer is null or id = $2)`,
+    [now, id],
+  );
+
+export const selectDueMessages = (webhookId: number, now: number): Statement =>
+  statement(
+    `select id::float8, message_id as "messageId", body, failures from webhook_messages
+      where webhook_id = $1 and next_attempt_at <= ${time('$2')} order by next_attempt_at, id limit ${batchSize}`,
+    [webhookId, now],
+  );
+
+/**
+ * Stores what was done for an endpoint. No row: the endpoint was deleted, disabled or changed since it was read, and
+ * nothing is stored.
+ */
+export const saveProgress = (
+  { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
+  progress: Progress,
+): Statement => {
+  const { state, position, disable, succeededAt, ended, retried, queued, attempts } = progress;
+  // The audit trigger runs for these columns alone.
+  const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}'` : '';
+  return statement(
+    `with moved as (
+       update webhooks
+          set position = $3, position_at = now(), version = version + 1, failures = $4,
+              failing_since = ${time('$5')}, next_attempt_at = ${time('$6')},
+              last_success_at = coalesce(${time('$7')}, last_success_at) ${disabling}
+        where id = $1 and version = $2 and is_enabled returning id, version),
+     ended as (delete from webhook_messages where id = any($8::bigint[]) and exists (select from moved)),
+     retried as (
+       update webhook_messages m set failures = r.failures, next_attempt_at = ${time('r.at')}
+         from moved, jsonb_to_recordset($9) r (id bigint, failures integer, at float8) where m.id = r.id),
+     queued as (
+       insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
+       select moved.id, "messageId", body, failures, ${time('at')}
+         from moved, jsonb_to_recordset($10) q ("messageId" text, body text, failures integer, at float8)),
+     trimmed as (${trim}),
+     logged as (
+       insert into webhook_deliveries (webhook_id, message_id, type, attempted_at, duration_ms, status, error, response)
+       select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
+         from moved, jsonb_to_recordset($11) a ("messageId" text, type text, at float8, "durationMs" integer,
+                                                status integer, error text, response text))
+     select version::float8 from moved`,
+    [
+      ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
+      ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts)],
+    ],
+  );
+};
+
+export const insertMessage = (webhookId: number, { messageId, body, at }: NewMessage): Statement =>
+  statement(
+    `insert into webhook_messages (webhook_id, message_id, body, next_attempt_at) values ($1, $2, $3, ${time('$4')})
+     returning message_id as "MessageId"`,
+    [webhookId, messageId, body, at],
+  );
+
+/** Moves an endpoint to another place, where it goes on at once. */
+export const movePosition = (webhookId: number, position: string): Statement =>
+  statement(
+    `update webhooks set position = $2, position_at = now(), version = version + 1, failures = 0, next_attempt_at = null
+      where id = $1 returning id`,
+    [webhookId, position],
+  );
+
+/** Counts the messages beside the feed that are still to be sent. */
+export const countMessages = (webhookId: number): Statement =>
+  statement('select count(*)::integer from webhook_messages where webhook_id = $1', [webhookId]);
+
+/** How the endpoints of the tenant are doing: the fields of `ServedTenant`. */
+export const selectSummary = (): Statement =>
+  statement(
+    `select count(*) filter (where is_enabled)::integer as enabled,
+            count(*) filter (where is_enabled and failing_since is not null)::integer as failing,
+            min(failing_since) filter (where is_enabled) as "failingSince",
+            count(*) filter (where disabled_reason in ('gone', 'failing'))::integer as disabled,
+            ${ms(`least(
+              min(next_attempt_at) filter (where is_enabled),
+              (select min(m.next_attempt_at) from webhook_messages m join webhooks w on w.id = webhook_id
+                where w.is_enabled))`)} as "dueAt"
+       from webhooks`,
+    [],
+  );
+
+/** When the last change was made before the data were put in place of others: nobody has changed them since. */
+export const selectLastChange = (era: number): Statement =>
+  statement(
+    `select ${ms('max(created_at)')} as "at" from (
+       (select created_at from audit_log where feed_era < $1 order by feed_era desc, feed_xid desc, id desc limit 1)
+       union all
+       (select created_at from activities where feed_era < $1 order by feed_era desc, feed_xid desc, id desc limit 1)
+     ) last`,
+    [era],
+  );

@@ -1,0 +1,94 @@
+import { expect } from 'chai';
+import fc from 'fast-check';
+import { afterAttempt, type EndpointState, maxFailingMs, retryDelaysMs } from '../../src/webhooks/endpoint-state.ts';
+
+const fresh = (ordering: 'strict' | 'none'): EndpointState => ({
+  ...{ failures: 0, failingSince: null, nextAttemptAt: null, ordering },
+});
+const failure = { isSuccess: false, isGone: false, retryAfterMs: undefined };
+const success = { isSuccess: true, isGone: false, retryAfterMs: undefined };
+const change = { kind: 'change' } as const;
+const hour = 3_600_000;
+
+describe('the state of an endpoint', () => {
+  it('a strict endpoint that fails is tried again after the waits of Standard Webhooks, and disabled after 5 days', () => {
+    let state = fresh('strict');
+    let now = 1_000_000;
+    const startedAt = now;
+    const waits: number[] = [];
+    for (;;) {
+      const step = afterAttempt(state, change, failure, { now, random: 0 });
+      expect(step.sent.is).to.equal('stay');
+      state = step.endpoint;
+      if (step.disable) break;
+      waits.push(state.nextAttemptAt! - now);
+      now = state.nextAttemptAt!;
+    }
+    expect(waits.slice(0, retryDelaysMs.length)).to.deep.equal([
+      ...[5_000, 300_000, 1_800_000, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour],
+    ]);
+    expect(waits.slice(retryDelaysMs.length)).to.deep.equal([24 * hour, 24 * hour]);
+    expect(now - startedAt)
+      .to.be.at.least(maxFailingMs)
+      .and.below(maxFailingMs + 24 * hour);
+  });
+
+  it('a success ends the failures, so that a later failure begins with the first wait', () => {
+    const failed = afterAttempt(fresh('strict'), change, failure, { now: 0, random: 0 }).endpoint;
+    const { endpoint, sent } = afterAttempt(failed, change, success, { now: 5_000, random: 0 });
+    expect([endpoint, sent]).to.deep.equal([fresh('strict'), { is: 'done' }]);
+  });
+
+  it('an endpoint without an order goes on, and its change is retried as a message until it is given up', () => {
+    const { endpoint, sent } = afterAttempt(fresh('none'), change, failure, { now: 0, random: 0 });
+    expect(endpoint.nextAttemptAt).to.equal(null);
+    expect(sent).to.deep.equal({ is: 'retry', at: 5_000, failures: 1 });
+    const last = { kind: 'message', failures: retryDelaysMs.length, isRetried: true } as const;
+    expect(afterAttempt(endpoint, last, failure, { now: 0, random: 0 }).sent).to.deep.equal({ is: 'done' });
+  });
+
+  it('a failed test is not repeated, and does not change a strict endpoint', () => {
+    const test = { kind: 'message', failures: 0, isRetried: false } as const;
+    const step = afterAttempt(fresh('strict'), test, failure, { now: 0, random: 0 });
+    expect(step).to.deep.equal({ endpoint: fresh('strict'), sent: { is: 'done' } });
+  });
+
+  it('Retry-After lengthens a wait up to a day, and status 410 disables without a loss', () => {
+    const wait = (retryAfterMs: number) =>
+      afterAttempt(fresh('strict'), change, { ...failure, retryAfterMs }, { now: 0, random: 0 }).endpoint.nextAttemptAt;
+    expect([wait(1_000), wait(60_000), wait(1e12)]).to.deep.equal([5_000, 60_000, 24 * hour]);
+    const gone = { ...failure, isGone: true };
+    const strict = afterAttempt(fresh('strict'), change, gone, { now: 7, random: 0 });
+    expect([strict.disable, strict.sent.is]).to.deep.equal(['gone', 'stay']);
+    const none = afterAttempt(fresh('none'), change, gone, { now: 7, random: 0 });
+    expect([none.disable, none.sent]).to.deep.equal(['gone', { is: 'retry', at: 7, failures: 0 }]);
+  });
+
+  it('whatever receivers do, a strict change is left only after a success, and each wait is at most a tenth longer', () => {
+    const outcomes = fc.array(
+      fc.record({
+        isSuccess: fc.boolean(),
+        isGone: fc.constant(false),
+        retryAfterMs: fc.constant(undefined),
+      }),
+      { maxLength: 40 },
+    );
+    fc.assert(
+      fc.property(outcomes, fc.double({ min: 0, max: 1, noNaN: true }), (results, random) => {
+        let state = fresh('strict');
+        let now = 0;
+        for (const outcome of results) {
+          const step = afterAttempt(state, change, outcome, { now, random });
+          expect(step.sent.is).to.equal(outcome.isSuccess ? 'done' : 'stay');
+          state = step.endpoint;
+          if (outcome.isSuccess) expect(state).to.deep.equal(fresh('strict'));
+          else {
+            const delay = retryDelaysMs[state.failures - 1] ?? 24 * hour;
+            expect(state.nextAttemptAt! - now).to.be.within(delay - 1, delay * 1.1 + 1);
+          }
+          now = state.nextAttemptAt ?? now + 1;
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,61 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { Webhook } from 'standardwebhooks';
+
+/** A message as a receiver got it. */
+export interface ReceivedMessage {
+  id: string;
+  path: string;
+  body: { type: string; timestamp: string; data: Record<string, unknown> };
+  headers: Record<string, string>;
+  text: string;
+}
+
+export interface Receiver {
+  /** `host:port`, as WEBHOOK_TRUSTED_RECEIVERS takes it. */
+  readonly trusted: string;
+  /** Every message, in the order of arrival. */
+  readonly messages: ReceivedMessage[];
+  /** The messages at a path. */
+  at(path: string): ReceivedMessage[];
+  url(path: string): string;
+  /** How messages at a path are answered from now on; by default with 204. */
+  respond(path: string, answer: (response: ServerResponse, message: ReceivedMessage) => void): void;
+  close(): Promise<void>;
+}
+
+/** Starts a receiver on the loopback interface. */
+export async function startReceiver(): Promise<Receiver> {
+  const messages: ReceivedMessage[] = [];
+  const answers = new Map<string, (response: ServerResponse, message: ReceivedMessage) => void>();
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const text = (await buffer(request)).toString();
+    const headers = request.headers as Record<string, string>;
+    const path = request.url ?? '';
+    const message = { id: headers['webhook-id'] ?? '', path, body: JSON.parse(text), headers, text };
+    messages.push(message);
+    const answer = answers.get(path);
+    if (answer) answer(response, message);
+    else response.writeHead(204).end();
+  };
+  const server = createServer((request, response) => void handle(request, response).catch(() => response.destroy()));
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    trusted: `127.0.0.1:${port}`,
+    messages,
+    at: path => messages.filter(message => message.path === path),
+    url: path => `http://127.0.0.1:${port}${path}`,
+    respond: (path, answer) => void answers.set(path, answer),
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise(resolve => server.close(resolve));
+    },
+  };
+}
+
+/** Verifies a message with the reference library. @throws when the signature is not right */
+export function verify(secret: string, { text, headers }: ReceivedMessage): void {
+  new Webhook(secret).verify(text, headers);
+}

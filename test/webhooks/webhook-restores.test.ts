@@ -1,0 +1,86 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { runCommand } from '../support/run-command.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { type Receiver, startReceiver, verify } from './receiver.ts';
+
+describe('webhooks of restored data and copies', () => {
+  let receiver: Receiver;
+  let world: World;
+  let folder: string;
+  let admin: Client;
+  let secret: string;
+
+  const tenant = async (...words: string[]) => {
+    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    const { code, stderr } = await runCommand('scripts/tenant.ts', words, environment);
+    expect(code, `${words.join(' ')}: ${stderr}`).to.equal(0);
+  };
+  const addCurrency = async (Code: string): Promise<void> => {
+    expect((await admin.post('/api/v1/Currency', { Code, Name: Code })).status).to.equal(201);
+    await eventually(() => received().includes(Code));
+  };
+  const received = () =>
+    receiver.at('/hook').flatMap(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code ?? []);
+  const gaps = () => receiver.at('/hook').filter(({ body }) => body.type === 'webhook.gap');
+
+  before(async () => {
+    receiver = await startReceiver();
+    world = await createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted });
+    folder = await makeServerFolder('webhook-archives');
+    admin = await world.login(world.acme);
+    const made = await admin.post('/api/v1/Webhooks', {
+      Url: receiver.url('/hook'),
+      Payload: 'record',
+      Resources: ['Currency'],
+    });
+    secret = made.body.Secret;
+  });
+  after(async () => {
+    await world.close();
+    await receiver.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('after restore swap and back, each endpoint gets webhook.gap with two moments, and then goes on', async () => {
+    await addCurrency('EUR');
+    const { body: webhooks } = await admin.get('/api/v1/Webhooks');
+    await eventually(async () => (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0);
+    await tenant('backup', 'init');
+    await tenant('backup', 'run', '--all');
+    const archivedAt = new Date().toISOString();
+    await addCurrency('CHF');
+    await tenant('restore', 'acme', '--archive', 'latest');
+    await tenant('restore', 'swap', 'acme', '--yes');
+    const [gap] = await eventually(() => gaps().length > 0 && gaps());
+    verify(secret, gap!);
+    const { From, To } = gap!.body.data as { From: string; To: string };
+    expect(From < archivedAt && archivedAt < To, `${From} ${archivedAt} ${To}`).to.equal(true);
+    await addCurrency('NOK');
+    expect(received().filter(code => code === 'EUR')).to.have.length(1);
+    await tenant('restore', 'back', 'acme', '--yes');
+    await eventually(() => gaps().length === 2);
+    await addCurrency('SEK');
+    expect(received()).to.deep.equal(['EUR', 'CHF', 'NOK', 'SEK']);
+  });
+
+  it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
+    await tenant('clone', 'acme', 'acme-copy');
+    const before = receiver.messages.length;
+    const [clone] = await world.control.em
+      .fork()
+      .execute<{ guid: string }[]>(`select guid from tenants where slug = 'acme-copy'`);
+    const client = await world.login({ ...world.acme, guid: clone!.guid });
+    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(201);
+    const { body: copied } = await client.get('/api/v1/Webhooks');
+    expect(copied).to.have.length(1);
+    expect((await client.post(`/api/v1/Webhooks/${copied[0].Id}/test`)).status).to.equal(202);
+    await addCurrency('USD');
+    expect(
+      receiver.messages.slice(before).map(({ body }) => (body.data.Record as { Code: string }).Code),
+    ).to.deep.equal(['USD']);
+  });
+});

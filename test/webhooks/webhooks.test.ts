@@ -1,0 +1,279 @@
+import { randomUUID } from 'node:crypto';
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { type Receiver, startReceiver, verify } from './receiver.ts';
+
+const path = '/api/v1/Webhooks';
+
+describe('webhooks', () => {
+  let receiver: Receiver;
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    receiver = await startReceiver();
+    world = await createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted });
+    admin = await world.login(world.acme);
+  });
+  after(async () => {
+    console.log(
+      world.logs
+        .filter(l => /background_failed/.test(l))
+        .slice(0, 3)
+        .join(''),
+    );
+    await world.close();
+    await receiver.close();
+  });
+
+  let codes = 0;
+  const createStatus = async (client = admin) => {
+    const name = `Status ${++codes}`;
+    const response = await client.post('/api/v1/OrderStatuses', { Name: name });
+    expect(response.status).to.equal(201);
+    return String(response.body.Id);
+  };
+  const createWebhook = async (at: string, options: object = {}) => {
+    const response = await admin.post(path, { Url: receiver.url(at), ...options });
+    expect(response.status, JSON.stringify(response.body)).to.equal(201);
+    return response.body;
+  };
+  const keys = (at: string) => receiver.at(at).map(({ body }) => body.data.Key);
+
+  it('a change is sent once, signed as Standard Webhooks specifies, to the endpoints of its tenant only', async () => {
+    const { Id, Secret } = await createWebhook('/signed');
+    expect(Secret).to.match(/^whsec_/);
+    const globex = await world.login(world.globex);
+    await createStatus(globex);
+    const key = await createStatus();
+    const [message] = await eventually(() => receiver.at('/signed').length > 0 && receiver.at('/signed'));
+    verify(Secret, message!);
+    expect(() => verify('whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', message!)).to.throw();
+    expect(message!.body).to.deep.include({ type: 'order_status.created' });
+    expect(message!.body.data).to.include({ Resource: 'OrderStatus', Key: key, Action: 'create' });
+    const names = ['Id', 'Type', 'Resource', 'Key', 'Action', 'At', 'UserGuid', 'Fields', 'Href'];
+    expect(Object.keys(message!.body.data)).to.deep.equal(names);
+    const deliveries = await eventually(async () => {
+      const { body } = await admin.get(`${path}/${Id}/Deliveries`);
+      return body.length > 0 && body;
+    });
+    expect(deliveries).to.have.length(1);
+    expect(deliveries[0]).to.include({
+      MessageId: message!.id,
+      Type: 'order_status.created',
+      Status: 204,
+      Error: null,
+    });
+    expect(keys('/signed')).to.deep.equal([key]);
+  });
+
+  it('an endpoint receives changes in their order, and the record if it asks for it', async () => {
+    await createWebhook('/ordered', { Payload: 'record', Resources: ['OrderStatus'] });
+    const created: string[] = [];
+    for (let count = 0; count < 10; count++) created.push(await createStatus());
+    await eventually(() => receiver.at('/ordered').length === 10);
+    expect(keys('/ordered')).to.deep.equal(created);
+    const [first] = receiver.at('/ordered');
+    expect(first?.body.data.Record).to.deep.include({ Id: Number(created[0]) });
+  });
+
+  it('a repeated request returns the same secret, which no other response, the audit log nor an attempt has', async () => {
+    const key = { 'Idempotency-Key': randomUUID() };
+    const body = { Url: receiver.url('/secret') };
+    const { Id, Secret } = (await admin.post(path, body, key)).body;
+    expect((await admin.post(path, body, key)).body.Secret).to.equal(Secret);
+    const texts = [
+      (await admin.get(`${path}/${Id}`)).body,
+      (await admin.get(path)).body,
+      (await admin.get('/api/v1/AuditLog?limit=100')).body,
+      await sql(world.acme, 'select user_id, key, rows from idempotency_keys'),
+      await sql(world.acme, 'select * from audit_log'),
+    ].map(value => JSON.stringify(value));
+    const [stored] = await sql<{ secret: Buffer }>(
+      world.acme,
+      'select secret from webhook_secrets where webhook_id = $1',
+      [Id],
+    );
+    const sealed = stored!.secret;
+    expect(sealed.includes(Buffer.from(Secret))).to.equal(false);
+    for (const text of [...texts, world.logs.join('')]) expect(text).not.to.include(Secret.slice('whsec_'.length));
+    for (const text of [...texts.filter((_, at) => at !== 3), world.logs.join('')])
+      for (const form of ['hex', 'base64'] as const) expect(text).not.to.include(sealed.toString(form));
+    expect(texts[4]).to.include('"resource":"Webhook"');
+  });
+
+  it('the webhooks of another tenant are 404, and a caller without the permission or the scope gets 403', async () => {
+    const { Id } = await createWebhook('/mine');
+    const globex = await world.login(world.globex);
+    const calls = (client: Client) => [
+      client.get(`${path}/${Id}`),
+      client.put(`${path}/${Id}`, { Url: receiver.url('/stolen') }),
+      client.delete(`${path}/${Id}`),
+      client.get(`${path}/${Id}/Deliveries`),
+      ...['test', 'skip', 'rotate'].map(action => client.post(`${path}/${Id}/${action}`)),
+      client.post(`${path}/${Id}/replay`, { Since: '2026-01-01T00:00:00Z' }),
+    ];
+    for (const { status } of await Promise.all(calls(globex))) expect(status).to.equal(404);
+    const reader = await world.loginAs(world.acme, { permissions: ['settings.read'] });
+    for (const { status } of await Promise.all(calls(reader))) expect(status).to.equal(403);
+    const own = await world.loginAs(world.acme, { permissions: ['settings.write'], scope: 'Self', entityId: null });
+    for (const { status } of await Promise.all(calls(own))) expect(status).to.equal(403);
+    const blind = await world.loginAs(world.acme, { permissions: ['settings.write'] });
+    const activity = await blind.post(path, { Url: receiver.url('/blind'), Resources: ['Activity'] });
+    expect(activity.status).to.equal(403);
+  });
+
+  it('a URL that nothing is sent to is refused with the reason at its field', async () => {
+    for (const Url of ['http://127.0.0.1:1/', 'https://10.0.0.1/', 'https://user:secret@hooks.example.com/', 'x']) {
+      const { status, body } = await admin.post(path, { Url });
+      expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([400, 'validation_failed', ['Url']]);
+    }
+  });
+
+  it('a strict endpoint that fails keeps its place, and sends the same message again when it is due', async () => {
+    let isDown = true;
+    receiver.respond('/down', response => void response.writeHead(isDown ? 500 : 204).end(isDown ? 'sorry' : ''));
+    const { Id } = await createWebhook('/down', { Resources: ['OrderStatus'] });
+    const created = [await createStatus(), await createStatus()];
+    const failing = await eventually(async () => {
+      const { body } = await admin.get(`${path}/${Id}`);
+      return body.NextAttemptAt !== null && body;
+    });
+    expect(failing.FailingSince).to.be.a('string');
+    expect(keys('/down')).to.deep.equal([created[0]]);
+    const [attempt] = (await admin.get(`${path}/${Id}/Deliveries`)).body;
+    expect(attempt).to.include({ Status: 500, Error: 'status', Response: 'sorry' });
+    isDown = false;
+    world.clock.offsetSeconds += 6;
+    await eventually(() => receiver.at('/down').length === 3);
+    expect(keys('/down')).to.deep.equal([created[0], created[0], created[1]]);
+    expect(receiver.at('/down')[0]!.id).to.equal(receiver.at('/down')[1]!.id);
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince === null);
+  });
+
+  it('an endpoint without an order goes on while one change fails, and sends that later', async () => {
+    const refused = new Set<string>();
+    let first: string | undefined;
+    receiver.respond('/any', (response, { id }) => {
+      first ??= id;
+      const isRefused = id === first && !refused.has(id);
+      refused.add(id);
+      response.writeHead(isRefused ? 503 : 200).end();
+    });
+    await createWebhook('/any', { Ordering: 'none', Resources: ['OrderStatus'] });
+    const created = [await createStatus()];
+    await eventually(() => receiver.at('/any').length === 1);
+    created.push(await createStatus());
+    await eventually(() => receiver.at('/any').length === 2);
+    expect(keys('/any')).to.deep.equal(created);
+    world.clock.offsetSeconds += 6;
+    await eventually(() => receiver.at('/any').length === 3);
+    expect(receiver.at('/any').filter(({ id }) => id === first)).to.have.length(2);
+  });
+
+  it('skip lets a failing endpoint leave out one change, and replay sends one change or all since a moment again', async () => {
+    receiver.respond('/skip', (response, { body }) => {
+      const isPoison = String(body.data.Key) === poison;
+      response.writeHead(isPoison ? 500 : 204).end();
+    });
+    const { Id } = await createWebhook('/skip', { Resources: ['OrderStatus'] });
+    const poison = await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    const next = await createStatus();
+    expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
+    await eventually(() => keys('/skip').includes(next));
+    const sent = receiver.at('/skip').find(({ body }) => body.data.Key === next)!;
+    receiver.respond('/skip', response => void response.writeHead(204).end());
+    const replayed = await admin.post(`${path}/${Id}/replay`, { MessageId: sent.id });
+    expect([replayed.status, replayed.body]).to.deep.equal([202, { MessageId: sent.id }]);
+    await eventually(() => receiver.at('/skip').filter(({ id }) => id === sent.id).length === 2);
+    const unknown = await admin.post(`${path}/${Id}/replay`, { MessageId: 'evt_0-1-1-1' });
+    expect([unknown.status, unknown.body.code]).to.deep.equal([400, 'unknown_record']);
+    const Since = new Date(Date.now() - 3_600_000).toISOString();
+    expect((await admin.post(`${path}/${Id}/replay`, { Since })).status).to.equal(202);
+    await eventually(() => keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next);
+  });
+
+  it('after rotate, messages carry the signatures of both secrets for 24 hours; test sends a message once', async () => {
+    const { Id, Secret } = await createWebhook('/rotated');
+    const rotated = await admin.post(`${path}/${Id}/rotate`);
+    expect(rotated.status).to.equal(200);
+    const { status, body } = await admin.post(`${path}/${Id}/test`);
+    expect(status).to.equal(202);
+    const [message] = await eventually(() => receiver.at('/rotated').length > 0 && receiver.at('/rotated'));
+    expect([message!.id, message!.body.type]).to.deep.equal([body.MessageId, 'webhook.test']);
+    verify(Secret, message!);
+    verify(rotated.body.Secret, message!);
+    await sql(world.acme, `update webhook_secrets set previous_until = now() where webhook_id = $1`, [Id]);
+    await admin.post(`${path}/${Id}/test`);
+    await eventually(() => receiver.at('/rotated').length === 2);
+    const later = receiver.at('/rotated')[1]!;
+    verify(rotated.body.Secret, later);
+    expect(() => verify(Secret, later)).to.throw();
+  });
+
+  it('410 disables an endpoint, an enabled one goes on where it stood, and a deleted one receives nothing', async () => {
+    receiver.respond('/gone', response => void response.writeHead(410).end());
+    const { Id } = await createWebhook('/gone', { Resources: ['OrderStatus'] });
+    const key = await createStatus();
+    const disabled = await eventually(async () => {
+      const { body } = await admin.get(`${path}/${Id}`);
+      return !body.IsEnabled && body;
+    });
+    expect(disabled.DisabledReason).to.equal('gone');
+    expect((await admin.post(`${path}/${Id}/test`)).status).to.equal(400);
+    receiver.respond('/gone', response => void response.writeHead(204).end());
+    const enabled = await admin.put(`${path}/${Id}`, { Url: receiver.url('/gone'), Resources: ['OrderStatus'] });
+    expect(enabled.body).to.include({ IsEnabled: true, DisabledReason: null });
+    await eventually(() => keys('/gone').length === 2);
+    expect(keys('/gone')).to.deep.equal([key, key]);
+    expect((await admin.delete(`${path}/${Id}`)).status).to.equal(204);
+    expect((await admin.get(`${path}/${Id}`)).status).to.equal(404);
+  });
+
+  it('an endpoint that failed for 5 days is disabled, with a mail to those who manage settings', async () => {
+    receiver.respond('/dead', response => void response.writeHead(500).end());
+    const { Id } = await createWebhook('/dead', { Resources: ['OrderStatus'] });
+    await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    world.clock.offsetSeconds += 5 * 86_400 + 60;
+    const late = await eventually(async () => {
+      const [row] = await sql<{ reason: string | null }>(
+        world.acme,
+        'select disabled_reason as reason from webhooks where id = $1 and not is_enabled',
+        [Id],
+      );
+      return row?.reason;
+    });
+    expect(late).to.equal('failing');
+    await eventually(() => world.logs.some(line => line.includes('mail_written')));
+    admin = await world.login(world.acme); // its token has expired
+  });
+
+  it('a tenant that is isolated sends nothing, and its endpoints go on where they stood afterwards', async () => {
+    await createWebhook('/isolated', { Resources: ['OrderStatus'] });
+    const isServed = async () => {
+      const text = 'select from webhook_tenants where tenant_id = ? and due_at is null and leased_until <= now()';
+      return (await world.control.em.fork().execute(text, [world.acme.id])).length > 0;
+    };
+    await eventually(isServed);
+    const set = (isolated: boolean) =>
+      world.control.em.fork().execute('update tenants set isolated = ? where id = ?', [isolated, world.acme.id]);
+    await set(true);
+    const key = await createStatus(await world.login(world.acme));
+    const row = () =>
+      world.control.em
+        .fork()
+        .execute<{ due: boolean }[]>(
+          'select due_at <= now() as due from webhook_tenants where tenant_id = ? and leased_until <= now()',
+          [world.acme.id],
+        );
+    await eventually(async () => (await row())[0]?.due);
+    expect(receiver.at('/isolated')).to.deep.equal([]);
+    await set(false);
+    await eventually(() => receiver.at('/isolated').length === 1);
+    expect(keys('/isolated')).to.deep.equal([key]);
+  });
+});
