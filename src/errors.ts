@@ -25,6 +25,7 @@ export const problems = {
   request_timeout: { status: 408, title: 'The request did not arrive in time' },
   idempotency_in_progress: { status: 409, title: 'A request with this idempotency key is still running' },
   gone: { status: 410, title: 'This is no longer offered' },
+  cursor_expired: { status: 410, title: 'The feed of changes no longer has what follows this cursor' },
   precondition_failed: { status: 412, title: 'The record has changed' },
   payload_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The body must be plain UTF-8 application/json' },

@@ -26,6 +26,8 @@ interface OpenDatabasesOptions {
   directory: Pick<Directory, 'tenant'>;
   /** Receives the time for which a tenant has used a connection. */
   onUsed: (guid: string, ms: number) => void;
+  /** Receives the tenant of a change that has ended. */
+  onChanged: (guid: string) => void;
   log: Logger;
 }
 
@@ -48,6 +50,7 @@ export async function openDatabases({
   feed,
   directory,
   onUsed,
+  onChanged,
   log,
 }: OpenDatabasesOptions): Promise<TenantDatabases> {
   const findTenants = async (names: readonly string[]): Promise<TenantRecord[]> => {
@@ -72,6 +75,7 @@ export async function openDatabases({
       findTenants,
     },
     onUsed,
+    onChanged,
   });
   new TenantFences({
     feed,

@@ -2,6 +2,8 @@ import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authRoutes } from './auth/auth-routes.ts';
 import type { AuthServices } from './auth/auth-services.ts';
+import { changeRoutes } from './events/change-routes.ts';
+import type { ChangeStreams } from './events/change-streams.ts';
 import { type ImportServices, importRoutes } from './imports/import-routes.ts';
 import { roleRoutes } from './people/role-routes.ts';
 import { userRoutes } from './people/user-routes.ts';
@@ -10,7 +12,9 @@ import type { TenantRoute } from './tenancy/define-route.ts';
 import { usageRoutes } from './usage/usage-routes.ts';
 
 /** The services that the routes use. */
-export interface RouteServices extends AuthServices, ImportServices {}
+export interface RouteServices extends AuthServices, ImportServices {
+  changeStreams: ChangeStreams;
+}
 
 /** Every endpoint of the API. */
 export function apiRoutes(parts: RouteServices): TenantRoute[] {
@@ -20,8 +24,9 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),
-    ...activityRoutes(),
+    ...activityRoutes(parts),
     ...auditRoutes(parts),
+    ...changeRoutes(parts),
     ...usageRoutes(parts),
   ];
 }

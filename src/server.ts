@@ -103,6 +103,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   services.sizes.start();
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();
+    services.changeStreams.stop();
     const finished = await api.drain(maxMs);
     await services.close();
     return finished;

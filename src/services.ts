@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { AppServices } from './app.ts';
+import { accountLinks } from './auth/account-link.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
 import { createPeopleLimits } from './auth/limit-people.ts';
-import { countMails, createMail, withholdMails } from './auth/mail.ts';
+import { countMails, createMail, tenantMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
@@ -18,6 +19,8 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { MasterKeyWatch } from './control/master-key-watch.ts';
 import { newProcess } from './control/process-identity.ts';
+import { ChangeStreams } from './events/change-streams.ts';
+import { ChangeWatch } from './events/change-watch.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
@@ -107,7 +110,12 @@ export async function createServices({
     feed,
     directory,
     onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
+    onChanged: guid => changeWatch.notify(guid),
     log,
+  });
+  const changeWatch = new ChangeWatch({
+    ...{ control, controlUrl, feed, announce, databases, directory, log },
+    processId: process.id,
   });
   await feed.start();
   await masterKey.check();
@@ -121,6 +129,7 @@ export async function createServices({
     now: clock,
   });
   const tokens = await createTokenSettings({ control, publicUrl: config.publicUrl, now });
+  const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
   const imports = createImportRunner({
@@ -134,8 +143,8 @@ export async function createServices({
   const usage = createUsageCounter(control, error =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
   );
-  const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
-  const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
+  const { smtpUrl, mailFrom, dataDir } = config;
+  const mails = countMails(createMail({ smtpUrl, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
@@ -162,10 +171,11 @@ export async function createServices({
     usage,
     background,
     imports,
-    sendMail: withholdMails(mails.send, log),
+    changeStreams,
+    sendMail: tenantMails(mails.send, mailFrom, log),
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
-    publicUrl,
+    accountLink: accountLinks(config),
     databases,
     responseCache,
     metrics,
@@ -186,6 +196,7 @@ export async function createServices({
       rateLimitStore.close();
       imports.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
+      await changeWatch.stop();
       await usage.stop();
       await sizes.stop();
       await recorder.stop();

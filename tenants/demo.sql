@@ -15,7 +15,8 @@ select e.name, e.entity_type, s.id, c.id, e.country_code
   from (values
     ('Northwind Traders', 'customer', 'Active', 'GBP', 'GB'),
     ('Alpine Sports', 'customer', 'Prospect', 'CHF', 'CH'),
-    ('Contoso Components', 'supplier', 'Active', 'EUR', 'DE')) e(name, entity_type, status, currency, country_code)
+    ('Contoso Components', 'supplier', 'Active', 'EUR', 'DE'),
+    ('Fabrikam Foods', 'customer', 'Prospect', 'USD', 'US')) e(name, entity_type, status, currency, country_code)
   join entity_statuses s on s.title = e.status
   join currencies c on c.code = e.currency;
 

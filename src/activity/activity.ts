@@ -1,5 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import type { ControlDatabase } from '../control/database.ts';
+import { userNamesOf } from '../control/user-names.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
@@ -7,6 +9,7 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
+import { readsOf } from '../lists/read-records.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { toRow } from '../runtime/casing.ts';
@@ -43,7 +46,8 @@ const fields = {
   IPAddress: 'The address of the client. Without it, a new entry has the address that the request came from.',
 };
 
-const view = describeFields(
+/** The fields of an activity in responses. */
+export const activityView = describeFields(
   {
     Id: longId(),
     CreatedAt: timestamp(),
@@ -56,16 +60,17 @@ const view = describeFields(
   },
   { ...fields, Id: 'The number of the entry, which the service chooses.', CreatedAt: 'When the entry was stored.' },
 ).meta({ title: 'Activity' });
-const table = new TableStatements(Activity, view);
+const table = new TableStatements(Activity, activityView);
 
 const query = z.object({ limit: limit(), userId: queryId(), entityId: queryId() });
 const list = listContract({
-  view,
+  view: activityView,
   query,
   order: { CreatedAt: 'desc', Id: 'desc' },
   key: 'Id',
   search: ['Comment', 'Screen'],
   longTexts: ['Comment'],
+  includes: ['user'],
 });
 
 const entry = describeFields(
@@ -87,7 +92,7 @@ const common = { tag: 'Activity', description: 'Entries can be added and read; n
 const visible = (caller: Caller): Condition | undefined =>
   caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined;
 
-export function activityRoutes(): TenantRoute[] {
+export function activityRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
     defineRoute({
       ...common,
@@ -95,7 +100,7 @@ export function activityRoutes(): TenantRoute[] {
       path: `${path}/:id`,
       access: 'full.read',
       summary: 'One Activity record by its id',
-      response: view,
+      response: activityView,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const [row] = id ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)])) : [];
@@ -111,14 +116,17 @@ export function activityRoutes(): TenantRoute[] {
       summary: 'The newest activities, of a user, an entity, or all',
       query,
       list,
-      response: z.array(view),
+      response: z.array(activityView),
       handler: async ({ query: { limit, userId, entityId }, list }, context) => {
         const conditions: (Condition | undefined)[] = [
           visible(context.caller),
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
-        if (list) return (await readPage(list, { table, conditions, read: select => context.read(select) })) as never;
+        if (list) {
+          const userNames = userNamesOf(control, context);
+          return (await readPage(list, { table, conditions, ...readsOf(context), userNames })) as never;
+        }
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
         return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
@@ -132,7 +140,7 @@ export function activityRoutes(): TenantRoute[] {
       summary: 'Create one Activity record',
       body: entry,
       example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
-      response: view,
+      response: activityView,
       status: 201,
       takesIdempotencyKey: true,
       location: activity => `${path}/${activity.Id}`,
@@ -141,7 +149,7 @@ export function activityRoutes(): TenantRoute[] {
         const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
         const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
         const [created] = await context.write(table.insert({ ...reported, ...verified }));
-        return created as z.input<typeof view>;
+        return created as z.input<typeof activityView>;
       },
     }),
   ];

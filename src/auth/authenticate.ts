@@ -62,7 +62,10 @@ async function identify(claims: AccessClaims, tenant: TenantRecord, directory: D
   const found = await findUser(directory, tenant, session.userId);
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
   const { user, role } = found;
-  const credentials = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
+  const credentials = {
+    ...{ sessionId: claims.sid, tokenId: claims.jti, expiresAt: claims.exp },
+    entityType: claims.entity_type,
+  };
   // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
   const permissions = new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
@@ -107,7 +110,7 @@ export async function loadCaller(
   return found && toCaller(found.user, found.role, credentials);
 }
 
-type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'entityType'>;
+type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'entityType'>;
 
 async function findUser(
   directory: Directory,

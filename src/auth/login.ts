@@ -47,6 +47,7 @@ export function login(services: AuthServices): TenantRoute {
     example: { email: 'admin@demo.test', password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
     rateLimit: 'login',
+    problems: ['invalid_credentials'],
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;

@@ -43,6 +43,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       method: 'DELETE',
       path: `${path}/:id`,
       access: 'user',
+      problems: ['forbidden'],
       tag: 'Authentication',
       summary: 'End a session',
       description:

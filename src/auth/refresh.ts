@@ -14,6 +14,7 @@ export function refresh(services: AuthServices): TenantRoute {
     method: 'POST',
     path: '/api/v1/auth/refresh',
     access: 'anonymous',
+    problems: ['invalid_refresh_token'],
     tag: 'Authentication',
     summary: 'Exchange a refresh token for a new pair of tokens',
     body: z.object({ refreshToken: z.string().min(1).describe('The refresh token of the last login or refresh.') }),

@@ -17,6 +17,8 @@ interface TenantDatabasesOptions extends ServerBudgetsOptions {
   head: string;
   /** Called with the duration of each use of a connection of a tenant, in milliseconds. */
   onUsed?: (guid: string, ms: number) => void;
+  /** Called when a change of a tenant has ended. */
+  onChanged?: (guid: string) => void;
 }
 
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
@@ -112,7 +114,7 @@ export class TenantDatabases {
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, acquireTimeoutMs, sharing, onUsed } = this.#options;
+    const { orm, head, acquireTimeoutMs, sharing, onUsed, onChanged } = this.#options;
     const fences = this.#fences;
     const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
@@ -122,6 +124,7 @@ export class TenantDatabases {
       connectTimeoutMs: acquireTimeoutMs,
       processId: sharing?.store.process.id,
       onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),
+      onChanged: onChanged && (() => onChanged(tenant.guid)),
       ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
     });
     if (fences?.isClosed(tenant.guid)) driver.pool.hold();

@@ -29,6 +29,8 @@ interface TenantDriverOptions {
   relocate?: Relocate;
   /** Called with the duration of each use of a connection, in milliseconds. */
   onUsed?: ((ms: number) => void) | undefined;
+  /** Called when a change has ended: it was committed, refused, or nobody knows. */
+  onChanged?: (() => void) | undefined;
 }
 
 /** Makes the checks that must come first, and returns the statement that makes the change. */
@@ -62,6 +64,7 @@ export class TenantDriver extends PostgreSqlDriver {
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
   readonly #reads: TenantReads;
+  readonly #onChanged: () => void;
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
     commit: (client, { actor, change }) =>
@@ -71,8 +74,19 @@ export class TenantDriver extends PostgreSqlDriver {
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
-    const { url, expected, budget, readMemory, connectTimeoutMs, processId, relocate, onUsed } = options;
+    const {
+      url,
+      expected,
+      budget,
+      readMemory,
+      connectTimeoutMs,
+      processId,
+      relocate,
+      onUsed,
+      onChanged = () => {},
+    } = options;
     this.url = url;
+    this.#onChanged = onChanged;
     this.#reads = new TenantReads({
       connect: () => this.pool.connect(),
       withClient: (query, deadline) => this.#withClient(query, deadline),
@@ -99,6 +113,11 @@ export class TenantDriver extends PostgreSqlDriver {
     return this.#reads.read(select, deadline);
   }
 
+  /** As `TenantReads.readWithin`. */
+  readWithin(select: Statement, ms: number, deadline?: Deadline): Promise<RowValues[] | undefined> {
+    return this.#reads.readWithin(select, ms, deadline);
+  }
+
   /** As `TenantReads.readCacheable`. */
   readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
     return this.#reads.readCacheable(select, resource, deadline);
@@ -108,11 +127,14 @@ export class TenantDriver extends PostgreSqlDriver {
    * Makes one change in a transaction that carries the actor; changes of one statement share it with others. A request
    * that is traced has a transaction of its own. @returns the rows of the statement
    */
-  change(change: Change): Promise<RowValues[]> {
+  async change(change: Change): Promise<RowValues[]> {
     const { change: statement, ...rest } = change;
-    if (typeof statement === 'function' || !statement.withActor || rest.deadline?.trace)
-      return this.#changeAlone(change);
-    return this.#sharedCommits.change({ ...rest, change: statement });
+    const isAlone = typeof statement === 'function' || !statement.withActor || rest.deadline?.trace;
+    try {
+      return await (isAlone ? this.#changeAlone(change) : this.#sharedCommits.change({ ...rest, change: statement }));
+    } finally {
+      this.#onChanged();
+    }
   }
 
   #changeAlone({ actor, resource, change, announce, deadline }: Change): Promise<RowValues[]> {

@@ -3,7 +3,7 @@ export const changeChannel = 'control_changes';
 
 /**
  * The kinds of data whose changes the change feed announces. Triggers of the control database notify all topics but
- * `responses`, which the service announces itself. A test compares this list with the triggers and with the
+ * `responses` and `changes`, which the service announces itself. A test compares this list with the triggers and with the
  * subscribers.
  */
 export const changeTopics = {
@@ -24,6 +24,11 @@ export const changeTopics = {
    * which run beside this one during an update, know the topic by this value.
    */
   responses: 'answers',
+  /**
+   * By the guid of a tenant whose database was changed, while another process follows its changes, which says so by
+   * `?<process id>/<guid>`. The service announces both itself.
+   */
+  changes: 'changes',
 } as const;
 export type ChangeTopic = (typeof changeTopics)[keyof typeof changeTopics];
 

@@ -17,8 +17,8 @@ const readStatement = `
 
 /**
  * One statement, so that a process that stops in the middle of an exchange holds no lock. If another process changes
- * the version first, PostgreSQL checks it again after the wait for the row, and the statement does nothing. A process is
- * registered with the columns that the control database has: a migration may be missing, or come later.
+ * the version first, PostgreSQL checks it again after the wait for the row, and the statement does nothing. It
+ * names only the columns that the control database has: the migration that adds one may not have run yet.
  */
 const writeStatement = `
   with current as (
@@ -70,7 +70,7 @@ export interface ProcessConnection {
   readonly process: string;
   /** Null while the connection is being opened. */
   readonly database: string | null;
-  /** False for connections of a process in `end` that the login may not end. */
+  /** False if it was to be ended (`end` names its process), and this login may not end it. */
   readonly ended: boolean;
 }
 

@@ -24,13 +24,20 @@ const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
 <path d="M4 12V8m4 4V4m4 8V6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
 `;
 
-/** What every page loads, by path. */
-export const assets: readonly (readonly [path: string, content: Content])[] = [
+type Asset = readonly [path: string, content: Content];
+
+/** What pages outside the documentation load too, by path. */
+export const sharedAssets: readonly Asset[] = [
+  ['/css/base.css', { type: 'css', render: () => ownFile('base.css') }],
+  ['/favicon.ico', { type: 'svg', render: () => icon }],
+];
+
+/** What every page of the documentation loads, by path. */
+export const assets: readonly Asset[] = [
+  ...sharedAssets,
   ['/docs/element.js', { type: 'js', render: () => ownFile('element.js') }],
   ['/docs/docs.js', { type: 'js', render: () => ownFile('docs.js') }],
-  ['/css/base.css', { type: 'css', render: () => ownFile('base.css') }],
   ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
-  ['/favicon.ico', { type: 'svg', render: () => icon }],
 ];
 
 /** Reads a file of this folder. */

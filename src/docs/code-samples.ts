@@ -1,3 +1,4 @@
+import { isJson } from './media-types.ts';
 import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
 import { broken, Expression, literal, maxLine } from './typescript-literal.ts';
 
@@ -7,23 +8,38 @@ export interface SampleValues {
   readonly base: string;
   /** By the name of a path parameter. */
   readonly path: Readonly<Record<string, string | number>>;
+  /** The id of a record that DELETE and restore use: nothing refers to it in the demo tenant. */
+  readonly deletedId: number;
 }
 
 const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
-/** Returns values for the parameters of a group: the codes of the record that its example creates. */
-export function sampleValues({ endpoints }: EndpointGroup, base: string): SampleValues {
-  const created = endpoints.find(({ method, body }) => method === 'POST' && body?.example)?.body?.example ?? {};
-  const { CountryCode, Code, PromoCode } = created as Record<string, string>;
-  const code = CountryCode ?? Code ?? 'KG';
-  return { base: base.replace(/\/$/, ''), path: { id: 1, entityId: 1, code, promoCode: PromoCode ?? 'SPRING10' } };
+/** Where nothing refers to another record than the second one. The service makes the first two roles itself. */
+const ids: Record<string, { id?: number; deletedId?: number }> = {
+  User: { id: 3 }, // after the administrator, who calls, and the person of the sample of `register`
+  Role: { id: 3, deletedId: 3 },
+  EntityStatus: { deletedId: 3 },
+  Entity: { deletedId: 4 },
+};
+
+/**
+ * Returns values for the parameters of a group: records of the demo tenant, and the user and the role that the samples
+ * of POST create when they are the first ones.
+ */
+export function sampleValues({ name, endpoints }: EndpointGroup, base: string): SampleValues {
+  const stored = endpoints.find(({ method, body }) => method === 'PUT' && body?.example)?.body?.example ?? {};
+  const { CountryCode, Code, PromoCode = 'SPRING10' } = stored as Record<string, string>;
+  const { id = 1, deletedId = 2 } = ids[name] ?? {};
+  const path = { id, entityId: 1, code: CountryCode ?? Code ?? 'GB', promoCode: PromoCode };
+  return { base: base.replace(/\/$/, ''), path, deletedId };
 }
 
 /** A command line for `curl`, in the syntax of POSIX shells. */
-export function curlSample(endpoint: Endpoint, { base, path }: SampleValues): string {
+export function curlSample(endpoint: Endpoint, values: SampleValues): string {
+  const { base } = values;
   const { method, body } = endpoint;
   const address = endpoint.path.replace(/\{(\w+)\}/g, (_, name) =>
-    encodeURIComponent(String(pathValue(endpoint, name, path))),
+    encodeURIComponent(String(pathValue(endpoint, name, values))),
   );
   const query = requiredQuery(endpoint).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
   const options = [
@@ -38,13 +54,14 @@ export function curlSample(endpoint: Endpoint, { base, path }: SampleValues): st
 function credentials({ security, parameters }: Endpoint): string[] {
   const schemes = security.flatMap(each => Object.keys(each));
   if (schemes.includes('basic')) return ['-u "$CLIENT_ID:$CLIENT_SECRET"'];
-  const namesTenant = parameters.some(({ name }) => name === 'X-Tenant');
+  const namesTenant = parameters.some(({ name, required }) => name === 'X-Tenant' && required);
   return [namesTenant ? '-H "X-Tenant: $TENANT"' : '-H "Authorization: Bearer $TOKEN"'];
 }
 
 function sentBody({ mediaType, example }: NonNullable<Endpoint['body']>): string {
-  if (mediaType !== 'application/json') return '--data-binary @file.csv';
-  return `-d '${JSON.stringify(example, null, 2).replaceAll("'", "'\\''")}'`;
+  const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+  if (!isJson(mediaType)) return `--data-binary ${quoted(String(example))}`;
+  return `-d ${quoted(JSON.stringify(example, null, 2))}`;
 }
 
 /** A call by the client of `clients/typescript`, in TypeScript; `office` is its instance. */
@@ -82,11 +99,11 @@ function call(begin: string, options: object): string {
   return line.length <= maxLine || line.includes('\n') ? line : `${begin}, ${broken(options, '')});`;
 }
 
-function callOptions(endpoint: Endpoint, { path }: SampleValues): object {
+function callOptions(endpoint: Endpoint, values: SampleValues): object {
   const { body, parameters } = endpoint;
   const pathValues = parameters
     .filter(({ in: place }) => place === 'path')
-    .map(({ name }) => [name, pathValue(endpoint, name, path)]);
+    .map(({ name }) => [name, pathValue(endpoint, name, values)]);
   const query = requiredQuery(endpoint);
   const namesTenant = parameters.some(({ name }) => name === 'X-Tenant');
   const params = {
@@ -94,7 +111,7 @@ function callOptions(endpoint: Endpoint, { path }: SampleValues): object {
     ...(pathValues.length > 0 && { path: Object.fromEntries(pathValues) }),
     ...(query.length > 0 && { query: Object.fromEntries(query) }),
   };
-  const isText = body !== undefined && body.mediaType !== 'application/json';
+  const isText = body !== undefined && !isJson(body.mediaType);
   return {
     ...(Object.keys(params).length > 0 && { params }),
     ...(body && { body: isText ? new Expression('csv') : body.example }),
@@ -105,9 +122,11 @@ function callOptions(endpoint: Endpoint, { path }: SampleValues): object {
   };
 }
 
-function pathValue({ parameters }: Endpoint, name: string, values: SampleValues['path']): string | number {
+function pathValue({ method, path, parameters }: Endpoint, name: string, values: SampleValues): string | number {
   const schema = parameters.find(each => each.name === name && each.in === 'path')?.schema;
-  return schema?.format === 'uuid' ? uuid : (values[name] ?? 1);
+  if (schema?.format === 'uuid') return uuid;
+  const isDeleted = name === 'id' && ((method === 'DELETE' && path.endsWith('}')) || path.endsWith('/restore'));
+  return isDeleted ? values.deletedId : (values.path[name] ?? 1);
 }
 
 /** The parameters of the query that an endpoint requires, with their first values. */

@@ -39,7 +39,7 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
       securitySchemes,
       schemas: { ...namedSchemas(routes), Problem: problemSchema },
       headers: responseHeaders,
-      responses: problemResponses(),
+      responses: problemResponses(routes),
     },
   };
 }

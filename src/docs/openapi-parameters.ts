@@ -3,12 +3,17 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
 import { type Json, toSchema } from './openapi-schemas.ts';
 
-/** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, and those of its path, query and list. */
+/**
+ * The parameters of a route: `X-Tenant`, `If-Match`, `Prefer`, `Idempotency-Key`, `Last-Event-ID`, and those of its path,
+ * query and list.
+ */
 export function parameters(route: TenantRoute): Json[] {
   return [
     ...tenantHeader(route),
     ...ifMatchHeader(route),
+    ...preferHeader(route),
     ...idempotencyKeyHeader(route),
+    ...lastEventIdHeader(route),
     ...pathParameters(route),
     ...queryParameters(route),
     ...listParameters(route),
@@ -17,9 +22,9 @@ export function parameters(route: TenantRoute): Json[] {
 
 function tenantHeader({ access }: TenantRoute): Json[] {
   if (access !== 'anonymous' && access !== 'optional') return [];
-  const schema = { type: 'string', format: 'uuid' };
   const required = access === 'anonymous';
-  return [{ name: 'X-Tenant', in: 'header', required, description: 'The guid of the tenant.', schema }];
+  const description = 'The guid of the tenant, or its slug.';
+  return [{ name: 'X-Tenant', in: 'header', required, description, schema: { type: 'string' } }];
 }
 
 function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
@@ -28,11 +33,24 @@ function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
   return [{ name: 'If-Match', in: 'header', required: false, description, schema: { type: 'string' } }];
 }
 
+function preferHeader({ list }: TenantRoute): Json[] {
+  if (!list) return [];
+  const description =
+    '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+  return [{ name: 'Prefer', in: 'header', required: false, description, schema: { type: 'string' } }];
+}
+
 function idempotencyKeyHeader({ takesIdempotencyKey }: TenantRoute): Json[] {
   if (!takesIdempotencyKey) return [];
   const description = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const schema = { type: 'string', minLength: 1, maxLength: 257 };
   return [{ name: 'Idempotency-Key', in: 'header', required: false, description, schema }];
+}
+
+function lastEventIdHeader({ takesLastEventId }: TenantRoute): Json[] {
+  if (!takesLastEventId) return [];
+  const description = 'The `id` of the last event that was received: the stream goes on after it.';
+  return [{ name: 'Last-Event-ID', in: 'header', required: false, description, schema: { type: 'string' } }];
 }
 
 function pathParameters({ path }: TenantRoute): Json[] {
@@ -70,13 +88,14 @@ const queryDescriptions: Record<string, string> = {
 };
 
 /** A query string holds text only. The types are those of the values that the text stands for. */
-function queryParameters({ query }: TenantRoute): Json[] {
+function queryParameters(route: TenantRoute): Json[] {
+  const { query } = route;
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {
     const { data: defaultValue, success } = (field as z.ZodType).safeParse(undefined);
     const description = (field as z.ZodType).description ?? queryDescriptions[name];
     const { enum: values } = toSchema(field as z.ZodType, 'input');
     const schema = {
-      ...querySchema(name, defaultValue),
+      ...querySchema(name, defaultValue, route),
       ...(values && typeof defaultValue !== 'boolean' ? { enum: values } : {}),
     };
     return { name, in: 'query', required: !success, description, schema };
@@ -84,10 +103,10 @@ function queryParameters({ query }: TenantRoute): Json[] {
 }
 
 /** @param defaultValue what the handler receives when the client does not send the parameter */
-function querySchema(name: string, defaultValue: unknown): Json {
+function querySchema(name: string, defaultValue: unknown, { list }: TenantRoute): Json {
   const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
   if (typeof defaultValue === 'boolean') return { type: 'boolean', ...withDefault };
-  if (name === 'after') return { type: ['integer', 'string'] };
+  if (name === 'after' && list) return { type: ['integer', 'string'] };
   if (/^(limit|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
   return { type: 'string', ...withDefault };
 }

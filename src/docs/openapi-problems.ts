@@ -1,42 +1,38 @@
-import { z } from 'zod';
 import { type ProblemCode, problems } from '../errors.ts';
 import { problemBody } from '../http/problem-details.ts';
 import { fieldErrorCodes } from '../runtime/field-error.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
+import { codesOf, type ProblemStatus, problemStatuses } from './problem-codes.ts';
 
-/** Every status that a problem of a documented route can have. */
-const problemStatuses = [400, 401, 403, 404, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
-type ProblemStatus = (typeof problemStatuses)[number];
-
-/** The problems that a route can respond with, as references to shared responses. */
+/** The problems that a route can respond with, as references to the responses of `problemResponses`. */
 export function problemReferences(route: TenantRoute): Json {
-  const statuses = problemStatuses.filter(status => canFailWith(status, route));
-  return Object.fromEntries(statuses.map(status => [status, { $ref: `#/components/responses/Problem${status}` }]));
+  const responses = problemStatuses.flatMap(status => {
+    const codes = codesOf(status, route);
+    return codes.length > 0 ? [[status, { $ref: `#/components/responses/${nameOf(status, codes)}` }]] : [];
+  });
+  return Object.fromEntries(responses);
 }
 
-function canFailWith(status: ProblemStatus, route: TenantRoute): boolean {
-  const { access, body, query, path, method, response, cache } = route;
-  const takesInput = body !== undefined || query !== undefined || method !== 'GET';
-  // A complete list of reference data responds with 404 when it is empty. Other lists are then `[]`.
-  const isCompleteList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
-  if (status === 400) return takesInput || access !== 'anonymous';
-  if (status === 410) return access !== 'anonymous'; // legacy tokens that are switched off
-  if (status === 409 || status === 422) return route.takesIdempotencyKey === true;
-  if (status === 412) return route.takesIfMatch === true;
-  if (status === 413 || status === 415) return body !== undefined || route.upload !== undefined;
-  if (status === 404) return path.includes(':') || isCompleteList;
-  return true;
+/** The responses that `problemReferences` refers to. Routes with the same codes share them. */
+export function problemResponses(routes: readonly TenantRoute[]): Json {
+  const responses: Json = {};
+  for (const status of problemStatuses)
+    for (const route of routes) {
+      const codes = codesOf(status, route);
+      if (codes.length > 0) responses[nameOf(status, codes)] ??= problemResponse(status, codes);
+    }
+  return responses;
 }
 
-/** The responses that `problemReferences` refers to. */
-export function problemResponses(): Json {
-  return Object.fromEntries(problemStatuses.map(status => [`Problem${status}`, problemResponse(status)]));
+/** `Problem400-duplicate-invalid_request`; `Problem400` for all codes of the status. */
+function nameOf(status: ProblemStatus, codes: readonly ProblemCode[]): string {
+  const isAll = codes.length === allCodes.filter(code => problems[code].status === status).length;
+  return [`Problem${status}`, ...(isAll ? [] : codes)].join('-');
 }
 
 /** The response of one status, with the codes that it can carry. */
-function problemResponse(status: ProblemStatus): Json {
-  const codes = (Object.keys(problems) as ProblemCode[]).filter(code => problems[code].status === status);
+function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): Json {
   const [code = 'internal_error'] = codes;
   const narrowed = { properties: { status: { const: status }, code: { enum: codes } } };
   const example = {
@@ -52,6 +48,8 @@ function problemResponse(status: ProblemStatus): Json {
     content: { 'application/problem+json': { schema, example } },
   };
 }
+
+const allCodes = Object.keys(problems) as ProblemCode[];
 
 const problemHeaders: Partial<Record<ProblemStatus, Json>> = {
   401: { 'WWW-Authenticate': { $ref: '#/components/headers/WWWAuthenticate' } },

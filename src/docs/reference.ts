@@ -122,7 +122,7 @@ function endpoint(method: string, path: string, operation: Operation, shared: st
     response: successResponse(responses, document),
     errors: Object.keys(responses)
       .filter(status => Number(status) >= 400)
-      .map(status => ({ status, codes: problemCodes(status, document) })),
+      .map(status => ({ status, codes: problemCodes(responses[status]?.$ref ?? '', document) })),
   };
 }
 
@@ -143,8 +143,8 @@ function successResponse(responses: Operation['responses'], { components }: Docu
   };
 }
 
-function problemCodes(status: string, { components }: Document): string[] {
-  const schema = components.responses[`Problem${status}`]?.content['application/problem+json']?.schema;
+function problemCodes(reference: string, { components }: Document): string[] {
+  const schema = components.responses[reference.split('/').at(-1) ?? '']?.content['application/problem+json']?.schema;
   const code = schema?.allOf?.map(({ properties }) => properties?.code).find(each => each?.enum);
   return (code?.enum ?? []) as string[];
 }

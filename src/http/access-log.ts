@@ -15,7 +15,7 @@ export interface RequestOutcome {
   readonly route: string | undefined;
   /** 499 when the client disconnected before the response was complete. */
   readonly status: number;
-  /** Duration in milliseconds. */
+  /** Duration in milliseconds; of a stream of events, until it began. */
   readonly ms: number;
   /** Bytes of the response body, as they were sent. */
   readonly bytes: number;
@@ -35,9 +35,10 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
     const startedAt = performance.now();
     ctx.res.on('close', () => {
       const { method } = ctx;
-      const { traceId, route, tenant, otherTenantNamed, caller, problem, reason, ipAddress } = ctx.state;
-      const status = ctx.res.writableFinished ? ctx.res.statusCode : 499;
-      const ms = performance.now() - startedAt;
+      const { traceId, route, tenant, otherTenantNamed, caller, problem, reason, ipAddress, streamsSince } = ctx.state;
+      const isComplete = ctx.res.writableFinished || streamsSince !== undefined; // clients end streams
+      const status = isComplete ? ctx.res.statusCode : 499;
+      const ms = (streamsSince ?? performance.now()) - startedAt;
       const bytes = bodyBytes(ctx, status);
       count({ method, route, status, ms, bytes, tenant: caller && tenant, reason: reason ?? problem });
       log.info({

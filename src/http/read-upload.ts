@@ -9,6 +9,8 @@ export interface UploadContract {
   readonly mediaType: string;
   /** Maximum size of the body in bytes. */
   readonly maxBytes: number;
+  /** A valid body, for the documentation. */
+  readonly example?: string;
   /** Shortened in tests. */
   readonly minProgress?: typeof defaultProgress;
 }

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { ProblemCode } from '../errors.ts';
 import type { ListContract } from './lists/list-contract.ts';
 import type { ListQuery } from './lists/list-query.ts';
 import type { UploadContract } from './read-upload.ts';
@@ -8,7 +9,7 @@ export type RouteLimit = 'login' | 'account' | 'token';
 
 /** The definition of one endpoint: input, access and response. The router and the documentation both use it. */
 export interface Route<Access = unknown, Context = unknown> {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In @koa/router's syntax: `/api/v1/EntityStatus/:id`. */
   readonly path: string;
   /** Who may call the endpoint. Without a default, so that every route decides it. */
@@ -22,7 +23,10 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly query?: z.ZodObject | undefined;
   /** How clients may sort, filter, search and page the list that the route returns. */
   readonly list?: ListContract | undefined;
-  /** Fields of the JSON body; undefined = the route reads no body. */
+  /**
+   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of them, as a JSON merge patch
+   * (RFC 7396).
+   */
   readonly body?: z.ZodObject | undefined;
   /** A body that is not JSON; the handler reads it with `readUpload` of its input. */
   readonly upload?: UploadContract | undefined;
@@ -50,6 +54,12 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly takesIfMatch?: boolean | undefined;
   /** Whether the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
   readonly takesIdempotencyKey?: boolean | undefined;
+  /** The problems of the handler, beyond those that access, input and headers lead to. For the documentation. */
+  readonly problems?: readonly ProblemCode[] | undefined;
+  /** Whether the handler returns a `Page` with a cursor, because the list grows at its end. */
+  readonly hasCursor?: boolean | undefined;
+  /** Whether the handler continues a stream after the event that the header `Last-Event-ID` names. */
+  readonly takesLastEventId?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
@@ -65,6 +75,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly params: Readonly<Record<string, string>>;
   /** The header `If-Match`. */
   readonly ifMatch?: string | undefined;
+  /** The header `Last-Event-ID` of a route that takes it. */
+  readonly lastEventId?: string | undefined;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
   /** The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key stands for. */

@@ -87,11 +87,12 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
           .default(true)
           .describe('Whether one refused row rejects the whole file.'),
       }),
-      upload: { mediaType: 'text/csv', maxBytes },
+      upload: { mediaType: 'text/csv', maxBytes, example: 'Title,Weighting\nKey account,3\nFormer customer,4\n' },
       response: view,
       status: 202,
       location: result => `${path}/${result.Id}`,
       takesIdempotencyKey: true,
+      problems: ['forbidden', 'not_found', 'limit_reached'],
       handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
         const { imports } = services;
         requireWriter(order.resource, context);
@@ -106,6 +107,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       access: 'user',
       tag,
       summary: 'The state and the result of an import',
+      problems: ['forbidden'],
       description:
         'Poll it until `State` is `done` or `rejected`. `Errors` has the first 1,000 errors; line 1 of the file is its ' +
         'header. An import can be read for 7 days.',

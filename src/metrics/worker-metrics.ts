@@ -24,7 +24,10 @@ export class WorkerMetrics {
   readonly #own = new Registry();
   readonly #last = new Map<number, MetricValues[]>();
   readonly #tenants: BusiestTenants;
-  /** The last known requests of each worker by tenant. A tenant that gets its name back goes on from there. */
+  /**
+   * The last known number of requests of each worker, by tenant. The counter of a tenant that is named again goes on from
+   * it.
+   */
   readonly #lastOfTenants = new Map<number, Map<string, number>>();
   /** Counters and histograms of the workers that have ended. */
   #ended: MetricValues[] = [];

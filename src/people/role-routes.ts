@@ -32,7 +32,13 @@ const contract = describeFields(
 );
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
-const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, key: 'Id', search: ['Name'] });
+const list = listContract({
+  view: roleView,
+  order: { Name: 'asc', Id: 'asc' },
+  key: 'Id',
+  search: ['Name'],
+  includes: ['etag'],
+});
 
 /** The roles of a tenant, for its administrators. */
 export function roleRoutes(services: AuthServices): TenantRoute[] {
@@ -80,6 +86,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       status: 201,
       hasTag: true,
       takesIdempotencyKey: true,
+      problems: ['duplicate', 'limit_reached'],
       location: role => `${path}/${role.Id}`,
       handler: async ({ body }, context) => {
         const tenantId = context.tenant.id;
@@ -99,6 +106,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       response: roleView,
       hasTag: true,
       takesIfMatch: true,
+      problems: ['duplicate'],
       handler: async ({ body, params, ifMatch }, context) => {
         const tenantId = context.tenant.id;
         const rows = await changePeople(services, context, async transaction => {
@@ -114,6 +122,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       path: `${path}/:id`,
       summary: 'Delete one Role record that no user has',
       takesIfMatch: true,
+      problems: ['in_use'],
       handler: async ({ params, ifMatch }, context) => {
         await changePeople(services, context, async transaction => {
           await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), ifMatch });

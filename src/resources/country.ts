@@ -42,7 +42,8 @@ export const countries = defineResource({
       'The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.',
     CountryName: 'The name of the country.',
   },
-  example: { CountryCode: 'GB', CountryName: 'United Kingdom' },
+  example: { CountryCode: 'XI', CountryName: 'Northern Ireland' },
+  replacement: { CountryCode: 'GB', CountryName: 'United Kingdom' },
   onMissing: 'unknown_record',
   softDelete: true,
 });

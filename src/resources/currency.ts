@@ -55,7 +55,8 @@ export const currencies = defineResource({
     Symbol: 'The sign before or after an amount, such as `€`; null if there is none.',
     DecimalPlaces: 'The number of decimals of an amount, such as 2 for euros and cents.',
   },
-  example: { Code: 'EUR', Name: 'Euro', Symbol: '€', DecimalPlaces: 2 },
+  example: { Code: 'XBT', Name: 'Bitcoin', Symbol: '₿', DecimalPlaces: 6 },
+  replacement: { Code: 'AED', Name: 'United Arab Emirates Dirham', DecimalPlaces: 2 },
   onMissing: 'not_found',
   softDelete: true,
 });

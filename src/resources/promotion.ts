@@ -4,6 +4,7 @@ import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
+import { toIso } from '../postgres/column-types.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
@@ -49,7 +50,8 @@ const PromotionUseSchema = defineEntity({
 export class PromotionUse extends PromotionUseSchema.class {}
 PromotionUseSchema.setClass(PromotionUse);
 
-const use = describeFields(
+/** The fields of a use in responses. */
+export const promotionUseView = describeFields(
   { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
   {
     PromotionId: 'The `Id` of the promotion.',
@@ -58,7 +60,7 @@ const use = describeFields(
     UsedAt: 'When the entity used the promotion; null if it has not.',
   },
 ).meta({ title: 'PromotionUse' });
-const uses = new TableStatements(PromotionUse, use.omit({ Used: true }));
+const uses = new TableStatements(PromotionUse, promotionUseView.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -68,7 +70,7 @@ const readUse = defineRoute({
   access: 'user',
   tag,
   summary: 'Whether an entity has used a promotion',
-  response: use,
+  response: promotionUseView,
   cache: 'revalidate',
   handler: async ({ params }, context) => {
     const em = context.em;
@@ -91,9 +93,10 @@ const recordUse = defineRoute({
   summary: 'Record that an entity uses a promotion',
   description:
     'An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.',
-  response: use,
+  response: promotionUseView,
   status: 201,
   takesIdempotencyKey: true,
+  problems: ['duplicate', 'in_use'],
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) => {
     const [recorded] = await context.write(async ({ em }) => {
@@ -101,7 +104,7 @@ const recordUse = defineRoute({
       requireUsable(promotion, entity, new Date());
       return uses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
-    return { ...recorded, Used: true } as z.input<typeof use>;
+    return { ...recorded, Used: true } as z.input<typeof promotionUseView>;
   },
 });
 
@@ -179,7 +182,8 @@ export const promotions = defineResource({
     EntityIds: 'The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.',
     IsActive: 'Whether entities may use the promotion at present.',
   },
-  example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
+  example: { PromoCode: 'SUMMER15', Name: 'Summer sale', DiscountType: 'Percentage', DiscountValue: 15 },
+  replacement: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   onMissing: 'not_found',
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
@@ -187,7 +191,7 @@ export const promotions = defineResource({
       throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', { max: 100 });
     if (discountType === 'Amount' && currencyId == null)
       throw fieldProblem('CurrencyId', 'is required for an amount', 'required');
-    if (startsAt && endsAt && endsAt <= startsAt)
+    if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt))
       throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
@@ -201,3 +205,8 @@ export const promotions = defineResource({
   },
   extraRoutes: [readUse, recordUse],
 });
+
+/** The time of a field, which is a text of PostgreSQL if the request does not change it. */
+function timeOf(moment: Date | string): number {
+  return new Date(moment instanceof Date ? moment : toIso(moment)).getTime();
+}

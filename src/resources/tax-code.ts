@@ -50,5 +50,6 @@ export const taxCodes = defineResource({
     IsActive: 'Whether the rate may be used for new transactions. The service stores it; your programs decide by it.',
   },
   example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
+  replacement: { Code: 'STD', Name: 'Standard rate', Rate: 20, IsActive: true },
   onMissing: 'not_found',
 });

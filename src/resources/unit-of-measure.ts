@@ -34,5 +34,6 @@ export const unitsOfMeasure = defineResource({
     Name: 'The name of the unit, such as `Kilogram`.',
   },
   example: { Code: 'KG', Name: 'Kilogram' },
+  replacement: { Code: '20', Name: 'Twenty foot container' },
   onMissing: 'unknown_record',
 });

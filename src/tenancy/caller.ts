@@ -8,6 +8,8 @@ export interface Caller {
   readonly sessionId: string;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
   readonly legacyTokenHash?: string;
+  /** When the access token expires, in seconds since 1970; undefined for a legacy token. */
+  readonly expiresAt?: number;
   /** `jti` of the access token. */
   readonly tokenId: string;
   readonly userId: number;

@@ -39,7 +39,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   description?: string | undefined;
   query?: Query | undefined;
   list?: Route['list'];
-  body?: Body;
+  body?: Body | undefined;
   upload?: Route['upload'];
   example?: z.input<Body>;
   bodyLimit?: number;
@@ -52,6 +52,9 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   hasTag?: boolean;
   takesIfMatch?: boolean;
   takesIdempotencyKey?: boolean;
+  problems?: Route['problems'];
+  hasCursor?: boolean;
+  takesLastEventId?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

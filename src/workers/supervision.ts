@@ -65,7 +65,7 @@ export class Supervision {
     return [...started, this.#end(previous, 'hand_over', now)];
   }
 
-  /** @param text says to the operator why the worker cannot start; its end follows */
+  /** The worker cannot start, and is about to end. @param text the reason, for the operator */
   onFailed(number: number, text: string): Action[] {
     const worker = this.#workers.get(number);
     if (worker) worker.failure = text;

@@ -131,6 +131,35 @@ describe('TypeScript client', () => {
     for await (const _ of client.all('/api/v1/Promotions')) throw new Error('the list has no records');
   });
 
+  it('followChanges goes on after lost streams and an expired token, and changes yields the same', async () => {
+    const cuts: AbortController[] = [];
+    const cuttable: Send = request => {
+      if (!request.url.includes('/stream')) return fetch(request);
+      const cut = new AbortController();
+      cuts.push(cut);
+      return fetch(request, { signal: cut.signal });
+    };
+    const client = await clientOf(world.acme, { fetch: cuttable });
+    const { response } = await client.GET('/api/v1/Changes', { params: { query: { after: 'now' } } });
+    const after = response.headers.get('Next-Cursor') ?? '';
+    const stop = new AbortController();
+    const followed = client.followChanges({ after, resource: 'OrderStatus', include: 'record' }, stop.signal);
+    const names: unknown[] = [];
+    for (const Name of ['one', 'two', 'three']) {
+      await client.POST('/api/v1/OrderStatuses', { body: { Name } });
+      names.push((await followed.next()).value?.Record?.Name);
+      if (Name === 'one') cuts.at(-1)?.abort(new TypeError('the connection was lost'));
+      else world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+    }
+    expect(names).to.deep.equal(['one', 'two', 'three']);
+    const read: unknown[] = [];
+    for await (const { Record } of client.changes({ after, resource: 'OrderStatus', include: 'record' }))
+      read.push(Record?.Name);
+    expect(read).to.deep.equal(names);
+    stop.abort();
+    await followed.return();
+  });
+
   it('all and login throw a ProblemError with the code of the service', async () => {
     const client = await clientOf(world.acme);
     const wrong = await client.login(world.acme.admin.email, 'wrong password').catch(error => error);

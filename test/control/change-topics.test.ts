@@ -4,6 +4,7 @@ import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
 import { MasterKeyWatch } from '../../src/control/master-key-watch.ts';
+import { ChangeWatch } from '../../src/events/change-watch.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -39,9 +40,11 @@ describe('change topics', () => {
     );
   });
 
-  it('every topic is notified by a trigger of the control database, except the one that the service announces', () => {
+  it('every topic is notified by a trigger of the control database, except those that the service announces', () => {
     const notified = new Set(triggers.map(topicOf).filter(topic => topic !== allTopics));
-    expect([...notified, changeTopics.responses].sort()).to.deep.equal(Object.values(changeTopics).sort());
+    expect([...notified, changeTopics.responses, changeTopics.changes].sort()).to.deep.equal(
+      Object.values(changeTopics).sort(),
+    );
   });
 
   it('every topic has exactly one subscriber in the service', () => {
@@ -51,6 +54,7 @@ describe('change topics', () => {
     new MasterKeyWatch({ control: installation.statements, secrets: installation.secrets, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
+    new ChangeWatch({ feed } as never);
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
   });
 

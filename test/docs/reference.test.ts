@@ -60,6 +60,22 @@ describe('reference', () => {
     }
   });
 
+  it('each endpoint lists the codes of the errors that it can return, and not every code of their statuses', () => {
+    const codesOf = (id: string) =>
+      endpoints.find(({ endpoint }) => endpoint.id === id)?.endpoint.errors.flatMap(({ codes }) => codes) ?? [];
+    expect(codesOf('postCurrency')).to.include.members(['duplicate', 'limit_reached', 'malformed_json']);
+    expect(codesOf('postCurrency')).to.not.include('unknown_record').and.not.include('in_use');
+    expect(codesOf('putCountries')).to.include('unknown_record').and.not.include('not_found');
+    expect(codesOf('deleteTaxCodesById')).to.include('in_use').and.not.include('duplicate');
+    const ofChanges = ['duplicate', 'in_use', 'limit_reached', 'malformed_json', 'forbidden'];
+    for (const id of ['getCurrencyById', 'getCountries', 'getAuthMe'])
+      expect(codesOf(id).filter(code => ofChanges.includes(code))).to.deep.equal([]);
+    expect(codesOf('postAuthLogin')).to.include('invalid_credentials').and.not.include('invalid_token');
+    expect(
+      codesOf('postAuthConfirm').filter(code => problems[code as keyof typeof problems].status === 401),
+    ).to.deep.equal([]);
+  });
+
   it('every TypeScript example compiles with the client of clients/typescript', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-examples-'));
     try {
@@ -112,8 +128,8 @@ describe('examples for curl', () => {
     expect(login.status).to.equal(200);
     const asAdmin = { TOKEN: login.body.accessToken };
     const created = await run('postCurrency', sample => sample, asAdmin);
-    expect([created.status, created.body.Symbol]).to.deep.equal([201, '€']);
-    const withId = (sample: string) => sample.replace('/Currency/1', `/Currency/${created.body.Id}`);
+    expect([created.status, created.body.Symbol]).to.deep.equal([201, '₿']);
+    const withId = (sample: string) => sample.replace(/\/Currency\/\d/, `/Currency/${created.body.Id}`);
     expect((await run('getCurrency', sample => sample, asAdmin)).body).to.deep.equal([created.body]);
     expect((await run('putCurrencyById', withId, asAdmin)).status).to.equal(200);
     expect((await run('deleteCurrencyById', withId, asAdmin)).status).to.equal(204);
@@ -124,7 +140,7 @@ describe('examples for curl', () => {
 const rendered = new Map<EndpointGroup, string>();
 
 function pageOf(group: EndpointGroup): string {
-  const page = rendered.get(group) ?? groupPage(group.name, groups, base);
+  const page = rendered.get(group) ?? groupPage(group.name, groups, { base, hasHandbook: true });
   rendered.set(group, page);
   return page;
 }

@@ -155,7 +155,7 @@ describe('client addresses', () => {
     expect(addressFor('fe80::/10', 'fe80::1%br-lan')).to.equal('fe80::1%br-lan');
   });
 
-  it('an element that is not an address ends the search behind the trusted proxies that came before it', () => {
+  it('the client is the last trusted proxy before an element of X-Forwarded-For that is not an address', () => {
     expect(addressFor('127.0.0.1,10.0.0.0/8', '127.0.0.1', '203.0.113.7, unknown, 10.1.2.3')).to.equal('10.1.2.3');
   });
 

@@ -70,7 +70,7 @@ describe('imports whose process or queue entry is lost', () => {
     expect(await ended(kept), 'with a session that has not ended').to.include({ State: 'done', Created: 1 });
   });
 
-  it('an import in which two processes were killed is rejected with that reason, and after one it is tried again', async () => {
+  it('an import is repeated after one killed process, and rejected with that reason after two', async () => {
     for (const [lostRuns, code, expected] of [
       [0, 'AAA', { State: 'done', Created: 1, Errors: [] }],
       [

@@ -65,7 +65,7 @@ describe('busiest tenants in the metrics', () => {
     for (let hour = 0; hour < 3; hour++) expect(namesAfter(few, 60 * minute)).to.have.length(3);
   });
 
-  it('a tenant with the slug "other" is counted with the others, and not mixed with a name', () => {
+  it('requests of a tenant with the slug "other" count under `other`, like those of tenants without a name', () => {
     const tenants = create();
     tenants.add('other', 3);
     addAll(tenants, 0, 2);

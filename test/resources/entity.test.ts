@@ -174,7 +174,7 @@ describe('entities', () => {
       expectRefused(await self.get(`${path}/${other.Id}`), 404, 'not_found');
     });
 
-    it('a caller of scope Self changes its own entity, and every other is a 404 and does not change', async () => {
+    it('a caller of scope Self changes its own entity, and gets 404 for every other one, which does not change', async () => {
       const changed = await self.put(`${path}/${own.Id}`, { ...shop, Name: 'Renamed' });
       expect([changed.status, changed.body.Name]).to.deep.equal([200, 'Renamed']);
       expectRefused(await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }), 404, 'not_found');

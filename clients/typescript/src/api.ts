@@ -457,7 +457,13 @@ export interface paths {
         delete: operations["deleteEntityStatusById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one EntityStatus record that are sent
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
+         *
+         *     Needs a token with the permission `full.manage`.
+         */
+        patch: operations["patchEntityStatusById"];
         trace?: never;
     };
     "/api/v1/Countries": {
@@ -469,21 +475,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -503,7 +509,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token.
          */
@@ -512,14 +518,20 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
         delete: operations["deleteCountriesCodeByCode"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Country record that are sent
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchCountriesCodeByCode"];
         trace?: never;
     };
     "/api/v1/Countries/code/{code}/restore": {
@@ -533,7 +545,7 @@ export interface paths {
         put?: never;
         /**
          * Restore one Country record that is marked as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -603,7 +615,13 @@ export interface paths {
         delete: operations["deleteOrderStatusesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one OrderStatus record that are sent
+         * @description The stages of a sales order, listed by weighting.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchOrderStatusesById"];
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure": {
@@ -665,7 +683,13 @@ export interface paths {
         delete: operations["deleteUnitsOfMeasureById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one UnitOfMeasure record that are sent
+         * @description The units of quantities, listed by code.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchUnitsOfMeasureById"];
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure/code/{code}": {
@@ -749,7 +773,13 @@ export interface paths {
         delete: operations["deleteSystemOptionsById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one SystemOption record that are sent
+         * @description Settings of the company, grouped by type.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchSystemOptionsById"];
         trace?: never;
     };
     "/api/v1/Promotions/{id}/entity/{entityId}/used": {
@@ -837,7 +867,13 @@ export interface paths {
         delete: operations["deletePromotionsById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Promotion record that are sent
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         *
+         *     Needs a token with the permission `pricing.write`.
+         */
+        patch: operations["patchPromotionsById"];
         trace?: never;
     };
     "/api/v1/Promotions/code/{promoCode}": {
@@ -921,7 +957,13 @@ export interface paths {
         delete: operations["deleteCurrencyById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Currency record that are sent
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchCurrencyById"];
         trace?: never;
     };
     "/api/v1/Currency/{id}/restore": {
@@ -1005,7 +1047,13 @@ export interface paths {
         delete: operations["deleteTaxCodesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one TaxCode record that are sent
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchTaxCodesById"];
         trace?: never;
     };
     "/api/v1/TaxCodes/code/{code}": {
@@ -1089,7 +1137,13 @@ export interface paths {
         delete: operations["deleteEntitiesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Entity record that are sent
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         *
+         *     Needs a token with the permission `full.manage`.
+         */
+        patch: operations["patchEntitiesById"];
         trace?: never;
     };
     "/api/v1/Imports": {
@@ -1200,6 +1254,50 @@ export interface paths {
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getAuditLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Changes/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records as server-sent events, as they happen
+         * @description Sends each change as an event whose `data` is a change and whose `id` is its cursor. Begins after `Last-Event-ID`, else after `after`, else now. The last event of a stream is `end`, whose `Reason` says why.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChangesStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of records after a cursor
+         * @description Each change of a record, in an order in which no change appears before one that was read already. Without `after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header `Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. Changes of users and roles are in the audit log only.
+         *
+         *     Needs a token.
+         */
+        get: operations["getChanges"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1621,6 +1719,37 @@ export interface components {
             /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
             TraceId: string | null;
         };
+        /** Change */
+        Change: {
+            /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes. */
+            Id: string;
+            /** @description The resource and what happened, such as `country.updated`. */
+            Type: string;
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /**
+             * Format: date-time
+             * @description When the change was made. Changes are in the order of their transactions, not of this time.
+             */
+            At: string;
+            /** @description The guid of the user who made the change; null for a change of the operator, and for an activity. */
+            UserGuid: string | null;
+            /** @description The names of the fields that an update has changed; empty for other actions. */
+            Fields: string[];
+            /** @description The path of the record. */
+            Href: string;
+            /** @description The record after the change, without fields that are read from other records; null if it is gone. Only with `include=record`. */
+            Record?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** Usage */
         Usage: {
             /**
@@ -1632,7 +1761,7 @@ export interface components {
             Requests: number;
             /** @description Of these, the ones with status 429 or 503. */
             Refused: number;
-            /** @description Of these, the ones with `POST`, `PUT` or `DELETE` that succeeded. */
+            /** @description Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded. */
             Writes: number;
             /** @description The bytes of the response bodies, as they were sent. */
             ResponseBytes: number;
@@ -1656,7 +1785,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -1695,12 +1824,8 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
-         *     `duplicate`: A record with this key exists already
-         *     `in_use`: Other records refer to this record
-         *     `limit_reached`: The tenant has no room for more of these records
-         *     `unknown_record`: There is no such record
          */
-        Problem400: {
+        "Problem400-validation_failed-malformed_json-invalid_request": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 [name: string]: unknown;
@@ -1731,7 +1856,632 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record";
+                    code?: "validation_failed" | "malformed_json" | "invalid_request";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         */
+        "Problem400-validation_failed-invalid_request": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-invalid_request-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "in_use";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-in_use-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "in_use" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-invalid_request-duplicate-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "duplicate" | "in_use";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `in_use`: Other records refer to this record
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "in_use";
+                };
+            };
+        };
+        /** @description `invalid_credentials`: The e-mail address or the password is not right */
+        "Problem401-invalid_credentials": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_credentials",
+                 *       "title": "The e-mail address or the password is not right",
+                 *       "status": 401,
+                 *       "code": "invalid_credentials",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_credentials";
+                };
+            };
+        };
+        /** @description `invalid_refresh_token`: The refresh token is not valid */
+        "Problem401-invalid_refresh_token": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_refresh_token",
+                 *       "title": "The refresh token is not valid",
+                 *       "status": 401,
+                 *       "code": "invalid_refresh_token",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_refresh_token";
                 };
             };
         };
@@ -1739,10 +2489,8 @@ export interface components {
          * @description `unauthorized`: An access token is needed
          *     `invalid_token`: The access token is not valid
          *     `token_expired`: The access token has expired
-         *     `invalid_credentials`: The e-mail address or the password is not right
-         *     `invalid_refresh_token`: The refresh token is not valid
          */
-        Problem401: {
+        "Problem401-unauthorized-invalid_token-token_expired": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
@@ -1762,7 +2510,60 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token";
+                    code?: "unauthorized" | "invalid_token" | "token_expired";
+                };
+            };
+        };
+        /** @description `unauthorized`: An access token is needed */
+        "Problem401-unauthorized": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
+         */
+        "Problem403-tenant_required-tenant_inactive": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive";
                 };
             };
         };
@@ -1792,6 +2593,31 @@ export interface components {
                     status?: 403;
                     /** @enum {unknown} */
                     code?: "tenant_required" | "tenant_inactive" | "forbidden";
+                };
+            };
+        };
+        /** @description `tenant_inactive`: This tenant is not active */
+        "Problem403-tenant_inactive": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_inactive",
+                 *       "title": "This tenant is not active",
+                 *       "status": 403,
+                 *       "code": "tenant_inactive",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_inactive";
                 };
             };
         };
@@ -1845,7 +2671,7 @@ export interface components {
             };
         };
         /** @description `gone`: This is no longer offered */
-        Problem410: {
+        "Problem410-gone": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 [name: string]: unknown;
@@ -1865,6 +2691,33 @@ export interface components {
                     status?: 410;
                     /** @enum {unknown} */
                     code?: "gone";
+                };
+            };
+        };
+        /**
+         * @description `gone`: This is no longer offered
+         *     `cursor_expired`: The feed of changes no longer has what follows this cursor
+         */
+        Problem410: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#gone",
+                 *       "title": "This is no longer offered",
+                 *       "status": 410,
+                 *       "code": "gone",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 410;
+                    /** @enum {unknown} */
+                    code?: "gone" | "cursor_expired";
                 };
             };
         };
@@ -2054,6 +2907,10 @@ export interface components {
         ETag: string;
         /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
+        /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
+        NextCursor: string;
+        /** @description With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second. */
+        ContentRange: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
         /** @description What is missing or wrong in the credentials. */
@@ -2067,7 +2924,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2107,9 +2964,9 @@ export interface operations {
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_credentials"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2121,7 +2978,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2158,9 +3015,9 @@ export interface operations {
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_refresh_token"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2209,10 +3066,10 @@ export interface operations {
                     "application/json": components["schemas"]["CurrentUser"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2235,10 +3092,10 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2273,10 +3130,10 @@ export interface operations {
                     "application/json": components["schemas"]["Session"][];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2302,11 +3159,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2316,7 +3173,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant"?: string;
             };
             path?: never;
@@ -2366,10 +3223,10 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2381,7 +3238,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2409,9 +3266,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2423,7 +3279,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2476,9 +3332,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2519,10 +3374,10 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized"];
+            403: components["responses"]["Problem403-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2541,6 +3396,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -2648,7 +3505,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2660,6 +3520,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2681,7 +3542,43 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["User"][];
+                    "application/json": {
+                        /** @description The number of the user, which the service chooses. */
+                        Id: number;
+                        /**
+                         * Format: uuid
+                         * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+                         */
+                        Guid: string;
+                        /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
+                        Email: string;
+                        /** @description The first name of the person. */
+                        FirstName: string;
+                        /** @description The last name of the person. */
+                        LastName: string;
+                        /** @description The name of the role, which grants the permissions. */
+                        Role: string;
+                        /**
+                         * @description Whether the user accesses the data of every entity, or of the own entity only.
+                         * @enum {string}
+                         */
+                        Scope: "Self" | "All";
+                        /** @description The `Id` of the entity that the user belongs to; null if it is none. */
+                        EntityId: number | null;
+                        /** @description Whether the logins of the user are refused. */
+                        IsDisabled: boolean;
+                        /** @description When the user first proved to own the address; null until then. */
+                        ConfirmedAt: string | null;
+                        /** @description When the user last logged in; null if never. */
+                        LastLoginAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the user was invited, registered or added.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -2695,10 +3592,10 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2776,11 +3673,11 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -2837,11 +3734,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2919,11 +3816,11 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -2974,12 +3871,12 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3028,12 +3925,12 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3063,11 +3960,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3087,6 +3984,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3109,7 +4008,10 @@ export interface operations {
                     contains?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3121,6 +4023,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3136,7 +4039,16 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Role"][];
+                    "application/json": {
+                        /** @description The number of the role, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the role. No two roles of a tenant have the same. */
+                        Name: string;
+                        /** @description What the users with this role may do. */
+                        Permissions: string[];
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,Permissions */
                     "text/csv": string;
                 };
@@ -3150,11 +4062,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3212,11 +4124,11 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -3267,11 +4179,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3331,11 +4243,11 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -3367,11 +4279,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3391,6 +4303,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3434,7 +4348,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3446,6 +4363,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3459,7 +4377,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["EntityStatus"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the status, such as `Prospect`. */
+                        Title: string;
+                        /** @description The place of the status in the list: lower numbers come first. */
+                        Weighting: number;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Title,Weighting,CreatedAt */
                     "text/csv": string;
                 };
@@ -3473,11 +4405,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3533,11 +4465,11 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -3586,11 +4518,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3645,11 +4577,11 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -3681,12 +4613,84 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchEntityStatusById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Weighting": 3
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the status, such as `Prospect`. */
+                    Title?: string;
+                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "Weighting": 3
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the status, such as `Prospect`. */
+                    Title?: string;
+                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Title": "Key account",
+                     *       "Weighting": 3,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EntityStatus"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3707,6 +4711,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     CountryCode?: string;
@@ -3759,7 +4765,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3771,21 +4780,38 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
                     /**
                      * @example [
                      *       {
-                     *         "CountryCode": "GB",
-                     *         "CountryName": "United Kingdom",
+                     *         "CountryCode": "XI",
+                     *         "CountryName": "Northern Ireland",
                      *         "IsDeleted": false,
                      *         "DeletedAt": null,
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z"
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Country"][];
+                    "application/json": {
+                        /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+                        CountryCode: string;
+                        /** @description The name of the country. */
+                        CountryName: string;
+                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+                        IsDeleted: boolean;
+                        /** @description When the record was marked as deleted; null if it is not. */
+                        DeletedAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example CountryCode,CountryName,IsDeleted,DeletedAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -3799,11 +4825,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3846,8 +4872,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -3856,10 +4882,10 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -3882,8 +4908,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "CountryCode": "GB",
-                 *       "CountryName": "United Kingdom"
+                 *       "CountryCode": "XI",
+                 *       "CountryName": "Northern Ireland"
                  *     }
                  */
                 "application/json": {
@@ -3906,8 +4932,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -3916,11 +4942,11 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -3954,8 +4980,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -3973,11 +4999,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4006,12 +5032,79 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchCountriesCodeByCode: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The code of the record, in any letter case. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "CountryName": "United Kingdom"
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the country. */
+                    CountryName?: string;
+                };
+                /**
+                 * @example {
+                 *       "CountryName": "United Kingdom"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the country. */
+                    CountryName?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Country"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4042,8 +5135,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4052,12 +5145,11 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4077,6 +5169,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4120,7 +5214,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4132,6 +5229,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4145,7 +5243,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["OrderStatus"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the stage, such as `Shipped`. */
+                        Name: string;
+                        /** @description The place of the stage in the list: lower numbers come first. */
+                        Weighting: number;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,Weighting,CreatedAt */
                     "text/csv": string;
                 };
@@ -4159,11 +5271,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4219,11 +5331,11 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4272,11 +5384,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4334,11 +5446,10 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4370,12 +5481,82 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchOrderStatusesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Weighting": 30
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the stage, such as `Shipped`. */
+                    Name?: string;
+                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "Weighting": 30
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the stage, such as `Shipped`. */
+                    Name?: string;
+                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Shipped",
+                     *       "Weighting": 30,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["OrderStatus"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4394,6 +5575,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4439,7 +5622,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4451,6 +5637,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4464,7 +5651,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["UnitOfMeasure"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                        Code: string;
+                        /** @description The name of the unit, such as `Kilogram`. */
+                        Name: string;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,CreatedAt */
                     "text/csv": string;
                 };
@@ -4478,11 +5679,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4535,11 +5736,11 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4588,11 +5789,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4615,8 +5816,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "KG",
-                 *       "Name": "Kilogram"
+                 *       "Code": "20",
+                 *       "Name": "Twenty foot container"
                  *     }
                  */
                 "application/json": {
@@ -4647,11 +5848,10 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4683,12 +5883,82 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchUnitsOfMeasureById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Twenty foot container"
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
+                    Name?: string;
+                };
+                /**
+                 * @example {
+                 *       "Name": "Twenty foot container"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
+                    Name?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UnitOfMeasure"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4734,11 +6004,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4757,6 +6027,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4801,7 +6073,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4813,6 +6088,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4827,7 +6103,23 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["SystemOption"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                        SystemOptionTypeId: number;
+                        /** @description The value of the setting, as text. */
+                        Value: string;
+                        /** @description Whether the setting is in use. The service stores it; your programs decide by it. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the setting was created. A client may send an earlier time.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,SystemOptionTypeId,Value,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -4841,11 +6133,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -4910,11 +6202,11 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -4964,11 +6256,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5035,11 +6327,10 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5071,12 +6362,91 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchSystemOptionsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                    SystemOptionTypeId?: number;
+                    /** @description The value of the setting, as text. */
+                    Value?: string;
+                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                    SystemOptionTypeId?: number;
+                    /** @description The value of the setting, as text. */
+                    Value?: string;
+                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "SystemOptionTypeId": 1,
+                     *       "Value": "Europe/London",
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SystemOption"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5124,11 +6494,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5170,12 +6540,12 @@ export interface operations {
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-duplicate-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5195,6 +6565,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5299,7 +6671,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5311,6 +6686,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5318,11 +6694,11 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "PromoCode": "SPRING10",
-                     *         "Name": "Spring sale",
+                     *         "PromoCode": "SUMMER15",
+                     *         "Name": "Summer sale",
                      *         "Description": null,
                      *         "DiscountType": "Percentage",
-                     *         "DiscountValue": 10,
+                     *         "DiscountValue": 15,
                      *         "CurrencyId": null,
                      *         "StartsAt": null,
                      *         "EndsAt": null,
@@ -5334,7 +6710,40 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Promotion"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                        PromoCode: string;
+                        /** @description The name of the promotion. */
+                        Name: string;
+                        /** @description A text about the promotion, of several lines; null if there is none. */
+                        Description: string | null;
+                        /**
+                         * @description Whether `DiscountValue` is a percentage or an amount of money.
+                         * @enum {string}
+                         */
+                        DiscountType: "Percentage" | "Amount";
+                        /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                        DiscountValue: number;
+                        /** @description The `Id` of the currency of an amount; null for a percentage. */
+                        CurrencyId: number | null;
+                        /** @description When the promotion begins; null if it has no beginning. */
+                        StartsAt: string | null;
+                        /** @description When the promotion ends; null if it has no end. */
+                        EndsAt: string | null;
+                        /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
+                        EntityIds: number[];
+                        /** @description Whether entities may use the promotion at present. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,PromoCode,Name,Description,DiscountType,DiscountValue,CurrencyId,StartsAt,EndsAt,EntityIds,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -5348,11 +6757,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5372,10 +6781,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "PromoCode": "SPRING10",
-                 *       "Name": "Spring sale",
+                 *       "PromoCode": "SUMMER15",
+                 *       "Name": "Summer sale",
                  *       "DiscountType": "Percentage",
-                 *       "DiscountValue": 10
+                 *       "DiscountValue": 15
                  *     }
                  */
                 "application/json": {
@@ -5430,11 +6839,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -5448,11 +6857,11 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -5484,11 +6893,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -5511,11 +6920,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5595,11 +7004,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -5613,11 +7022,11 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -5649,12 +7058,132 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchPromotionsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "DiscountValue": 10
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                    PromoCode?: string;
+                    /** @description The name of the promotion. */
+                    Name?: string;
+                    /** @description A text about the promotion, of several lines; null if there is none. */
+                    Description?: string | null;
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
+                    DiscountType?: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                    DiscountValue?: number;
+                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
+                    StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
+                    EndsAt?: string | null;
+                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
+                    EntityIds?: number[] | null;
+                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+                /**
+                 * @example {
+                 *       "DiscountValue": 10
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                    PromoCode?: string;
+                    /** @description The name of the promotion. */
+                    Name?: string;
+                    /** @description A text about the promotion, of several lines; null if there is none. */
+                    Description?: string | null;
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
+                    DiscountType?: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                    DiscountValue?: number;
+                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
+                    StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
+                    EndsAt?: string | null;
+                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
+                    EntityIds?: number[] | null;
+                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 15,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Promotion"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5683,11 +7212,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -5710,11 +7239,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5735,6 +7264,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5814,7 +7345,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5826,6 +7360,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5833,17 +7368,39 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "Code": "EUR",
-                     *         "Name": "Euro",
-                     *         "Symbol": "€",
-                     *         "DecimalPlaces": 2,
+                     *         "Code": "XBT",
+                     *         "Name": "Bitcoin",
+                     *         "Symbol": "₿",
+                     *         "DecimalPlaces": 6,
                      *         "IsDeleted": false,
                      *         "DeletedAt": null,
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z"
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Currency"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                        Code: string;
+                        /** @description The name of the currency. */
+                        Name: string;
+                        /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                        Symbol: string | null;
+                        /** @description The number of decimals of an amount, such as 2 for euros and cents. */
+                        DecimalPlaces: number;
+                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+                        IsDeleted: boolean;
+                        /** @description When the record was marked as deleted; null if it is not. */
+                        DeletedAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,Symbol,DecimalPlaces,IsDeleted,DeletedAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -5857,11 +7414,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -5881,10 +7438,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "EUR",
-                 *       "Name": "Euro",
-                 *       "Symbol": "€",
-                 *       "DecimalPlaces": 2
+                 *       "Code": "XBT",
+                 *       "Name": "Bitcoin",
+                 *       "Symbol": "₿",
+                 *       "DecimalPlaces": 6
                  *     }
                  */
                 "application/json": {
@@ -5918,10 +7475,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -5930,11 +7487,11 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -5969,10 +7526,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -5990,11 +7547,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6017,9 +7574,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "EUR",
-                 *       "Name": "Euro",
-                 *       "Symbol": "€",
+                 *       "Code": "AED",
+                 *       "Name": "United Arab Emirates Dirham",
                  *       "DecimalPlaces": 2
                  *     }
                  */
@@ -6053,10 +7609,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6065,11 +7621,11 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6101,12 +7657,96 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchCurrencyById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "DecimalPlaces": 2
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                    Code?: string;
+                    /** @description The name of the currency. */
+                    Name?: string;
+                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                    Symbol?: string | null;
+                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
+                    DecimalPlaces?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "DecimalPlaces": 2
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                    Code?: string;
+                    /** @description The name of the currency. */
+                    Name?: string;
+                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                    Symbol?: string | null;
+                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
+                    DecimalPlaces?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Currency"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6138,10 +7778,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6150,12 +7790,12 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -6175,6 +7815,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6229,7 +7871,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6241,6 +7886,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6256,7 +7902,25 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["TaxCode"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                        Code: string;
+                        /** @description The name of the rate. */
+                        Name: string;
+                        /** @description The rate in percent, with at most four decimals. */
+                        Rate: number;
+                        /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,Rate,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -6270,11 +7934,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6338,11 +8002,11 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -6393,11 +8057,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6420,7 +8084,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "VAT20",
+                 *       "Code": "STD",
                  *       "Name": "Standard rate",
                  *       "Rate": 20,
                  *       "IsActive": true
@@ -6463,11 +8127,11 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6499,12 +8163,94 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchTaxCodesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the rate. */
+                    Name?: string;
+                    /** @description The rate in percent, with at most four decimals. */
+                    Rate?: number;
+                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the rate. */
+                    Name?: string;
+                    /** @description The rate in percent, with at most four decimals. */
+                    Rate?: number;
+                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TaxCode"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6552,11 +8298,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6569,12 +8315,14 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, CurrencyId, CountryCode, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6582,6 +8330,7 @@ export interface operations {
                     /** @enum {string} */
                     EntityType?: "supplier" | "customer";
                     StatusId?: number;
+                    StatusTitle?: string;
                     CurrencyId?: number;
                     CountryCode?: string;
                     /** Format: date-time */
@@ -6609,6 +8358,15 @@ export interface operations {
                     lte?: number;
                     gt?: number;
                     lt?: number;
+                };
+                /** @description Return only records whose `StatusTitle` compares so: `filter[StatusTitle][gte]=…`, `filter[StatusTitle][lte]=…`, `filter[StatusTitle][gt]=…`, `filter[StatusTitle][lt]=…`, `filter[StatusTitle][prefix]=…`, `filter[StatusTitle][contains]=…`. */
+                "filter[StatusTitle]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
                 };
                 /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
                 "filter[CurrencyId]"?: {
@@ -6640,7 +8398,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6652,6 +8413,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6669,7 +8431,32 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Entity"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the supplier or customer. */
+                        Name: string;
+                        /**
+                         * @description Whether the entity is a supplier or a customer.
+                         * @enum {string}
+                         */
+                        EntityType: "supplier" | "customer";
+                        /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
+                        StatusId: number;
+                        /** @description The title of the entity status. */
+                        StatusTitle: string;
+                        /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                        CurrencyId: number | null;
+                        /** @description The code of the country of the entity; null if none is chosen. */
+                        CountryCode: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,EntityType,StatusId,StatusTitle,CurrencyId,CountryCode,CreatedAt */
                     "text/csv": string;
                 };
@@ -6683,10 +8470,10 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6759,11 +8546,11 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -6816,11 +8603,11 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6895,11 +8682,11 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -6931,12 +8718,106 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    patchEntitiesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "StatusId": 2
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the supplier or customer. */
+                    Name?: string;
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
+                    EntityType?: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
+                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                    CurrencyId?: number | null;
+                    /** @description The code of the country of the entity; null if none is chosen. */
+                    CountryCode?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "StatusId": 2
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the supplier or customer. */
+                    Name?: string;
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
+                    EntityType?: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
+                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                    CurrencyId?: number | null;
+                    /** @description The code of the country of the entity; null if none is chosen. */
+                    CountryCode?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Northwind Traders",
+                     *       "EntityType": "customer",
+                     *       "StatusId": 2,
+                     *       "StatusTitle": "Active",
+                     *       "CurrencyId": null,
+                     *       "CountryCode": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Entity"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6963,6 +8844,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example Title,Weighting
+                 *     Key account,3
+                 *     Former customer,4
+                 */
                 "text/csv": string;
             };
         };
@@ -7001,11 +8887,12 @@ export interface operations {
                     "application/json": components["schemas"]["Import"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -7059,11 +8946,11 @@ export interface operations {
                     "application/json": components["schemas"]["Import"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7103,11 +8990,11 @@ export interface operations {
                     "application/json": components["schemas"]["Activity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7130,6 +9017,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -7214,7 +9103,10 @@ export interface operations {
                     null?: boolean;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7225,6 +9117,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7242,15 +9135,37 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Activity"][];
+                    "application/json": {
+                        /** @description The number of the entry, which the service chooses. */
+                        Id: number;
+                        /**
+                         * Format: date-time
+                         * @description When the entry was stored.
+                         */
+                        CreatedAt: string;
+                        /** @description What happened, as a number. Your programs decide what the numbers mean. */
+                        ActivityCode: number;
+                        /** @description The number of the user who did it. Without it, a new entry names the caller. */
+                        UserId: number | null;
+                        /** @description A text about the activity, of several lines; null if there is none. */
+                        Comment: string | null;
+                        /** @description The `Id` of the entity that the activity is about; null if it is about none. */
+                        EntityId: number | null;
+                        /** @description The screen of your program where it happened; null if it is not known. */
+                        Screen: string | null;
+                        /** @description The address of the client. Without it, a new entry has the address that the request came from. */
+                        IPAddress: string | null;
+                        /** @description The name of the user, with `include=user`. */
+                        UserName?: string | null;
+                    }[];
                     /** @example Id,CreatedAt,ActivityCode,UserId,Comment,EntityId,Screen,IPAddress */
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7325,11 +9240,11 @@ export interface operations {
                     "application/json": components["schemas"]["Activity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
@@ -7357,6 +9272,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -7441,7 +9358,10 @@ export interface operations {
                     null?: boolean;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7452,6 +9372,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7475,13 +9396,143 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["AuditEntry"][];
+                    "application/json": {
+                        /** @description The number of the entry: later entries have higher numbers. */
+                        Id: number;
+                        /**
+                         * Format: date-time
+                         * @description When the change was made.
+                         */
+                        CreatedAt: string;
+                        /** @description The number of the user who made the change; null for a change of the operator. */
+                        UserId: number | null;
+                        /** @description The guid of the user who made the change; null for a change of the operator. */
+                        UserGuid: string | null;
+                        /**
+                         * @description What was done with the record.
+                         * @enum {string}
+                         */
+                        Action: "create" | "update" | "delete";
+                        /** @description The name of the resource, such as `Country`. */
+                        Resource: string;
+                        /** @description The id or the code of the record. */
+                        Key: string;
+                        /** @description The fields of the record before the change; null if it was created. */
+                        Before: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description The fields of the record after the change; null if it was deleted. */
+                        After: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description The address that the request came from; null for a change of the operator. */
+                        IPAddress: string | null;
+                        /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
+                        TraceId: string | null;
+                        /** @description The name of the user, with `include=user`. */
+                        UserName?: string | null;
+                    }[];
                     /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChangesStream: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+            };
+            header?: {
+                /** @description The `id` of the last event that was received: the stream goes on after it. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getChanges: {
+        parameters: {
+            query?: {
+                /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
+                after?: string;
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                resource?: string;
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Next-Cursor": components["headers"]["NextCursor"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": "the Id",
+                     *         "Type": "the Type",
+                     *         "Resource": "Country",
+                     *         "Key": "GB",
+                     *         "Action": "create",
+                     *         "At": "2026-01-05T09:30:00.000Z",
+                     *         "UserGuid": null,
+                     *         "Fields": [
+                     *           "the "
+                     *         ],
+                     *         "Href": "the Href",
+                     *         "Record": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Change"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -7528,10 +9579,10 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"][];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            410: components["responses"]["Problem410"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

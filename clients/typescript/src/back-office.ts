@@ -1,22 +1,34 @@
 import createClient, { type Client } from 'openapi-fetch';
 import type { components, paths } from './api.ts';
+import { type Change, type ChangesQuery, followChanges, readChanges } from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
 import { createSession, type Tokens } from './session.ts';
+import type { TokenStorage } from './tabs.ts';
 
 export type { components, paths } from './api.ts';
+export type { Change, ChangesQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
 export type { Tokens } from './session.ts';
+export type { TokenStorage } from './tabs.ts';
 
 export interface BackOfficeOptions {
   /** The address of the service, such as `https://api.example.com`. */
   url: string;
-  /** The guid of the tenant. */
+  /** The guid of the tenant, or its slug. */
   tenant: string;
   /** The tokens of a session that was stored by `onTokens`. */
   tokens?: Tokens | undefined;
-  /** Called after each login and refresh, before the new tokens are used; without tokens after the end of the session. */
+  /**
+   * Where the tokens are kept: `sessionStorage` over a reload of the tab, `localStorage` over tabs and the end of the
+   * browser. Without it, in memory.
+   */
+  storage?: TokenStorage | undefined;
+  /**
+   * Called after each login and refresh, before the new tokens are used, also after those of another tab; without tokens
+   * after the end of the session.
+   */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
   /** Repetitions of one request; 3 by default. */
   maxRetries?: number;
@@ -26,7 +38,7 @@ export interface BackOfficeOptions {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** `GET`, `POST`, `PUT` and `DELETE` of openapi-fetch, whose types are those of the API. */
+/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` of openapi-fetch, whose types are those of the API. */
 export interface BackOffice extends Client<paths> {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
@@ -37,6 +49,16 @@ export interface BackOffice extends Client<paths> {
    * @throws {ProblemError} when the service refuses a page
    */
   all<Path extends ListPath>(path: Path, query?: ListQuery<Path>): AsyncGenerator<ListRecord<Path>, void>;
+  /**
+   * Reads the changes after a cursor that there are now.
+   * @throws {ProblemError} such as `cursor_expired`
+   */
+  changes(query?: ChangesQuery): AsyncGenerator<Change, void>;
+  /**
+   * Follows the changes without end, until `signal` is aborted. Connects again by itself, and goes on where it was.
+   * @throws {ProblemError} such as `cursor_expired`, or when the user may no longer read
+   */
+  followChanges(query?: ChangesQuery, signal?: AbortSignal): AsyncGenerator<Change, void>;
 }
 
 /**
@@ -44,10 +66,10 @@ export interface BackOffice extends Client<paths> {
  * sends an `Idempotency-Key` with each POST, and repeats reads and POSTs whose response is lost or 502, 503 or 504.
  */
 export function createBackOffice(options: BackOfficeOptions): BackOffice {
-  const { url, tenant, tokens, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
+  const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
   const baseUrl = url.replace(/\/+$/, '');
   const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
-  const session = createSession({ send, baseUrl, tenant, tokens, onTokens });
+  const session = createSession({ send, baseUrl, tenant, tokens, storage, onTokens });
   const client = createClient<paths>({
     baseUrl,
     fetch: session.send,
@@ -58,5 +80,7 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
     login: session.login,
     logout: session.logout,
     all: (path, query) => readPages({ send: session.send, baseUrl, path, query }),
+    changes: (query = {}) => readChanges({ send: session.send, baseUrl }, query),
+    followChanges: (query = {}, signal) => followChanges({ send: session.send, baseUrl }, query, signal),
   };
 }

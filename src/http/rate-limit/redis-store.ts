@@ -24,7 +24,7 @@ const connection = {
  */
 export function createRedisStore(url: string, now?: () => number): SharedWindows {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
-  redis.on('error', () => {}); // reports lost connections; each call without a connection fails by itself
+  redis.on('error', () => {}); // a lost connection, which each call finds by itself
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
   const counts = createCallBatches(batches => {
     redis.stream?.cork();

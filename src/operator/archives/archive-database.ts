@@ -3,9 +3,9 @@ import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { readSequences } from '../databases/replace-tables.ts';
 import { canonicalTextSettings, readTableChecksums } from '../schema/table-checksums.ts';
-import { copyList, type DataTable, listDataTables } from '../schema/tenant-tables.ts';
+import { copyList, listDataTables } from '../schema/tenant-tables.ts';
 import type { DataKey } from './data-keys.ts';
 import type { ArchivedTable, ArchiveManifest } from './format/archive-manifest.ts';
 import { writeArchive } from './format/write-archive.ts';
@@ -74,7 +74,7 @@ async function readManifest(client: pg.Client, source: ArchiveSource): Promise<A
   if (!version || !at || !postgres) throw new OperatorError(`database ${database} has no schema version`);
   const tables = await listDataTables(client, except);
   const checksums = await readTableChecksums(client, tables);
-  const sequences = await readSequences(client, tables);
+  const sequences = new Map((await readSequences(client, tables)).map(state => [state.name, state]));
   return {
     kind: tenant ? 'tenant' : 'control',
     tenant: tenant && { guid: tenant.guid, slug: tenant.slug, name: tenant.name },
@@ -89,25 +89,4 @@ async function readManifest(client: pg.Client, source: ArchiveSource): Promise<A
       sequences: own.map(each => ({ ...each, ...(sequences.get(each.name) ?? { lastValue: '1', isCalled: false }) })),
     })),
   };
-}
-
-/**
- * Reads the state of all sequences, which is that of now and not of the snapshot: at least as high as its rows need.
- */
-async function readSequences(
-  client: pg.Client,
-  tables: readonly DataTable[],
-): Promise<Map<string, { lastValue: string; isCalled: boolean }>> {
-  const parts = tables.flatMap(({ sequences }) =>
-    sequences.map(
-      ({ name }) =>
-        `select ${quoteLiteral(name)} as name, last_value::text as "lastValue", is_called as "isCalled"
-           from public.${quoteIdentifier(name)}`,
-    ),
-  );
-  if (parts.length === 0) return new Map();
-  const { rows } = await client.query<{ name: string; lastValue: string; isCalled: boolean }>(
-    parts.join(' union all '),
-  );
-  return new Map(rows.map(({ name, lastValue, isCalled }) => [name, { lastValue, isCalled }]));
 }

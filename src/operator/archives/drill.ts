@@ -1,23 +1,15 @@
-import type pg from 'pg';
 import { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
-import { firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
-import { applyStep, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
-import { migrationSettings } from '../schema/template.ts';
-import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
+import { fillWith } from '../databases/fill-database.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
 import { type LedgerEntry, readNewest, recordDrill } from './ledger.ts';
-import { loadArchive } from './load-archive.ts';
-import { openArchive } from './open-archive.ts';
+import { archiveData } from './open-archive.ts';
 import { dropScratchDatabases, withScratchDatabase } from './scratch-database.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -32,9 +24,8 @@ export interface DrillOutcome {
 }
 
 /**
- * Proves that archives can be restored: loads the newest archive of each chosen tenant into a scratch database of its
- * schema version, compares rows and checksums of every table, migrates it to head, compares the schema with the
- * template, and drops it. Tenants whose newest archive was never proved come first, then those that were proved longest
+ * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest archive of each chosen
+ * tenant in a scratch database, and drops it. Tenants whose newest archive was never proved come first, then those that were proved longest
  * ago.
  * @throws {OperatorError} when another drill is in progress, or there is no archive
  */
@@ -89,13 +80,10 @@ async function drill(
   { archive, server }: { archive: LedgerEntry; server: Server },
 ): Promise<DrillOutcome> {
   const { id, slug, file, rows } = archive;
-  const adminUrl = installation.servers.adminUrl(server);
   const prove = async (): Promise<void> => {
-    await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', async url => {
-      const load = (client: pg.Client) => openArchive(target, keyring, archive, reader => loadArchive(client, reader));
-      await withConnection(url, load, { settings: canonicalTextSettings });
-      await bringToHead(installation, server, adminUrl, url);
-    });
+    const fill = fillWith(installation, archiveData(target, keyring, archive));
+    const adminUrl = installation.servers.adminUrl(server);
+    await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', database => fill({ server, database }));
     await recordDrill(control, id, null);
   };
   const recordFault = async (error: unknown): Promise<never> => {
@@ -104,20 +92,4 @@ async function drill(
   };
   const { ms, error } = await timed(() => prove().catch(recordFault));
   return { slug, file, state: error === null ? 'proved' : 'failed', rows, ms, error };
-}
-
-/** Migrates a scratch database to head. @throws {ArchiveFault} when its schema then differs from the template */
-async function bringToHead({ control }: Installation, server: Server, adminUrl: string, url: string): Promise<void> {
-  await headFingerprint(control, server, adminUrl); // reads the objects of the template, if nobody has yet
-  const migrate = async (database: pg.Client): Promise<void> => {
-    const { applied } = await readSchemaState(database);
-    await inTransaction(database, async () => {
-      for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
-    });
-    const difference = firstDifference(await schemaObjects(database), await headObjects(control, server));
-    if (difference)
-      throw new ArchiveFault('wrong_contents', `migrated, its schema differs from the template: ${difference}`);
-  };
-  const settings = { ...migrationSettings(server), ...catalogQuerySettings };
-  await withConnection(url, migrate, { kind: 'migrations', settings });
 }

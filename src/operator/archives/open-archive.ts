@@ -1,7 +1,9 @@
+import type { EarlierData } from '../databases/fill-database.ts';
 import type { Keyring } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
 import { type ArchiveReader, readArchive } from './format/read-archive.ts';
 import type { LedgerEntry } from './ledger.ts';
+import { loadArchive } from './load-archive.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /**
@@ -27,4 +29,13 @@ export async function openArchive<T>(
       return work(archive);
     },
   );
+}
+
+/** The data of an archive, as a restore writes it into a database. */
+export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): EarlierData {
+  return {
+    description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
+    schemaVersion: archive.schemaVersion ?? '',
+    fill: client => openArchive(target, keyring, archive, reader => loadArchive(client, reader)),
+  };
 }

@@ -11,7 +11,7 @@ import { isArchived, runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
 import { readNewest, recordMissing } from './ledger.ts';
-import { openOwnTarget, requireOwner } from './target-owner.ts';
+import { requireOwner } from './target-owner.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 export interface BackupReport extends RunCounts {
@@ -39,7 +39,7 @@ export async function runBackup(
   const startedAt = performance.now();
   return withBackupLock(installation.controlUrl, 'archives', async control => {
     await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
-    const files = await openOwnTarget(control, target);
+    const files = await requireOwner(control, target);
     const id = await beginBackupRun(control, operatorName());
     const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
     const report = (outcome: BackupOutcome): void => {

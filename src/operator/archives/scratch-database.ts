@@ -18,13 +18,12 @@ export async function withScratchDatabase<T>(
   server: Server,
   adminUrl: string,
   version: string,
-  work: (url: string) => Promise<T>,
+  work: (database: string) => Promise<T>,
 ): Promise<T> {
   const migrations = await loadMigrations('tenant');
   const last = migrations.findIndex(({ name }) => name === version);
   if (last < 0) throw new ArchiveFault('wrong_contents', `it is at version ${version}, which this build does not know`);
   const name = `${server.prefix}_drill_${randomBytes(6).toString('hex')}`;
-  const url = databaseUrl(adminUrl, name);
   return withConnection(adminUrl, async admin => {
     try {
       if (last === migrations.length - 1) await copyTemplate(admin, server, adminUrl, name);
@@ -33,8 +32,8 @@ export async function withScratchDatabase<T>(
         `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
       );
       if (last < migrations.length - 1)
-        await runMigrations(url, migrations.slice(0, last + 1), migrationSettings(server));
-      return await work(url);
+        await runMigrations(databaseUrl(adminUrl, name), migrations.slice(0, last + 1), migrationSettings(server));
+      return await work(name);
     } finally {
       await admin.query(`drop database if exists ${quote(name)} with (force)`);
     }

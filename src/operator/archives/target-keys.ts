@@ -3,7 +3,6 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
 import { readKeys, type SealedKey } from './data-keys.ts';
 import { readPurgedTenants, writePurgeMark } from './purge-marks.ts';
-import { formerKeyring, readFormerKeyring } from './read-target-keys.ts';
 import { writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -26,11 +25,10 @@ const concurrentFiles = 8;
  */
 export async function storeKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
   const names = new Set<string>();
-  for await (const { name } of target.list('key')) names.add(name);
+  for await (const { name } of target.list('keys/')) names.add(name);
   const keys = await readKeys(control);
   const missing = keys.filter(key => !names.has(fileOf(key, secrets)));
   await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
-  if (names.has(formerKeyring)) await splitFormerKeyring(control, target, secrets, keys);
   if (missing.length > 0) await removeDestroyedKeys(control, target, missing);
   await removePurgedKeys(control, target, secrets);
   if (!secrets.previous) await removeFormerSeals(target, secrets, keys, names);
@@ -50,30 +48,10 @@ function fileOf({ tenant, fingerprint }: SealedKey, secrets: SecretBox): string 
 async function writeKey(target: BackupTarget, secrets: SecretBox, key: SealedKey): Promise<void> {
   const owner = owners.backupKey(key.tenant, key.fingerprint);
   const sealed = secrets.current.seal(secrets.open(key.sealed, owner), owner);
-  await writeJson(target, fileOf(key, secrets), documentOf({ ...key, sealed }));
-}
-
-function documentOf({ tenant, fingerprint, sealed, createdAt }: SealedKey): object {
-  return { format: 1, tenant, fingerprint, sealed: sealed.toString('base64'), createdAt: createdAt.toISOString() };
-}
-
-/** Writes the keys of the one file of earlier builds that the control database does not have, as they are there. */
-async function splitFormerKeyring(
-  control: Queryable,
-  target: BackupTarget,
-  secrets: SecretBox,
-  stored: readonly SealedKey[],
-): Promise<void> {
-  const known = new Set(stored.map(({ fingerprint }) => fingerprint));
-  const others = (await readFormerKeyring(target)).filter(({ fingerprint }) => !known.has(fingerprint));
-  const purged = await readPurgedTenants(
-    control,
-    others.flatMap(({ tenant }) => tenant ?? []),
-  );
-  for (const key of others)
-    if (key.tenant && purged.includes(key.tenant)) await writePurgeMark(target, secrets, key.tenant);
-    else await writeJson(target, `${folderOf(key.tenant)}${key.fingerprint}-keyring.json`, documentOf(key));
-  await target.remove(formerKeyring);
+  const { tenant, fingerprint, createdAt } = key;
+  await writeJson(target, fileOf(key, secrets), {
+    ...{ format: 1, tenant, fingerprint, sealed: sealed.toString('base64'), createdAt: createdAt.toISOString() },
+  });
 }
 
 /** Removes the keys again that were destroyed while they were written (K3). */
@@ -107,8 +85,7 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
  */
 export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
   const files: { name: string; tenant: string }[] = [];
-  for await (const { name } of target.list('key')) {
-    if (name === formerKeyring) await splitFormerKeyring(control, target, secrets, []);
+  for await (const { name } of target.list('keys/')) {
     const [, tenant] = tenantKey.exec(name) ?? [];
     if (tenant !== undefined) files.push({ name, tenant });
   }

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { formerKeyring } from './read-target-keys.ts';
 import { controlArchiveId, parseArchiveName } from './recorded-archive.ts';
 import { readJson, writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -69,7 +68,7 @@ export async function isForeign(control: Queryable, target: BackupTarget): Promi
   return marker !== undefined && marker.installation !== (await readInstallationId(control));
 }
 
-/** @param installation undefined: of an earlier build, which has left no marker */
+/** @param installation undefined: not known, as the target has no marker */
 function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?: string): OperatorError {
   const owner = installation ? `installation ${installation}` : 'another installation';
   const lost = hasTenants
@@ -79,12 +78,6 @@ function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?:
     `${target.description} has the archives of ${owner}, and this is another one.${lost} ` +
       'Each installation needs a BACKUP_TARGET of its own',
   );
-}
-
-/** Checks as `requireOwner`, before a run. A target of an earlier build, which has no marker, gets one. */
-export async function openOwnTarget(control: Queryable, target: BackupTarget): Promise<TargetFiles> {
-  if (await isOfEarlierBuild(target)) await initTarget(control, target);
-  return requireOwner(control, target);
 }
 
 /**
@@ -157,11 +150,6 @@ async function requireNotMissing(control: Queryable, target: BackupTarget, files
       `${target.description} has none of the ${known} archives that were written there: mount it. ` +
         'If they are lost, begin anew: npx backoffice backup init --lost',
     );
-}
-
-/** Returns whether an earlier build, which left no marker, has written to the target. */
-async function isOfEarlierBuild(target: BackupTarget): Promise<boolean> {
-  return !(await readMarker(target)) && (await readJson(target, formerKeyring)) !== undefined;
 }
 
 /** Returns the archives of control databases in a target that this one does not know, by their ids. */

@@ -2,8 +2,8 @@ import { isRecorded, type Operation } from '../command/operation.ts';
 import type { RecordedAction } from '../tenants/record-action.ts';
 
 /**
- * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing. Has no
- * secret.
+ * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing.
+ * Has no secret.
  * @param given the fields that were given, without defaults
  */
 export function actionOf(

@@ -18,12 +18,13 @@ const maxWholeWidth = 40;
 export function tableText(rows: readonly object[], whenEmpty: string): string {
   if (rows.length === 0) return whenEmpty;
   const width = outputWidth();
-  const omitted = omittedColumns(rows, width);
+  const reasons = cutReasons(rows, width);
+  const omitted = omittedColumns(rows, width).filter(column => column !== 'why');
   const note = omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
   return [
     ...tableLines(rows, width),
     ...note.map(line => colour('dim', line)),
-    ...cutErrors(rows, width).flatMap(line => wrap(line, width)),
+    ...[...reasons, ...cutErrors(rows, width)].flatMap(line => wrap(line, width)),
   ].join('\n');
 }
 
@@ -53,7 +54,10 @@ export function fieldsText(fields: object): string {
   return lines.join('\n');
 }
 
-/** Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be copied. */
+/**
+ * Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be
+ * copied.
+ */
 function wrap(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {
@@ -98,6 +102,16 @@ export function cutErrors(rows: readonly object[], width = Number.POSITIVE_INFIN
     const count = texts.filter(each => each === text).length;
     return ['', `${count} ${count === 1 ? 'row' : 'rows'} with this error:`, text];
   });
+}
+
+/** Returns the texts of the column `why` if the table cuts or omits one: they have the next command. One for each row. */
+export function cutReasons(rows: readonly object[], width: number): string[] {
+  const { cells, widths } = layOut(rows, width);
+  const [columns = [], ...lines] = cells;
+  const [why, database] = ['why', 'database'].map(column => columns.indexOf(column));
+  if (why === undefined || why < 0 || lines.every(line => displayWidth(line[why] ?? '') <= (widths[why] ?? 0)))
+    return [];
+  return ['', ...lines.map(line => `${line[database ?? 0] ?? ''}: ${line[why]}`)];
 }
 
 /** Returns the heading and the rows as text, and the widths of the columns for which there is room. */

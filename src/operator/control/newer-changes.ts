@@ -5,8 +5,8 @@ import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { type ControlArchiveAccess, listControlArchives, loadControlArchive } from '../archives/control-archive.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
+import { migrateControl } from '../schema/migrate-control.ts';
 import { type LaterChanges, readLaterChanges } from './later-changes.ts';
-import { migrateRestored } from './migrate-restored.ts';
 import { createEmpty, databaseNameOf, dropDatabase, restoringName } from './restoring-database.ts';
 
 /**
@@ -39,7 +39,7 @@ export async function takeNewerChanges(
         },
       );
       if (!isLoaded) continue;
-      await migrateRestored(url);
+      await migrateControl(url);
       return await withConnection(url, async later => {
         await withConnection(restored, target => replaceLedger(later, target));
         return readLaterChanges(later);

@@ -64,13 +64,7 @@ afterwards, with the same MASTER_KEY.`,
     const { file, report } = await restoreControl(installation, access, source, onStep);
     const { differencesText } = await import('./differences-text.ts');
     output.part({ file, ...report }, () =>
-      [
-        restoredText(file, report?.purged),
-        ...(report?.givenUp ?? []),
-        differencesText(report?.replayed?.differences ?? []),
-      ]
-        .join('\n')
-        .trimEnd(),
+      `${restoredText(file, report?.purged)}\n${differencesText(report?.replayed?.differences ?? [])}`.trimEnd(),
     );
     const tenants = all
       ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))

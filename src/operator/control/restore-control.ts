@@ -12,7 +12,6 @@ import { requireMasterKey } from '../people/require-master-key.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
-import { migrateRestored } from './migrate-restored.ts';
 import { takeNewerChanges } from './newer-changes.ts';
 import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
@@ -31,7 +30,7 @@ export interface RestoredControl {
   /** The archive, or what was recovered. */
   file: string;
   /** Undefined when an earlier run has done it. */
-  report: (AfterRestoreReport & { purged: PurgedTenants; givenUp: string[] }) | undefined;
+  report: (AfterRestoreReport & { purged: PurgedTenants }) | undefined;
 }
 
 /** The steps of a restore of the control database, in this order. */
@@ -131,7 +130,7 @@ async function restoreAside(
   onStep('load data');
   await source.load(url);
   onStep('migrate');
-  const givenUp = await migrateRestored(url);
+  await migrateControl(url);
   await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
   onStep('store keys');
   await storeKeys(url, keys, secrets);
@@ -146,7 +145,7 @@ async function restoreAside(
   await withConnection(url, client => matchLedger(client, access));
   onStep('mark as ready');
   await markReady(url, source.description);
-  return { ...report, purged, givenUp };
+  return { ...report, purged };
 }
 
 /** The login of the service is named after the control database: it gets its rights under the final name. */

@@ -31,14 +31,14 @@ export type DatabaseStep =
   | 'reserve'
   /** Creates the database of the target, closed. */
   | 'create'
-  /** Writes its data, while the tenant is served, and compares them. */
+  /** Writes its data, while the tenant is served, and compares them. Gives it an era of the feed (`beginFeedEra`). */
   | 'fill'
   /** Records that the target is complete. */
   | 'complete'
   /** Shuts earlier runs out of a database. */
   | 'claim current'
   | 'claim target'
-  /** Brings an older target to the version of this build. */
+  /** Brings an older target to the version of this build. Gives the target an era of the feed (`beginFeedEra`). */
   | 'upgrade target'
   /**
    * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on until the fence is closed,

@@ -7,7 +7,14 @@ import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';
 import { createDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
-import { claimDatabase, closeDatabase, openDatabase, RunReplacedError, stampNew } from './database-stamp.ts';
+import {
+  beginFeedEra,
+  claimDatabase,
+  closeDatabase,
+  openDatabase,
+  RunReplacedError,
+  stampNew,
+} from './database-stamp.ts';
 import { isReserved, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
 import { dropCondemned } from './drop-condemned.ts';
 import { dropDatabase } from './drop-database.ts';
@@ -77,6 +84,7 @@ export class DatabaseRun {
     'upgrade target': async () => {
       const client = await this.#connect(this.#chosen());
       await upgradeDatabase(this.#installation, this.#control, client, { target: this.#chosen(), epoch: this.#epoch });
+      await beginFeedEra(client, this.#runEpoch);
     },
     'announce fence': () => announceFence(this.#control, this.#tenant.guid, this.#chosen().server.id),
     'copy ahead': () => required(this.#copy).copyAhead(),
@@ -129,8 +137,10 @@ export class DatabaseRun {
 
   async #fill(): Promise<void> {
     const target = await this.#requireReserved();
-    const { fill = () => this.#copyCurrent() } = required(this.#plan.placement);
-    const facts = await fill(target);
+    const { fill } = required(this.#plan.placement);
+    const facts = await (fill ? fill(target) : this.#copyCurrent());
+    const source = fill ? undefined : await this.#connect(this.#present());
+    await beginFeedEra(await this.#connect(target), this.#runEpoch, source);
     await recordFacts(this.#control, target.id, facts);
   }
 

@@ -136,6 +136,28 @@ export async function stampNew(client: pg.Client, guid: string): Promise<void> {
   await client.query('insert into tenant_identity (guid) values ($1)', [closedStamp(guid)]);
 }
 
+/**
+ * Gives the connected database an era of the feed of changes of its own, above those of all databases that were current
+ * before: the epoch of the run. The database is closed, and no session is connected, so that each transaction writes
+ * changes of one era: see I2 of the proof in `src/events/change-reader.ts`.
+ * @param source the current database, if this one has the same data: cursors of clients then stay valid
+ */
+export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg.Client): Promise<void> {
+  const { rows } = (await source?.query(feedFacts)) ?? { rows: [{ since: run.epoch, era: 0, xid: '0' }] };
+  const [facts] = rows;
+  await changeInEpoch(client, run, async () => {
+    const { rowCount } = await client.query(
+      `update tenant_identity set feed_era = $1, feed_since = $2, removed_era = greatest(removed_era, $3),
+              removed_xid = case when removed_era < $3 then $4 else removed_xid end
+        where guid = $5`,
+      [run.epoch, facts.since, facts.era, facts.xid, closedStamp(run.guid)],
+    );
+    if (!rowCount) throw foreignDatabase();
+  });
+}
+
+const feedFacts = 'select feed_since as since, removed_era as era, removed_xid as xid from tenant_identity';
+
 async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
   const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid in ($2, $3)', [
     value,

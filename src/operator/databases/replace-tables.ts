@@ -137,18 +137,25 @@ export async function compareRows(
  * given again.
  */
 export async function copySequences({ source, target }: Ends, tables: readonly DataTable[]): Promise<void> {
+  await setSequences(target, await readSequences(source, tables));
+}
+
+/** `isCalled`: the next number comes after `lastValue` (`setval`). */
+type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
+
+/**
+ * Reads the state of all sequences of tables: that of now and not of a snapshot, so at least as high as the rows need.
+ */
+export async function readSequences(client: pg.Client, tables: readonly DataTable[]): Promise<SequenceState[]> {
   const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
-  if (names.length === 0) return;
+  if (names.length === 0) return [];
   const selects = names.map(
     name =>
       `select ${quoteLiteral(name)} as name, last_value::text as "lastValue", is_called as "isCalled"
          from public.${quoteIdentifier(name)}`,
   );
-  await setSequences(target, (await source.query<SequenceState>(selects.join(' union all '))).rows);
+  return (await client.query<SequenceState>(selects.join(' union all '))).rows;
 }
-
-/** `isCalled`: the next number comes after `lastValue` (`setval`). */
-type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
 
 /** Sets sequences of the target to these values. */
 export async function setSequences(target: pg.Client, sequences: readonly SequenceState[]): Promise<void> {

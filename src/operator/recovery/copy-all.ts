@@ -1,8 +1,7 @@
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { copyData } from '../databases/copy-data.ts';
-import { differingTables, readTableChecksums } from '../schema/table-checksums.ts';
+import { compareRows } from '../databases/replace-tables.ts';
 import { listDataTables } from '../schema/tenant-tables.ts';
 
 /**
@@ -14,10 +13,6 @@ import { listDataTables } from '../schema/tenant-tables.ts';
 export async function copyAll(from: pg.Client, target: pg.Client, except: readonly string[]): Promise<void> {
   await inTransaction(target, async () => {
     await copyData(from, target, except);
-    const tables = await listDataTables(from, except);
-    const [expected, found] = [await readTableChecksums(from, tables), await readTableChecksums(target, tables)];
-    const different = differingTables(expected, found);
-    if (different.length > 0)
-      throw new OperatorError(`The copy differs from the original in these tables: ${different.join(', ')}`);
+    await compareRows({ source: from, target }, await listDataTables(from, except));
   });
 }

@@ -45,7 +45,7 @@ interface Running {
   readonly firstLine: Promise<string>;
   /** Resolves when the command itself has ended, or could not be run. */
   readonly exited: Promise<unknown>;
-  /** Resolves when the command has ended, and all programs that it has started and that may print. */
+  /** Resolves when the command has ended, and every program that it has started and whose output this process reads. */
   readonly ended: Promise<unknown>;
   output(): string;
   /** Says why the command did not do what was asked for, without any URL. */

@@ -8,8 +8,7 @@ import { findArchives } from '../archives/find-archives.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { checkRows } from '../archives/format/read-archive.ts';
 import type { LedgerEntry } from '../archives/ledger.ts';
-import { loadArchive } from '../archives/load-archive.ts';
-import { openArchive } from '../archives/open-archive.ts';
+import { archiveData, openArchive } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 import { restoreCommand } from './restore-command.ts';
@@ -60,15 +59,6 @@ export async function findArchive(
     const archives = await findArchives(control, target, slug);
     return { archive: chooseArchive(archives, slug, id), keyring: createKeyring(await readKeys(control), secrets) };
   });
-}
-
-/** The data of an archive, as a restore writes it into a database. */
-export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): EarlierData {
-  return {
-    description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
-    schemaVersion: archive.schemaVersion ?? '',
-    fill: client => openArchive(target, keyring, archive, reader => loadArchive(client, reader)),
-  };
 }
 
 function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: string | undefined): LedgerEntry {

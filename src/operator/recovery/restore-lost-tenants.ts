@@ -6,11 +6,11 @@ import { shareConnection } from '../../postgres/shared-connection.ts';
 import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
+import { archiveData } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
 import { restoreLost } from '../databases/restore-database.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
-import { archiveData } from './restore-archive.ts';
 import { restoreCommand } from './restore-command.ts';
 
 /** The result for one tenant whose database is missing. */

@@ -3,7 +3,7 @@ import type { RowValues } from '../../postgres/statement.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireScopeAll, writeRecord } from './resource-access.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** POST of the collection: creates a record, which gets its audit entry from a trigger of the database. */
 export function createRoute(resource: ResourceDefinition): TenantRoute {
@@ -20,6 +20,7 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     status: 201,
     hasTag: true,
     takesIdempotencyKey: true,
+    problems: changeProblems(resource, 'create'),
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
       requireScopeAll(resource, context.caller);

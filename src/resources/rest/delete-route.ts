@@ -2,7 +2,7 @@ import { problem } from '../../errors.ts';
 import { pathId } from '../../http/route.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { keyCondition, lockRecord, requireScopeAll, visibleTo, writeRecord } from './resource-access.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
 export function deleteRoute(resource: ResourceDefinition): TenantRoute {
@@ -14,6 +14,7 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
     access: access.write,
     summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
     takesIfMatch: true,
+    problems: changeProblems(resource, 'delete'),
     handler: async ({ params, ifMatch }, context) => {
       requireScopeAll(resource, context.caller);
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;

@@ -1,5 +1,6 @@
 import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
+import type { ProblemCode } from '../../errors.ts';
 import type { RowValues } from '../../postgres/statement.ts';
 import { TableStatements } from '../../postgres/table-statements.ts';
 import { pascalCase } from '../../runtime/casing.ts';
@@ -22,6 +23,7 @@ export interface ResourceDefinition extends CommonOptions {
   readonly create: z.ZodObject;
   readonly update?: z.ZodObject;
   readonly example: Record<string, unknown>;
+  readonly replacement?: Record<string, unknown>;
   readonly scopedBy?: string;
   readonly search: readonly string[];
   readonly computed?: readonly string[];
@@ -64,5 +66,19 @@ export function createDefinition<
 export function documentation({ name, path, key, description }: ResourceDefinition) {
   if ('id' in key) return { tag: name, description };
   const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
-  return { tag: name, description: `${description} ${replaced}; the path of a record has no PUT.` };
+  return { tag: name, description: `${description} ${replaced}; its own path has no PUT, but PATCH.` };
+}
+
+/** The problems of a change of a record, for the documentation. @param change the verb of the route */
+export function changeProblems(
+  { onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
+  change: 'create' | 'update' | 'delete' | 'restore',
+): ProblemCode[] {
+  const refersToOthers = validate !== undefined;
+  return [
+    ...(change === 'create' ? [] : [onMissing]),
+    ...(change !== 'delete' && !paged ? (['limit_reached'] as const) : []),
+    ...((change === 'create' || change === 'update') && unique ? (['duplicate'] as const) : []),
+    ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers) ? (['in_use'] as const) : []),
+  ];
 }

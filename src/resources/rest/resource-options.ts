@@ -45,7 +45,7 @@ export interface ResourceOptions<
   orderBy: QueryOrderMap<Row>;
   /** The properties that the list parameter `q` searches: codes and names. */
   search: readonly (keyof Row & string)[];
-  /** The properties that are read from another table. The list can neither be sorted nor filtered by them. */
+  /** The properties that are read from another table. A list that is sorted or filtered by them is read alone. */
   computed?: readonly (keyof Row & string)[];
   /** The properties with texts of up to 4,000 characters. The list cannot be sorted by them. */
   longTexts?: readonly (keyof Row & string)[];
@@ -55,8 +55,10 @@ export interface ResourceOptions<
   create: ContractOf<Row, Create>;
   /** What each field means, in a sentence; fields such as `Id` have a description already. */
   fields: FieldDescriptions<View, Create>;
-  /** A body of POST for the documentation. */
+  /** A body of POST for the documentation: of a record that the demo tenant does not have. */
   example: z.input<Create>;
+  /** A body of PUT for the documentation, if records have codes: that of the first record of the demo tenant. */
+  replacement?: z.input<Create>;
   /** The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the fields of POST. */
   update?: ContractOf<Row, Update>;
   /** The property with the id of the owning business entity: a caller of scope `Self` reaches only its own records. */

@@ -1,7 +1,7 @@
 import { problem } from '../../errors.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { keyCondition, lockRecord, writeRecord } from './resource-access.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** POST …/restore of one record: removes the mark that DELETE set. A record without the mark stays as it is. */
 export function restoreRoute(resource: ResourceDefinition): TenantRoute {
@@ -15,6 +15,7 @@ export function restoreRoute(resource: ResourceDefinition): TenantRoute {
     response: view,
     hasTag: true,
     takesIdempotencyKey: true,
+    problems: changeProblems(resource, 'restore'),
     handler: async ({ params }, context) => {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);

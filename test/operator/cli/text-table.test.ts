@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { cutErrors, omittedColumns, tableLines } from '../../../src/operator/command/text-table.ts';
+import { cutErrors, cutReasons, omittedColumns, tableLines } from '../../../src/operator/command/text-table.ts';
 
 describe('text table', () => {
   const guid = '5be26858-78fa-44f5-a95f-8ca37105bd5a';
@@ -44,5 +44,19 @@ describe('text table', () => {
       cutErrors([...failed, { slug: 'shop-8', error: 'short' }, { slug: 'shop-9', error: null }], 40),
     ).to.deep.equal(['', '2 rows with this error:', error]);
     expect(cutErrors(failed, 120)).to.deep.equal([]);
+  });
+
+  it('a reason that is cut or has no room follows the table as a whole, for each database', () => {
+    const databases = [
+      { slug: 'acme', database: 'tenant_5', why: 'before the last move: npx backoffice move acme --back' },
+      { slug: 'acme', database: 'tenant_6', why: 'serves the tenant' },
+    ];
+    for (const width of [40, 20])
+      expect(cutReasons(databases, width), String(width)).to.deep.equal([
+        '',
+        'tenant_5: before the last move: npx backoffice move acme --back',
+        'tenant_6: serves the tenant',
+      ]);
+    expect(cutReasons(databases, 120)).to.deep.equal([]);
   });
 });

@@ -7,7 +7,8 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { MovedWrites } from './moved-writes.ts';
 
-const steps = ['create', 'fill', 'copy ahead', 'close current', 'end sessions', 'copy changes', 'exchange'] as const;
+/** One while the tenant is served, and two behind the fence. The drill of moves kills runs at every step. */
+const steps = ['fill', 'end sessions', 'exchange'] as const;
 
 describe('moves that fail', () => {
   let servers: TwoServers;
@@ -46,7 +47,7 @@ describe('moves that fail', () => {
       expect(await servers.states(), step).to.deep.equal(['default current', 'second reserved']);
       const { database, why } = await reserved();
       expect(why).to.include('npx backoffice databases prune acme');
-      expect(await servers.namesOn('second')).to.deep.equal(step === 'create' ? [] : [database]);
+      expect(await servers.namesOn('second')).to.deep.equal([database]);
       names.add(database);
     }
     expect(names.size).to.equal(steps.length);

@@ -74,7 +74,7 @@ describe('a restored control database', () => {
     expect((await again.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
 
-  it('after-restore disables the users, clients and tenants again that the replaced control database has so', async () => {
+  it('after-restore disables again the users, clients and tenants that are disabled in the replaced control database', async () => {
     const { code, stdout, stderr } = await runCommand(
       'scripts/control.ts',
       ['after-restore', '--replay', '--yes', '--json'],

@@ -166,7 +166,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await run('databases', 'drop', 'acme', database, '--yes');
   });
 
-  it('an archive of a purged tenant that was copied away before is restored for nobody, under any name', async () => {
+  it('an archive that was copied away before its tenant was purged cannot be restored under any name', async () => {
     await run('delete', 'globex', '--yes');
     await run('purge', 'globex', '--yes');
     await write(globex.file, globex.bytes);

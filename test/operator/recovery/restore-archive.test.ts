@@ -68,7 +68,7 @@ describe('restore of a tenant from an archive', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it('the newest archive lies in a database that lets nobody in, and diff names what has changed since', async () => {
+  it('the newest archive is restored into a database that lets nobody in, and diff names what has changed since', async () => {
     const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });

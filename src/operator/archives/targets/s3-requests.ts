@@ -17,7 +17,7 @@ export interface S3Login {
 }
 
 interface S3Request {
-  /** For messages: `read keyring.json`. */
+  /** For messages: `read target.json`. */
   readonly call: string;
   readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
   readonly url: string;

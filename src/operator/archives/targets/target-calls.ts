@@ -33,7 +33,7 @@ export class TargetCalls {
     this.#maxSilenceMs = maxSilenceMs;
   }
 
-  /** @param call for messages: `read keyring.json` @throws {OperatorError} when the target is given up */
+  /** @param call for messages: `read target.json` @throws {OperatorError} when the target is given up */
   begin(call: string): void {
     if (this.#silentCalls >= maxSilentCalls)
       throw new OperatorError(

@@ -132,7 +132,7 @@ describe('retention of activities and audit entries', () => {
     expect(archives.map((archive: { keptUntil: unknown }) => archive.keptUntil !== null)).to.deep.equal([false, true]);
   });
 
-  it('rows that no archive has stay, also when they are old, and one such row keeps all rows of its batch', async () => {
+  it('old rows that no archive has are not removed, and one such row keeps all rows of its batch', async () => {
     await sql(
       world.acme,
       `insert into activities (created_at, activity_code, recorded_by, recorded_from) overriding system value

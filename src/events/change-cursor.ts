@@ -1,0 +1,37 @@
+/**
+ * A place in the feed of changes of one tenant: after one change. Changes are ordered by the era of the database, the
+ * id of their transaction, their kind, and the id of their row.
+ */
+export interface Cursor {
+  /** The era in which the cursor was made: tells whether the data were replaced since. */
+  readonly madeIn: number;
+  readonly era: number;
+  readonly xid: number;
+  readonly kind: number;
+  readonly id: number;
+}
+
+/** The place before the first change of the feed. */
+export const firstCursor: Cursor = { madeIn: Number.MAX_SAFE_INTEGER, era: 0, xid: 0, kind: 0, id: 0 };
+
+/** Returns the text that clients receive: five numbers of base 36. It is neither secret nor signed. */
+export function cursorText({ madeIn, era, xid, kind, id }: Cursor): string {
+  return [madeIn, era, xid, kind, id].map(number => number.toString(36)).join('-');
+}
+
+/** Returns the cursor of a text that `cursorText` has made; undefined for any other text. */
+export function parseCursor(text: string): Cursor | undefined {
+  if (!/^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){4}$/.test(text)) return undefined;
+  const numbers = text.split('-').map(part => Number.parseInt(part, 36));
+  if (!numbers.every(Number.isSafeInteger)) return undefined;
+  const [madeIn, era, xid, kind, id] = numbers as [number, number, number, number, number];
+  return { madeIn, era, xid, kind, id };
+}
+
+/** A cursor without the era in which it was made. */
+type Place = Omit<Cursor, 'madeIn'>;
+
+/** Returns a number below, equal to or above 0, as the first place is before, at or after the second. */
+export function compareCursors(one: Place, other: Place): number {
+  return one.era - other.era || one.xid - other.xid || one.kind - other.kind || one.id - other.id;
+}

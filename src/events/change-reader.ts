@@ -1,0 +1,112 @@
+import { problem } from '../errors.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
+import { type Change, changeOf } from './change.ts';
+import { type Cursor, compareCursors } from './change-cursor.ts';
+import { ownedResources } from './change-sources.ts';
+import { type ChangeFilter, changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
+
+/** Returns the rows of a reading statement in the database of one tenant. */
+export type Read = (statement: Statement) => Promise<RowValues[]>;
+
+export interface ChangeRequest {
+  /** The place after which reading begins; `now`: the end of what is final. */
+  readonly after: Cursor | 'now';
+  /** Maximum number of changes, 1 to 1,000. */
+  readonly limit: number;
+  readonly filter: ChangeFilter;
+}
+
+export interface ChangePage {
+  readonly changes: Change[];
+  /** How far the feed was read, also when the filter let nothing pass. */
+  readonly last: Cursor;
+  /** True if no final change follows. */
+  readonly isEnd: boolean;
+  /** True if changes follow which are not final yet: nobody may notify when they are. */
+  readonly isHeld: boolean;
+}
+
+/**
+ * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the order (era, transaction id,
+ * kind, row id). A cursor never passes a change that is committed later. Invariants, each with the assumption that it
+ * depends on:
+ *
+ *   I1 (position) A row has the era of its database and the top-level transaction id of its transaction.
+ *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or their defaults (migration
+ *      0028). Savepoints have ids of their own, which `pg_current_xact_id` does not return.
+ *
+ *   I2 (era) While a transaction can still write to a database, its era does not change, and each database that becomes
+ *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets the epoch of the run as
+ *      era when a new database was filled, or one that was current before is about to be: both are closed, and the
+ *      second has no session since `end sessions` of the run that has closed it (I3 of `database-protocol.ts`). A
+ *      retreat opens the database that was current, and changes no era.
+ *
+ *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
+ *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress, but
+ *      for those that it proves to be of another database; or, without any, the first id that S calls not yet assigned.
+ *      A transaction is proved to be of another database if a session with its process id was connected there (query 1),
+ *      and afterwards a session with this process id had its id (query 2). Suppose that it were of this database: its
+ *      session had the id since before S, hence before query 1, and until query 2. So it was connected to this database
+ *      at query 1, and had that process id alone: a contradiction. A prepared transaction has no process id, and is never
+ *      proved to be elsewhere.
+ *
+ * Proof that a row R of a transaction T, which commits at any time, is read once by a reader that goes on from `last`:
+ *
+ *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S does not see R. Let E be
+ *      the era at S. The statement reads rows below (E, H) only, so R is below (E, H).
+ *   2. If R has the era E, T has an id below H by I1, so by I3 T had ended before S: S sees R, if T committed.
+ *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction had ended before the era
+ *      became E, hence before S: S sees R. By 2 and 3, R is never passed unread.
+ *   4. Positions never change, and `last` never goes back. So R is read at most once.
+ *   5. T ends at some time, and so do all transactions with smaller ids. From then on R is below H.
+ *
+ * So a transaction that stays open holds back what was written after its first change, until it ends. Another limit is
+ * the removal of old rows: a cursor before the last removed change is refused. So is one of data that were replaced: made
+ * in an era before `feed_since`, or of a transaction that does not exist (a server that lost its last commits).
+ * @throws {Problem} `cursor_expired`
+ */
+export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {
+  const isNow = after === 'now';
+  const rows = isNow
+    ? await read(changeStatement(beyondAll, filter, 0, ownedResources))
+    : await read(changeStatement(after, filter, limit, ownedResources));
+  const [state] = rows as unknown as [FeedState];
+  const madeIn = state.stateEra;
+  if (isNow) {
+    return { changes: [], last: endOf(state), isEnd: true, isHeld: state.isHeld };
+  }
+  requireValid(after, state);
+  const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
+  const beyond = scanned.filter(({ matches }) => matches)[limit];
+  const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
+  const changes = passed.filter(({ matches }) => matches).map(row => changeOf(row, madeIn));
+  const isEnd = !beyond && scanned.length < maxScanned;
+  const place = passed.at(-1) ?? after;
+  const end = endOf(state);
+  const { era, xid, kind, id } = isEnd && compareCursors(place, end) < 0 ? end : place;
+  return { changes, last: { madeIn, era, xid, kind, id }, isEnd, isHeld: state.isHeld };
+}
+
+/** The end of what is final: a cursor that goes along with it is not before what the retention removes. */
+const endOf = ({ stateEra, horizon }: FeedState): Cursor => ({
+  ...{ madeIn: stateEra, era: stateEra, xid: horizon },
+  ...{ kind: 0, id: 0 },
+});
+
+const beyondAll: Cursor = { madeIn: 0, era: Number.MAX_SAFE_INTEGER, xid: 0, kind: 0, id: 0 };
+
+function requireValid({ madeIn, era, xid, kind }: Cursor, state: FeedState): void {
+  if (kind === 0 && xid === 0) return; // before the first change: whatever is left is read
+  const { stateEra, since, removedEra, removedXid, nextXid } = state;
+  const isRemoved = era < removedEra || (era === removedEra && xid <= removedXid);
+  const isAhead = era > stateEra || (era === stateEra && xid > nextXid);
+  if (isRemoved || isAhead || madeIn < since) throw cursorExpired();
+}
+
+function cursorExpired() {
+  return problem('cursor_expired', {
+    detail:
+      'Changes after this cursor were removed, or the data were restored. Take a cursor with `after=now`, read the ' +
+      'records again, and go on from that cursor; without `after`, the feed begins with the oldest change that it has.',
+  });
+}

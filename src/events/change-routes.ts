@@ -1,0 +1,155 @@
+import { z } from 'zod';
+import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
+import { EventStream } from '../http/event-stream.ts';
+import { guid, limit, timestamp } from '../http/fields.ts';
+import { Page } from '../http/lists/list-page.ts';
+import { Representation } from '../http/representation.ts';
+import { invalid } from '../runtime/field-error.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import { sentChange } from './change.ts';
+import { type Cursor, cursorText, firstCursor, parseCursor } from './change-cursor.ts';
+import { readChanges } from './change-reader.ts';
+import { changeSources, visibleChanges } from './change-sources.ts';
+import type { ChangeFilter } from './change-statement.ts';
+import type { ChangeStreams } from './change-streams.ts';
+
+const path = '/api/v1/Changes';
+const tag = 'Changes';
+
+const view = describeFields(
+  {
+    Id: z.string(),
+    Type: z.string(),
+    Resource: z.string(),
+    Key: z.string(),
+    Action: z.enum(['create', 'update', 'delete']),
+    At: timestamp(),
+    UserGuid: guid().nullable(),
+    Fields: z.array(z.string()),
+    Href: z.string(),
+    Record: z.record(z.string(), z.unknown()).nullable().optional(),
+  },
+  {
+    Id: 'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes.',
+    Type: 'The resource and what happened, such as `country.updated`.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Key: 'The id or the code of the record.',
+    Action: 'What was done with the record.',
+    At: 'When the change was made. Changes are in the order of their transactions, not of this time.',
+    UserGuid: 'The guid of the user who made the change; null for a change of the operator, and for an activity.',
+    Fields: 'The names of the fields that an update has changed; empty for other actions.',
+    Href: 'The path of the record.',
+    Record:
+      'The record after the change, without fields that are read from other records; null if it is gone. Only with ' +
+      '`include=record`.',
+  },
+).meta({ title: 'Change' });
+
+const cursor = () =>
+  z.string().transform((text, ctx): Cursor | 'now' => {
+    const found = text === 'now' ? text : parseCursor(text);
+    if (found) return found;
+    ctx.issues.push({
+      code: 'custom',
+      input: text,
+      message: 'must be the Id of a change, or now',
+      params: wrongFormat,
+    });
+    return z.NEVER;
+  });
+const wrongFormat = invalid('', 'wrong_format').params;
+
+const names = [...changeSources.keys()];
+const parameters = {
+  after: cursor().optional().describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
+  resource: z
+    .string()
+    .transform(text => text.split(','))
+    .refine(each => each.every(name => changeSources.has(name)), invalid('must name resources', 'wrong_format'))
+    .optional()
+    .describe(`Return only changes of these resources, separated by commas: ${names.join(', ')}.`),
+  include: z.enum(['record']).optional().describe('`record` adds `Record` to each change.'),
+};
+const streamQuery = z.object(parameters);
+const query = z.object({ ...parameters, limit: limit() });
+
+export function changeRoutes(services: { changeStreams: ChangeStreams }): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: `${path}/stream`,
+      access: 'user',
+      tag,
+      summary: 'The changes of records as server-sent events, as they happen',
+      description:
+        'Sends each change as an event whose `data` is a change and whose `id` is its cursor. Begins after ' +
+        `\`Last-Event-ID\`, else after \`after\`, else now. The last event of a stream is \`end\`, whose ` +
+        '`Reason` says why.',
+      query: streamQuery,
+      takesLastEventId: true,
+      problems: ['forbidden', 'cursor_expired'],
+      contentType: 'text/event-stream; charset=utf-8',
+      response: z.any(),
+      handler: async ({ query, lastEventId }, context) => {
+        const { tenant, caller } = context;
+        const { changeStreams } = services;
+        const request = { tenant, caller, filter: filterOf(context, query.resource) };
+        changeStreams.requireRoom(request);
+        const asked = lastEventId === undefined ? (query.after ?? 'now') : parseCursor(lastEventId);
+        if (!asked) throw problem('validation_failed', { errors: { 'Last-Event-ID': [wrongCursor] } });
+        const { changes, last } = await readChanges(select => context.read(select), {
+          ...request,
+          after: asked,
+          limit: 1,
+        });
+        const after = asked === 'now' || changes.length === 0 ? last : asked;
+        const isWithRecord = query.include === 'record';
+        changeStreams.requireRoom(request); // others may have begun meanwhile
+        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink));
+      },
+    }),
+    defineRoute({
+      method: 'GET',
+      path,
+      access: 'user',
+      tag,
+      summary: 'The changes of records after a cursor',
+      description:
+        'Each change of a record, in an order in which no change appears before one that was read already. Without ' +
+        '`after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header ' +
+        '`Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. ' +
+        'Changes of users and roles are in the audit log only.',
+      query,
+      hasCursor: true,
+      problems: ['forbidden', 'cursor_expired'],
+      response: z.array(view),
+      handler: async ({ query: { after = firstCursor, limit, resource, include } }, context) => {
+        const filter = filterOf(context, resource);
+        const { changes, last, isEnd } = await readChanges(select => context.read(select), { after, limit, filter });
+        const texts = changes.map(change => JSON.stringify(sentChange(change, include === 'record')));
+        const next = new URLSearchParams({
+          after: cursorText(last),
+          limit: String(limit),
+          ...(resource && { resource: resource.join() }),
+          ...(include && { include }),
+        });
+        const page = await Representation.ofList(texts);
+        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor: cursorText(last) }) as never;
+      },
+    }),
+  ];
+}
+
+const wrongCursor = { message: 'must be the id of an event', code: 'wrong_format' } as const;
+
+/** @throws {Problem} `forbidden` when the caller may not read a resource that the request names */
+function filterOf({ caller }: RequestContext, named: string[] | undefined): ChangeFilter {
+  const filter = visibleChanges(caller, named);
+  for (const name of named ?? []) {
+    const access = changeSources.get(name)?.access;
+    if (access !== undefined && access !== 'user' && !caller.permissions.has(access)) throw permissionMissing(access);
+  }
+  return filter;
+}

@@ -1,0 +1,79 @@
+import { activityView } from '../activity/activity.ts';
+import type { Permission } from '../control/permissions.ts';
+import { resources } from '../resources/index.ts';
+import { promotions, promotionUseView } from '../resources/promotion.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { camelCase, snakeCase } from '../runtime/casing.ts';
+import type { Caller } from '../tenancy/caller.ts';
+import type { ChangeFilter } from './change-statement.ts';
+
+type Row = Record<string, unknown>;
+
+/** A resource whose changes are in the feed. */
+export interface ChangeSource {
+  readonly name: string;
+  /** Who may read its records, and so its changes. */
+  readonly access: Permission | 'user';
+  /** True if records belong to a business entity, and a caller of scope `Self` reads only those of his own. */
+  readonly isOwned: boolean;
+  /** The fields of its view that are columns of its table, with their columns. */
+  readonly fields: readonly (readonly [field: string, column: string])[];
+  /** The path of a record. */
+  readonly href: (key: string, row: Row) => string;
+}
+
+const withColumns = (fields: readonly string[]) => fields.map(field => [field, snakeCase(camelCase(field))] as const);
+
+function sourceOf({ name, access, scopedBy, view, computed = [], recordPath }: ResourceDefinition): ChangeSource {
+  const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
+  const href = (key: string) => recordPath.replace(/:\w+$/, encodeURIComponent(key));
+  return { name, access: access.read, isOwned: scopedBy !== undefined, fields: withColumns(fields), href };
+}
+
+const activities: ChangeSource = {
+  name: 'Activity',
+  access: 'full.read',
+  isOwned: true,
+  fields: withColumns(Object.keys(activityView.shape)),
+  href: key => `/api/v1/Activity/${key}`,
+};
+
+const promotionUses: ChangeSource = {
+  name: 'PromotionUse',
+  access: promotions.definition.access.read,
+  isOwned: true,
+  fields: withColumns(Object.keys(promotionUseView.omit({ Used: true }).shape)),
+  href: (key, row) => `${promotions.path}/${key}/entity/${row.entity_id}/used`,
+};
+
+/** Every resource whose changes are in the feed, by its name. Users and roles are not: see `controlResources`. */
+export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
+  [...resources.map(({ definition }) => sourceOf(definition)), promotionUses, activities].map(each => [
+    each.name,
+    each,
+  ]),
+);
+
+/** The resources whose records belong to a business entity. */
+export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
+
+/** Returns the changes that a caller may read, of all resources or of some. */
+export function visibleChanges(
+  { permissions, scope, entityId }: Pick<Caller, 'permissions' | 'scope' | 'entityId'>,
+  names: Iterable<string> = changeSources.keys(),
+): ChangeFilter {
+  const mayRead = (name: string): boolean => {
+    const access = changeSources.get(name)?.access;
+    return access === 'user' || (access !== undefined && permissions.has(access));
+  };
+  return { resources: [...names].filter(mayRead), ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
+}
+
+/** Returns whether a filter lets a change pass, as the statement of the reader does. */
+export function letsPass(
+  { resources, actions, ownEntity }: ChangeFilter,
+  { Resource, Action, entityId }: { Resource: string; Action: string; entityId: number | null },
+): boolean {
+  if (!resources.includes(Resource) || actions?.includes(Action) === false) return false;
+  return ownEntity === undefined || entityId === ownEntity || !changeSources.get(Resource)?.isOwned;
+}

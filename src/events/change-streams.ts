@@ -1,0 +1,198 @@
+import { randomInt } from 'node:crypto';
+import type { TenantDatabases } from '../connections/tenant-databases.ts';
+import type { Directory } from '../control/directory.ts';
+import type { TenantRecord } from '../control/records.ts';
+import { Problem, problem } from '../errors.ts';
+import type { EventSink } from '../http/event-stream.ts';
+import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
+import { type Caller, isCallerCurrent } from '../tenancy/caller.ts';
+import { type Change, sentChange } from './change.ts';
+import { type Cursor, cursorText } from './change-cursor.ts';
+import type { Read } from './change-reader.ts';
+import type { ChangeFilter } from './change-statement.ts';
+import type { ChangeWatch } from './change-watch.ts';
+import { TenantFeed } from './tenant-feed.ts';
+
+/** Maximum numbers of streams in this process. */
+const maxOfUser = 5;
+const maxOfTenant = 200;
+/** Interval of the checks whether callers may still read, and after which time without an event a comment is sent. */
+const checkMs = 1_000;
+const quietMs = 15_000;
+
+interface StreamsOptions {
+  watch: ChangeWatch;
+  databases: Pick<TenantDatabases, 'open'>;
+  directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+  /** Unix time in seconds. */
+  now: () => number;
+}
+
+/** What one stream sends to whom. */
+export interface StreamRequest {
+  readonly tenant: TenantRecord;
+  readonly caller: Caller;
+  readonly after: Cursor;
+  readonly filter: ChangeFilter;
+  readonly isWithRecord: boolean;
+}
+
+interface Stream extends StreamRequest {
+  readonly sink: EventSink;
+  cursor: Cursor;
+  /** True while something is read or sent for it. */
+  isBusy: boolean;
+  /** True if there may be more. */
+  isStale: boolean;
+  sentAt: number;
+}
+
+interface Followed {
+  readonly feed: TenantFeed;
+  readonly streams: Set<Stream>;
+  readonly close: () => void;
+}
+
+/** Why a stream ends, as its last event says. */
+type EndReason = 'token_expired' | 'access_changed' | 'cursor_expired' | 'unavailable' | 'stopping';
+
+/** The streams of changes of a process. While nothing happens, they use no connection to a tenant's database. */
+export class ChangeStreams {
+  readonly #options: StreamsOptions;
+  readonly #followed = new Map<string, Followed>();
+  #timer: NodeJS.Timeout | undefined;
+  #isStopping = false;
+
+  constructor(options: StreamsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws {Problem} `rate_limited` when the user or the tenant has as many streams as it may have */
+  requireRoom({ tenant, caller }: Pick<StreamRequest, 'tenant' | 'caller'>): void {
+    if (this.#isStopping) throw problem('unavailable');
+    const streams = [...(this.#followed.get(tenant.guid)?.streams ?? [])];
+    const ofUser = streams.filter(each => each.caller.userId === caller.userId).length;
+    if (ofUser < maxOfUser && streams.length < maxOfTenant) return;
+    const detail = `A user may have ${maxOfUser} streams, and a tenant ${maxOfTenant}. Close one of them.`;
+    throw problem('rate_limited', { detail, headers: { 'Retry-After': '15' } });
+  }
+
+  begin(request: StreamRequest, sink: EventSink): void {
+    const { guid } = request.tenant;
+    const followed = this.#followed.get(guid) ?? this.#follow(guid);
+    const stream = { ...request, sink, cursor: request.after, isBusy: false, isStale: true, sentAt: performance.now() };
+    followed.streams.add(stream);
+    sink.onClose(() => {
+      followed.streams.delete(stream);
+      if (followed.streams.size === 0) followed.close();
+    });
+    this.#timer ??= setInterval(() => this.#check(), checkMs).unref();
+    void sink.send(`${retry()}id: ${cursorText(stream.cursor)}\n\n`);
+    this.#pump(followed, stream);
+  }
+
+  /** Ends all streams, each after a whole event; their clients connect again, to another process. */
+  stop(): void {
+    this.#isStopping = true;
+    clearInterval(this.#timer);
+    for (const { streams } of this.#followed.values()) for (const stream of streams) end(stream, 'stopping');
+  }
+
+  #follow(guid: string): Followed {
+    const { watch, databases, directory } = this.#options;
+    const read: Read = async statement => {
+      const tenant = await directory.tenant(guid);
+      if (!tenant) throw problem('unavailable');
+      return withDeadline(requestDeadlineMs, deadline => databases.open(tenant).read(statement, deadline));
+    };
+    const streams = new Set<Stream>();
+    const feed = new TenantFeed(read, () => {
+      for (const stream of streams) this.#pump(followed, stream);
+    });
+    const unsubscribe = watch.subscribe(guid, () => feed.wake());
+    const close = (): void => {
+      unsubscribe();
+      feed.stop();
+      if (this.#followed.get(guid) === followed) this.#followed.delete(guid);
+    };
+    const followed: Followed = { feed, streams, close };
+    this.#followed.set(guid, followed);
+    feed.wake();
+    return followed;
+  }
+
+  /** Sends a stream what follows its cursor, one page after the other, each when the one before was received. */
+  #pump(followed: Followed, stream: Stream): void {
+    stream.isStale = true;
+    if (stream.isBusy) return;
+    stream.isBusy = true;
+    this.#send(followed, stream)
+      .catch(error => end(stream, isExpired(error) ? 'cursor_expired' : 'unavailable'))
+      .finally(() => {
+        stream.isBusy = false;
+        if (stream.isStale && !stream.sink.isClosed) this.#pump(followed, stream);
+      });
+  }
+
+  async #send({ feed }: Followed, stream: Stream): Promise<void> {
+    while (stream.isStale && !stream.sink.isClosed) {
+      stream.isStale = false;
+      const { changes, last, isEnd } = await feed.after(stream.cursor, stream.filter);
+      if (changes.length > 0) {
+        if (await this.#endIfForbidden(stream)) return;
+        stream.sentAt = performance.now();
+        await stream.sink.send(changes.map(change => eventOf(change, stream.isWithRecord)).join(''));
+      }
+      stream.cursor = last;
+      if (!isEnd) stream.isStale = true;
+    }
+  }
+
+  #check(): void {
+    if (this.#followed.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
+    for (const { streams } of this.#followed.values())
+      for (const stream of streams)
+        this.#endIfForbidden(stream)
+          .then(() => keepAlive(stream))
+          .catch(() => {}); // the control database is away: looked at again
+  }
+
+  async #endIfForbidden(stream: Stream): Promise<boolean> {
+    const { caller, tenant } = stream;
+    const reason = await this.#reasonToEnd(caller, tenant.guid);
+    if (reason) end(stream, reason);
+    return reason !== undefined;
+  }
+
+  async #reasonToEnd(caller: Caller, guid: string): Promise<EndReason | undefined> {
+    if (caller.expiresAt !== undefined && caller.expiresAt <= this.#options.now()) return 'token_expired';
+    return (await isCallerCurrent(caller, guid, this.#options.directory)) ? undefined : 'access_changed';
+  }
+}
+
+function eventOf(change: Change, isWithRecord: boolean): string {
+  return `id: ${change.Id}\ndata: ${JSON.stringify(sentChange(change, isWithRecord))}\n\n`;
+}
+
+/** Lets clients that lose their streams together come back one after the other. */
+function retry(): string {
+  return `retry: ${1_000 + randomInt(4_000)}\n`;
+}
+
+/** Also moves the cursor of a client whose filter lets nothing pass, so that it does not expire. */
+function keepAlive(stream: Stream): void {
+  if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
+  stream.sentAt = performance.now();
+  void stream.sink.send(`: nothing new\nid: ${cursorText(stream.cursor)}\n\n`);
+}
+
+function end({ sink }: Stream, reason: EndReason): void {
+  sink.end(`${retry()}event: end\ndata: ${JSON.stringify({ Reason: reason })}\n\n`);
+}
+
+function isExpired(error: unknown): boolean {
+  return error instanceof Problem && error.code === 'cursor_expired';
+}

@@ -1,0 +1,167 @@
+import type { Logger } from 'pino';
+import type { TenantDatabases } from '../connections/tenant-databases.ts';
+import type { Announce } from '../control/announcer.ts';
+import type { ChangeFeed } from '../control/change-feed.ts';
+import { changeTopics } from '../control/change-topics.ts';
+import { type ControlDatabase, queryControl } from '../control/database.ts';
+import type { Directory } from '../control/directory.ts';
+import type { TenantRecord } from '../control/records.ts';
+import { describeError } from '../log/describe-error.ts';
+import { serverAddress } from '../postgres/server-address.ts';
+import type { RowValues } from '../postgres/statement.ts';
+import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
+
+interface ChangeWatchOptions {
+  control: ControlDatabase;
+  controlUrl: string;
+  feed: ChangeFeed;
+  announce: Announce;
+  databases: Pick<TenantDatabases, 'open' | 'lastUsedOn'>;
+  directory: Pick<Directory, 'tenant'>;
+  processId: string;
+  log: Logger;
+  clock?: Clock;
+}
+
+/** Interval of the polls of the servers, while somebody follows a tenant. */
+const pollMs = 1_000;
+/** How often a process says which tenants it follows, and how long the others remember it. */
+const interestEveryMs = 20_000;
+const interestForMs = 60_000;
+
+/**
+ * Reads, without a connection to them, whether databases may have changed: the rows written, and whether somebody else
+ * than this service is connected, whose rows PostgreSQL may count up to 10 s later.
+ */
+const pollText = `
+  select d.datname::text as name, concat_ws(' ', d.datid, tup_inserted, tup_updated, stats_reset) as written,
+         exists (select from pg_stat_activity a where a.datid = d.datid and a.application_name not like 'backoffice-api%'
+                    and a.backend_type = 'client backend') as "isShared"
+    from pg_stat_database d where d.datname = any ($1)`;
+
+/**
+ * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change; another
+ * one says so; or a poll of the server shows that somebody has written. It holds no connection to a tenant's database: a
+ * server beside that of the control database is polled on the connection of one tenant.
+ *
+ * A process announces its commits only while another one follows the tenant, so that they cost nothing otherwise. It
+ * learns that through the change feed of the control database: `?<process>/<guid>` is a follower, `<guid>` a change.
+ */
+export class ChangeWatch {
+  readonly #options: ChangeWatchOptions;
+  readonly #clock: Clock;
+  readonly #followers = new Map<string, Set<() => void>>();
+  /** Until when tenants are followed by another process. */
+  readonly #interest = new Map<string, number>();
+  readonly #written = new Map<string, string>();
+  #timer: Timer | undefined;
+  #polling: Promise<void> | undefined;
+  #saidAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ChangeWatchOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? processClock;
+    options.feed.subscribe(changeTopics.changes, key => {
+      if (key.startsWith('?')) this.#remember(key);
+      else if (key === '*') for (const guid of this.#followers.keys()) this.#wake(guid);
+      else this.#wake(key);
+    });
+  }
+
+  /** Calls `wake` when the tenant may have new changes, perhaps too often. @returns what ends that */
+  subscribe(guid: string, wake: () => void): () => void {
+    const wakes = this.#followers.get(guid) ?? new Set();
+    this.#followers.set(guid, wakes.add(wake));
+    this.#tell([guid]);
+    this.#timer ??= this.#clock.setInterval(() => this.#tick(), pollMs).unref();
+    return () => {
+      wakes.delete(wake);
+      if (wakes.size === 0 && this.#followers.get(guid) === wakes) this.#followers.delete(guid);
+    };
+  }
+
+  /** This process has committed a change of the tenant, or may have. */
+  notify(guid: string): void {
+    this.#wake(guid);
+    const until = this.#interest.get(guid);
+    if (until === undefined) return;
+    if (until < this.#clock.now()) this.#interest.delete(guid);
+    else this.#announce(guid);
+  }
+
+  async stop(): Promise<void> {
+    this.#clock.clearInterval(this.#timer);
+    this.#followers.clear();
+    await this.#polling;
+  }
+
+  #wake(guid: string): void {
+    for (const wake of this.#followers.get(guid) ?? []) wake();
+  }
+
+  #tell(guids: Iterable<string>): void {
+    const { announce, processId } = this.#options;
+    for (const guid of guids) announce(changeTopics.changes, `?${processId}/${guid}`).catch(() => {});
+  }
+
+  /** A process follows a tenant. What this one has committed before it knew that is announced now. */
+  #remember(key: string): void {
+    const [processId, guid = ''] = key.slice(1).split('/');
+    if (processId === this.#options.processId) return;
+    const isNew = !this.#interest.has(guid);
+    this.#interest.set(guid, this.#clock.now() + interestForMs);
+    if (isNew) this.#announce(guid);
+  }
+
+  #announce(guid: string): void {
+    this.#options.announce(changeTopics.changes, guid).catch(() => {}); // a poll shows it
+  }
+
+  #tick(): void {
+    if (this.#followers.size === 0) {
+      this.#clock.clearInterval(this.#timer);
+      this.#timer = undefined;
+      this.#written.clear();
+      return;
+    }
+    const now = this.#clock.now();
+    if (now - this.#saidAt >= interestEveryMs) {
+      this.#saidAt = now;
+      this.#tell(this.#followers.keys());
+    }
+    const { log } = this.#options;
+    this.#polling ??= this.#poll()
+      .catch(error => log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'))
+      .finally(() => (this.#polling = undefined));
+  }
+
+  async #poll(): Promise<void> {
+    const { directory } = this.#options;
+    const found = await Promise.all([...this.#followers.keys()].map(guid => directory.tenant(guid)));
+    const tenants = found.filter(tenant => tenant?.status === 'active') as TenantRecord[];
+    const byServer = Map.groupBy(tenants, ({ databaseUrl }) => serverAddress(databaseUrl));
+    await Promise.all([...byServer].map(([server, those]) => this.#pollServer(server, those)));
+  }
+
+  async #pollServer(server: string, tenants: readonly TenantRecord[]): Promise<void> {
+    const byName = new Map(tenants.map(tenant => [databaseOf(tenant), tenant]));
+    for (const { name, written, isShared } of await this.#query(server, tenants, [...byName.keys()])) {
+      const { guid } = byName.get(String(name)) as TenantRecord;
+      if (this.#written.get(guid) !== written || isShared) this.#wake(guid);
+      this.#written.set(guid, String(written));
+    }
+  }
+
+  async #query(server: string, tenants: readonly TenantRecord[], names: string[]): Promise<RowValues[]> {
+    const { control, controlUrl, databases } = this.#options;
+    const statement = { name: 'change_watch', text: pollText, values: [names] };
+    if (server === serverAddress(controlUrl)) return queryControl(control, statement.name, pollText, [names]);
+    const [first] = tenants;
+    const driver = databases.lastUsedOn(server) ?? (first && databases.open(first));
+    return (await driver?.read(statement)) ?? [];
+  }
+}
+
+function databaseOf({ databaseUrl }: TenantRecord): string {
+  return decodeURIComponent(new URL(databaseUrl).pathname.slice(1));
+}

@@ -1,0 +1,79 @@
+import type { ServerResponse } from 'node:http';
+import type { Context } from 'koa';
+
+/** The connection of one client that follows a stream of server-sent events (WHATWG HTML, §9.2). */
+export class EventSink {
+  readonly #response: ServerResponse;
+  readonly #onBytes: (bytes: number) => void;
+
+  constructor(response: ServerResponse, onBytes: (bytes: number) => void) {
+    this.#response = response;
+    this.#onBytes = onBytes;
+  }
+
+  /** True once the stream has ended, by whichever side. */
+  get isClosed(): boolean {
+    return this.#response.destroyed || this.#response.writableEnded;
+  }
+
+  /** Sends whole events. @returns a promise that resolves when the client has received most of it, or has left */
+  async send(events: string): Promise<void> {
+    if (this.isClosed) return;
+    this.#onBytes(Buffer.byteLength(events));
+    if (this.#response.write(events)) return;
+    await new Promise<void>(resolve => {
+      const done = (): void => {
+        this.#response.off('drain', done).off('close', done);
+        resolve();
+      };
+      this.#response.once('drain', done).once('close', done);
+    });
+  }
+
+  /** Sends the last events, and ends the stream. */
+  end(events: string): void {
+    if (this.isClosed) return;
+    this.#onBytes(Buffer.byteLength(events));
+    this.#response.end(events);
+  }
+
+  onClose(listener: () => void): void {
+    if (this.#response.destroyed) listener();
+    else this.#response.once('close', listener);
+  }
+}
+
+/** The result of a handler that follows something: what begins when the head of the response has been sent. */
+export class EventStream {
+  readonly begin: (sink: EventSink) => void;
+
+  constructor(begin: (sink: EventSink) => void) {
+    this.begin = begin;
+  }
+}
+
+/**
+ * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time limits of requests end here:
+ * the stream sends something often enough to notice that its client has left. A client that does not read is cut as any
+ * other (`Connections.cutSlowReaders`).
+ */
+export function sendEventStream(ctx: Context, { begin }: EventStream): void {
+  const { req, res } = ctx;
+  res.statusCode = 200;
+  res.setHeader('Content-Type', 'text/event-stream; charset=utf-8');
+  res.setHeader('Cache-Control', 'no-store, no-transform');
+  res.setHeader('X-Accel-Buffering', 'no');
+  ctx.respond = false;
+  if (ctx.method === 'HEAD') {
+    res.end();
+    return;
+  }
+  ctx.state.streamsSince = performance.now();
+  ctx.state.sentBytes = 0;
+  req.socket.setTimeout(0); // Node sets it again for the next request of the connection
+  res.flushHeaders();
+  const onBytes = (bytes: number): void => {
+    ctx.state.sentBytes += bytes;
+  };
+  begin(new EventSink(res, onBytes));
+}

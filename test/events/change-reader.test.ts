@@ -1,0 +1,137 @@
+import { randomInt } from 'node:crypto';
+import { expect } from 'chai';
+import pg from 'pg';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import type { Change } from '../../src/events/change.ts';
+import { type Cursor, firstCursor } from '../../src/events/change-cursor.ts';
+import { type ChangePage, readChanges } from '../../src/events/change-reader.ts';
+import { changeSources } from '../../src/events/change-sources.ts';
+import { eventually } from '../support/eventually.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { useWorld } from '../support/world.ts';
+
+const everything = { resources: [...changeSources.keys()] };
+const steps = Number(process.env.FEED_STEPS ?? 600);
+const writers = 8;
+
+describe('the reader of changes', () => {
+  const world = useWorld();
+  let connections: pg.Client[];
+
+  beforeEach(() => (connections = []));
+  afterEach(() => Promise.all(connections.map(each => each.end())));
+
+  async function connect(url: string): Promise<pg.Client> {
+    const client = new pg.Client(url);
+    await client.connect();
+    connections.push(client);
+    return client;
+  }
+
+  async function reader(): Promise<(after: Cursor | 'now', limit?: number) => Promise<ChangePage>> {
+    const client = await connect(world.acme.adminUrl);
+    return (after, limit = 1_000) =>
+      readChanges(async statement => (await client.query(statement)).rows, { after, limit, filter: everything });
+  }
+
+  it('a transaction that commits after a later one is read after the cursor, and nothing is skipped or doubled', async () => {
+    const [first, second, third] = await Promise.all([1, 2, 3].map(() => connect(world.acme.adminUrl)));
+    const read = await reader();
+    const { last } = await read('now');
+    await first?.query('begin');
+    await first?.query(insert('first'));
+    await second?.query(insert('second')); // commits at once, with a later position
+    const held = await read(last);
+    expect([held.changes, held.isHeld]).to.deep.equal([[], true]);
+    await third?.query('begin');
+    await third?.query(insert('rolled back'));
+    await first?.query('commit');
+    const page = await read(held.last);
+    expect(page.changes.map(nameOf)).to.deep.equal(['first', 'second']);
+    await third?.query('rollback');
+    expect((await read(page.last)).changes).to.deep.equal([]);
+  });
+
+  it('a long transaction in the database of another tenant does not hold changes back', async () => {
+    const [other, writer] = [await connect(world.globex.adminUrl), await connect(world.acme.adminUrl)];
+    const read = await reader();
+    const { last } = await read('now');
+    await other.query('begin');
+    await other.query(insert('elsewhere'));
+    await writer.query(insert('here'));
+    expect((await read(last)).changes.map(nameOf)).to.deep.equal(['here']);
+    await other.query('rollback');
+  });
+
+  it(`each of ${steps} random steps of concurrent transactions leaves every committed change to be read exactly once`, async function () {
+    this.timeout(600_000);
+    const clients = await Promise.all(Array.from({ length: writers }, () => connect(world.acme.adminUrl)));
+    const elsewhere = await connect(databaseUrl(postgresUrl(), 'postgres'));
+    const read = await reader();
+    const open = new Map<pg.Client, string[]>();
+    const committed: string[] = [];
+    const seen: string[] = [];
+    let { last } = await read('now');
+    for (let step = 0; step < steps; step++) {
+      const client = clients[randomInt(writers)] as pg.Client;
+      const names = open.get(client);
+      const choice = randomInt(10);
+      if (!names) {
+        await client.query('begin');
+        open.set(client, []);
+      } else if (choice < 5) {
+        const name = `step ${step}`;
+        if (choice === 0) await client.query('savepoint one');
+        await client.query(choice === 1 ? insertActivity(name) : insert(name));
+        names.push(name);
+      } else if (choice < 8) {
+        await client.query('commit');
+        committed.push(...names);
+        open.delete(client);
+      } else if (choice === 8) {
+        await client.query('rollback');
+        open.delete(client);
+      } else {
+        await elsewhere.query('select pg_current_xact_id()');
+      }
+      if (randomInt(3) > 0) continue;
+      const page = await read(last, 1 + randomInt(5));
+      seen.push(...page.changes.map(nameOf));
+      last = page.last;
+    }
+    for (const [client, names] of open) {
+      await client.query('commit');
+      committed.push(...names);
+    }
+    await eventually(async () => {
+      const page = await read(last);
+      seen.push(...page.changes.map(nameOf));
+      last = page.last;
+      return page.isEnd && !page.isHeld;
+    });
+    expect(seen.toSorted()).to.deep.equal(committed.toSorted());
+  });
+
+  it('the feed begins with the first change after the upgrade, and reading in small pages gives the same as in one', async () => {
+    const read = await reader();
+    const whole = await read(firstCursor);
+    const pieces: Change[] = [];
+    for (let after: Cursor = firstCursor; ; ) {
+      const page = await read(after, 7);
+      pieces.push(...page.changes);
+      after = page.last;
+      if (page.isEnd) break;
+    }
+    expect(pieces.slice(0, whole.changes.length)).to.deep.equal(whole.changes);
+    expect(whole.changes).to.not.be.empty;
+  });
+});
+
+const insert = (name: string): string => `insert into order_statuses (name) values ('${name}')`;
+const insertActivity = (name: string): string =>
+  `with actor as materialized (select set_config('app.actor', '{}', true))
+   insert into activities (activity_code, comment, recorded_by, recorded_from) select 1, '${name}', 1, '' from actor`;
+
+function nameOf({ Record }: Change): string {
+  return String(Record?.Name ?? Record?.Comment);
+}

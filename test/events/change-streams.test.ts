@@ -1,0 +1,145 @@
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { sql, useWorld } from '../support/world.ts';
+import { type Following, follow } from './follow.ts';
+
+describe('the stream of changes', () => {
+  const world = useWorld();
+  let admin: Client;
+  let open: Following[];
+
+  before(async () => {
+    admin = await world.login(world.acme);
+  });
+  beforeEach(() => (open = []));
+  afterEach(() => {
+    for (const each of open) each.close();
+  });
+
+  async function start(client = admin, query = '', headers: Record<string, string> = {}): Promise<Following> {
+    const following = await follow(client, query, headers);
+    open.push(following);
+    return following;
+  }
+  const create = (Name: string, client = admin) => client.post('/api/v1/OrderStatuses', { Name });
+  const nameOf = async (following: Following) => (await following.next())?.data?.Record?.Name;
+
+  it('a change arrives as an event with its cursor as id, and no proxy may buffer or change the stream', async () => {
+    const following = await start();
+    expect([following.status, following.headers.get('x-accel-buffering')]).to.deep.equal([200, 'no']);
+    expect(following.headers.get('cache-control')).to.contain('no-transform');
+    expect(following.headers.get('content-encoding')).to.equal(null);
+    const { body } = await create('streamed');
+    const event = await following.next();
+    expect(event?.data).to.include({ Type: 'order_status.created', Key: String(body.Id) });
+    expect(event?.id).to.equal(event?.data.Id);
+  });
+
+  it('what another process or psql writes arrives without a write of this process', async () => {
+    const other = await world.startAnotherServer();
+    const following = await start(admin, '?include=record');
+    await create('of the other process', admin.at(other.url));
+    expect(await nameOf(following)).to.equal('of the other process');
+    await sql(world.acme, `insert into order_statuses (name) values ('of psql')`);
+    expect(await nameOf(following)).to.equal('of psql');
+  });
+
+  it('a stream that goes on after its last event loses nothing and doubles nothing', async () => {
+    const expected = Array.from({ length: 60 }, (_, i) => `number ${i}`);
+    const writing = (async () => {
+      for (const name of expected) await create(name);
+    })();
+    let following = await start(admin, '?include=record');
+    const names: string[] = [];
+    const { changes } = { changes: (await admin.get('/api/v1/Changes?limit=1000&include=record')).body };
+    for (const { Record } of changes) if (expected.includes(Record?.Name)) names.push(Record.Name);
+    const resume = changes.at(-1)?.Id;
+    following.close();
+    following = await start(admin, '?include=record', { 'Last-Event-ID': resume });
+    while (names.length < expected.length) {
+      names.push(await nameOf(following));
+      if (names.length % 7 > 0) continue;
+      following.close();
+      following = await start(admin, '?include=record', { 'Last-Event-ID': following.lastId ?? '' });
+    }
+    await writing;
+    expect(names).to.deep.equal(expected);
+  });
+
+  it('nobody receives the changes of another tenant', async () => {
+    const globex = await world.login(world.globex);
+    const [ofAcme, ofGlobex] = [await start(admin, '?include=record'), await start(globex, '?include=record')];
+    await create('of globex', globex);
+    await create('of acme');
+    expect([await nameOf(ofAcme), await nameOf(ofGlobex)]).to.deep.equal(['of acme', 'of globex']);
+  });
+
+  it('a stream ends with an event that says why when its session is revoked, or its user loses a permission', async () => {
+    const [session, permission] = await Promise.all(
+      [1, 2].map(() => world.loginAs(world.acme, { permissions: ['full.read'] })),
+    );
+    const [one, two] = [await start(session), await start(permission)];
+    await session?.post('/api/v1/auth/logout');
+    const me = (await permission?.get('/api/v1/auth/me'))?.body;
+    await world.control.em
+      .fork()
+      .execute(`update roles set permissions = '{}' where id = (select role_id from users where guid = ?)`, [
+        me.userGuid,
+      ]);
+    for (const following of [one, two]) {
+      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
+      expect([await following.next(), following.rest]).to.deep.equal([undefined, '']);
+    }
+  });
+
+  it('a stream ends with an event that says so when its access token expires', async () => {
+    const following = await start(await world.login(world.acme));
+    world.clock.offsetSeconds = 3_600;
+    try {
+      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'token_expired' } });
+    } finally {
+      world.clock.offsetSeconds = 0;
+    }
+  });
+
+  it('a user has at most 5 streams, and a closed one makes room', async () => {
+    const user = await world.loginAs(world.acme, {});
+    for (let i = 0; i < 5; i++) expect((await start(user)).status).to.equal(200);
+    const sixth = await start(user);
+    expect([sixth.status, sixth.problem?.code]).to.deep.equal([429, 'rate_limited']);
+    expect(Number(sixth.headers.get('retry-after'))).to.be.above(0);
+    open[0]?.close();
+    await eventually(async () => (await start(user)).status === 200);
+  });
+
+  it('a stream that nobody reads for a while delays no other one, and goes on without a gap', async () => {
+    const [slow, quick] = [await start(admin, '?include=record'), await start(admin, '?include=record')];
+    const count = 600; // 2.4 MB, more than sockets and a page in memory hold
+    await sql(
+      world.acme,
+      `insert into system_options (system_option_type_id, value)
+       select n, repeat('x', 4000) from generate_series(1, ${count}) n`,
+    );
+    for (const following of [quick, slow])
+      for (let n = 1; n <= count; n++) expect((await following.next())?.data.Record.SystemOptionTypeId).to.equal(n);
+  });
+
+  it('an expired cursor gets 410 before the stream begins, and a wrong one 400', async () => {
+    const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
+    await sql(world.acme, 'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1');
+    const expired = await start(admin, '', { 'Last-Event-ID': cursor });
+    expect([expired.status, expired.problem?.code]).to.deep.equal([410, 'cursor_expired']);
+    expect((await start(admin, '', { 'Last-Event-ID': 'wrong' })).status).to.equal(400);
+  });
+
+  it('a stop of the service ends each stream after a whole event, with the time after which to come back', async () => {
+    const { service, url } = await world.startAnotherServer();
+    const following = await start(admin.at(url));
+    expect(await service.stop()).to.equal(true);
+    const last = await following.next();
+    expect(last).to.deep.include({ event: 'end', data: { Reason: 'stopping' } });
+    expect(Number(last?.retry)).to.be.within(1_000, 5_000);
+    expect([await following.next(), following.rest]).to.deep.equal([undefined, '']);
+  });
+});
