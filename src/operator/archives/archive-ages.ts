@@ -28,22 +28,22 @@ interface Reader {
   readonly statements: Statements;
 }
 
-const ages = `
-  select t.slug, t.status, a.snapshot_at, a.unchanged_at, a.bytes, a.fault,
-         (select max(proved_at) from archives where tenant_guid = t.guid and state = 'complete') as proved_at
-    from tenants t left join lateral (
-           select snapshot_at, unchanged_at, bytes, fault from archives
-            where tenant_guid = t.guid and state = 'complete' order by snapshot_at desc limit 1) a on true
-   where t.status <> 'provisioning'`;
-
 /** Returns how well tenants are archived: those whose newest archive is faulty, missing or old first. */
 export async function listArchiveAges({ statements }: Reader, limit: number, offset: number): Promise<ArchiveAge[]> {
   return statements.execute(
-    `select slug, status, ${isoTime('snapshot_at')} as "snapshotAt",
-            ${isoTime('greatest(snapshot_at, unchanged_at)')} as "coveredUntil", bytes::float8 as bytes,
-            ${isoTime('proved_at')} as "provedAt", fault
-       from (${ages}) a
-      order by fault is null, greatest(snapshot_at, unchanged_at) nulls first, slug limit ? offset ?`,
+    `select slug, status, ${isoTime('newest')} as "snapshotAt", ${isoTime('covered')} as "coveredUntil",
+            ${isoTime('proved')} as "provedAt", fault,
+            (select max(bytes)::float8 from archives where tenant_guid = guid and snapshot_at = newest) as bytes
+       from (select t.slug, t.status, t.guid, newest, covered, proved, f.fault
+               from tenants t
+               left join (select tenant_guid, max(snapshot_at) as newest, max(proved_at) as proved,
+                                 max(greatest(snapshot_at, unchanged_at)) as covered
+                            from archives where state = 'complete' group by 1) a on a.tenant_guid = t.guid
+               left join archives f on f.tenant_guid = t.guid and f.snapshot_at = newest
+                     and f.state = 'complete' and f.fault is not null
+              where t.status <> 'provisioning'
+              order by f.fault is null, covered nulls first, t.slug limit ? offset ?) shown
+      order by fault is null, covered nulls first, slug`,
     [limit, offset],
   );
 }
@@ -51,8 +51,16 @@ export async function listArchiveAges({ statements }: Reader, limit: number, off
 /** Counts how well tenants are archived. */
 export async function countArchiveAges({ statements }: Reader): Promise<ArchiveCounts> {
   const [counts] = await statements.execute<ArchiveCounts[]>(
-    `select count(*)::int as tenants, (count(*) filter (where snapshot_at is null))::int as without,
-            count(fault)::int as faulty, count(proved_at)::int as proved from (${ages}) a`,
+    `select count(*)::int as tenants, (count(*) filter (where newest is null))::int as without,
+            (count(*) filter (where is_proved))::int as proved,
+            (select count(*)::int from archives f join tenants on guid = f.tenant_guid
+              where f.state = 'complete' and f.fault is not null and not exists (
+                select from archives n where n.tenant_guid = f.tenant_guid and n.state = 'complete'
+                   and n.snapshot_at > f.snapshot_at)) as faulty
+       from tenants t
+       left join (select tenant_guid, max(snapshot_at) as newest, bool_or(proved_at is not null) as is_proved
+                    from archives where state = 'complete' group by 1) a on a.tenant_guid = t.guid
+      where t.status <> 'provisioning'`,
   );
   return counts ?? { tenants: 0, without: 0, faulty: 0, proved: 0 };
 }
