@@ -1,6 +1,7 @@
 import Koa, { type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { Logger } from 'pino';
+import { accountPages } from './account-pages/account-pages.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
 import { limitFailures } from './auth/limit-failures.ts';
@@ -31,7 +32,7 @@ import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 import type { Tracing } from './tracing/start-tracing.ts';
 
 export interface AppServices extends RouteServices {
-  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits' | 'corsOrigins'>;
+  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'docs' | 'rateLimits' | 'corsOrigins'>;
   databases: TenantDatabases;
   responseCache: ResponseCache;
   /** Counts a request that has ended. */
@@ -93,7 +94,8 @@ export function createApp(services: AppServices): Koa {
   app.use(limits.everyRequest);
   if (cors) app.use(cors.preflights);
   app.use(routers.dispatch);
-  app.use(documentationPages(routes, config.publicUrl));
+  app.use(accountPages({ ...services, limit: limits.ofAccounts, hasExplorer: config.docs !== 'off' }));
+  app.use(documentationPages(routes, config.publicUrl, config.docs));
   app.use(unknownRoute(routers, routes, identify.user));
   return app;
 }

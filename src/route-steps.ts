@@ -4,10 +4,12 @@ import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { readIdempotencyKey } from './http/idempotency-key.ts';
 import { ListExport } from './http/lists/list-export.ts';
-import { Page } from './http/lists/list-page.ts';
+import { contentRange, Page } from './http/lists/list-page.ts';
+import { prefersStrict, unknownNames } from './http/preferences.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields } from './http/read-fields.ts';
 import { type QueryInput, readParameters } from './http/read-parameters.ts';
+import { readPatch } from './http/read-patch.ts';
 import { readUpload } from './http/read-upload.ts';
 import { Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
@@ -15,7 +17,6 @@ import type { ReadUpload } from './http/route.ts';
 import type { Routers } from './http/routers.ts';
 import { sendExport } from './http/send-export.ts';
 import { sendResponse } from './http/send-response.ts';
-import { prefersStrict, unknownNames } from './http/strict-handling.ts';
 import type { Caller } from './tenancy/caller.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 
@@ -45,13 +46,12 @@ export function respond(route: TenantRoute): Middleware {
   const filter = filterOf(route);
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
+    const idempotencyKey = idempotencyKeyOf(ctx, route);
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
-    const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
-    const idempotencyKey = key === undefined ? undefined : readIdempotencyKey(key as string);
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),
@@ -70,10 +70,22 @@ export function respond(route: TenantRoute): Middleware {
   };
 }
 
+/** @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise */
+function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: TenantRoute): string | undefined {
+  const key = req.headers['idempotency-key'];
+  if (key === undefined || method !== 'POST') return undefined;
+  if (takesIdempotencyKey) return readIdempotencyKey(key as string);
+  throw problem('invalid_request', { detail: 'This endpoint takes no Idempotency-Key: send the request without it.' });
+}
+
 const noQuery: QueryInput = { query: {} };
 
-function sendPage(ctx: Context, route: TenantRoute, { representation, next }: Page): void | Promise<void> {
+function sendPage(ctx: Context, route: TenantRoute, { representation, next, count }: Page): void | Promise<void> {
   if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
+  const range = count && contentRange(count);
+  if (range !== undefined) ctx.set('Content-Range', range);
+  if (count) ctx.vary('Prefer');
+  if (count?.total !== undefined) ctx.append('Preference-Applied', 'count=exact');
   return sendResponse(ctx, route, representation);
 }
 
@@ -102,7 +114,7 @@ async function readInput(
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
   const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
   if (route.method === 'POST' && caller) enforceScope(body, caller);
-  return readFields(contract, body, unknown);
+  return route.method === 'PATCH' ? readPatch(contract, body, unknown) : readFields(contract, body, unknown);
 }
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

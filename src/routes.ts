@@ -20,7 +20,7 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),
-    ...activityRoutes(),
+    ...activityRoutes(parts),
     ...auditRoutes(parts),
     ...usageRoutes(parts),
   ];

@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { AppServices } from './app.ts';
+import { accountLinks } from './auth/account-link.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
 import { createPeopleLimits } from './auth/limit-people.ts';
-import { countMails, createMail, withholdMails } from './auth/mail.ts';
+import { countMails, createMail, tenantMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
@@ -134,8 +135,8 @@ export async function createServices({
   const usage = createUsageCounter(control, error =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
   );
-  const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
-  const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
+  const { smtpUrl, mailFrom, dataDir } = config;
+  const mails = countMails(createMail({ smtpUrl, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
@@ -162,10 +163,10 @@ export async function createServices({
     usage,
     background,
     imports,
-    sendMail: withholdMails(mails.send, log),
+    sendMail: tenantMails(mails.send, mailFrom, log),
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
-    publicUrl,
+    accountLink: accountLinks(config),
     databases,
     responseCache,
     metrics,

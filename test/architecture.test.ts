@@ -21,7 +21,7 @@ const layers = [
   ['services'],
   ['app', 'operator'],
   ['routes'],
-  ['route-steps', 'people', 'open-databases'],
+  ['route-steps', 'people', 'account-pages', 'open-databases'],
   ['auth', 'imports', 'tenant-entities'],
   ['resources', 'activity', 'audit', 'usage', 'docs'],
   ['tenancy', 'metrics'],

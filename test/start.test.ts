@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
@@ -68,6 +68,14 @@ describe('npm start', () => {
       const { status, body } = await client.get(`/api/v1/${list}`);
       expect([status, body.length > 1], list).to.deep.equal([200, true]);
     }
+  });
+
+  it('a later start prints the password of the demo user again, which only the owner of the folder can read', async () => {
+    const { password } = starts.credentials;
+    await stopped();
+    expect((await start()).password).to.equal(password);
+    const { mode } = await stat(join(starts.folder, 'demo-password'));
+    expect((mode & 0o777).toString(8)).to.equal('600');
   });
 
   it('the command line works while the service runs', async () => {

@@ -102,7 +102,7 @@ describe('connections to other machines', () => {
       'docs',
       'docs/guide',
       'docs/operate',
-      ...['', '/backup', '/kubernetes', '/retention'].map(each => `deploy${each}`),
+      ...['', '/kubernetes', '/systemd'].map(each => `deploy${each}`),
     ];
     const files = await Promise.all(
       folders.map(async folder =>

@@ -8,6 +8,9 @@ export interface PanelContent {
   readonly queries: readonly (readonly [query: string, legend: string])[];
 }
 
+/** The data source of the kit, in `provisioning/datasources.yaml`. */
+export const datasource = { type: 'prometheus', uid: 'prometheus' };
+
 const selector = '{job="backoffice"}';
 /** Labels with so many values that only the largest are shown. */
 const manyValues = ['route', 'tenant'];

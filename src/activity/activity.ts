@@ -1,5 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import type { ControlDatabase } from '../control/database.ts';
+import { userNamesOf } from '../control/user-names.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
@@ -7,6 +9,7 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
+import { readsOf } from '../lists/read-records.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { toRow } from '../runtime/casing.ts';
@@ -66,6 +69,7 @@ const list = listContract({
   key: 'Id',
   search: ['Comment', 'Screen'],
   longTexts: ['Comment'],
+  includes: ['user'],
 });
 
 const entry = describeFields(
@@ -87,7 +91,7 @@ const common = { tag: 'Activity', description: 'Entries can be added and read; n
 const visible = (caller: Caller): Condition | undefined =>
   caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined;
 
-export function activityRoutes(): TenantRoute[] {
+export function activityRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
     defineRoute({
       ...common,
@@ -118,7 +122,10 @@ export function activityRoutes(): TenantRoute[] {
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
-        if (list) return (await readPage(list, { table, conditions, read: select => context.read(select) })) as never;
+        if (list) {
+          const userNames = userNamesOf(control, context);
+          return (await readPage(list, { table, conditions, ...readsOf(context), userNames })) as never;
+        }
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
         return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;

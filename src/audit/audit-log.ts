@@ -2,11 +2,13 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
 import { queryList } from '../control/tenant-queues.ts';
+import { userNamesOf } from '../control/user-names.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { readPage } from '../lists/read-page.ts';
+import { readsOf } from '../lists/read-records.ts';
 import { toIso } from '../postgres/column-types.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
@@ -79,6 +81,7 @@ const list = listContract({
   order: { Id: 'desc' },
   key: 'Id',
   search: ['Resource', 'Key'],
+  includes: ['user'],
 });
 
 /** The resources whose records, and audit entries, are in the control database. */
@@ -110,10 +113,22 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
-        const read = (statement: Statement) =>
-          isControl ? queryList(control, context, statement) : context.read(statement);
-        if (list) return (await readPage(list, { table, conditions, read, toResponse: entryText })) as never;
-        const rows = await read(table.selectJson(conditions, { orderBy: { id: 'desc' }, limit, isRowPerRecord: true }));
+        const reads = isControl
+          ? { read: (statement: Statement) => queryList(control, context, statement) }
+          : readsOf(context);
+        if (list) {
+          const source = {
+            table,
+            conditions,
+            ...reads,
+            toResponse: entryText,
+            userNames: userNamesOf(control, context),
+          };
+          return (await readPage(list, source)) as never;
+        }
+        const rows = await reads.read(
+          table.selectJson(conditions, { orderBy: { id: 'desc' }, limit, isRowPerRecord: true }),
+        );
         return (await Representation.ofList(entryTexts(rows))) as never;
       },
     }),

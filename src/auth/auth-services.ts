@@ -4,6 +4,7 @@ import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { TokenSettings } from './access-token.ts';
+import type { AccountLink } from './account-link.ts';
 import type { MailLimits } from './limit-mails.ts';
 import type { PeopleLimits } from './limit-people.ts';
 import type { SendTenantMail } from './mail.ts';
@@ -23,6 +24,5 @@ export interface AuthServices {
   sendMail: SendTenantMail;
   mailLimits: MailLimits;
   peopleLimits: PeopleLimits;
-  /** The URL under which clients reach the service, for links in mails. */
-  publicUrl: string;
+  accountLink: AccountLink;
 }

@@ -5,19 +5,24 @@ import { createTransport } from 'nodemailer';
 import type { Logger } from 'pino';
 import type { TenantRecord } from '../control/records.ts';
 
-interface Message {
-  to: string;
-  subject: string;
-  text: string;
+export interface Message {
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  /** The same as HTML. */
+  readonly html: string;
+}
+
+interface SentMessage extends Message {
+  readonly from: { readonly name: string; readonly address: string };
 }
 
 /** Sends a message. @throws when the mail server does not accept it */
-export type SendMail = (message: Message) => Promise<void>;
+export type SendMail = (message: SentMessage) => Promise<void>;
 
 interface MailOptions {
   /** Undefined: messages are written to `folder` instead. */
   smtpUrl: string | undefined;
-  from: string;
   folder: string;
   log: Logger;
 }
@@ -27,15 +32,15 @@ const timeoutMs = 10_000;
 /**
  * Sends mail over SMTP or, without a server, writes `.eml` files that a mail program can open. Logs no message text.
  */
-export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMail {
+export function createMail({ smtpUrl, folder, log }: MailOptions): SendMail {
   if (smtpUrl) {
     const timeouts = { connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs };
-    const transport = createTransport({ url: smtpUrl, ...timeouts }, { from });
+    const transport = createTransport({ url: smtpUrl, ...timeouts });
     return async message => {
       await transport.sendMail(addressed(message));
     };
   }
-  const transport = createTransport({ streamTransport: true, buffer: true }, { from });
+  const transport = createTransport({ streamTransport: true, buffer: true });
   return async message => {
     const { message: content } = await transport.sendMail(addressed(message));
     await mkdir(folder, { recursive: true, mode: 0o700 });
@@ -46,17 +51,25 @@ export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMai
 }
 
 /** Passes the address as an object: parsed as a header, `(a)b@c.test` would be a comment and the address `b@c.test`. */
-function addressed(message: Message) {
+function addressed(message: SentMessage) {
   return { ...message, to: { name: '', address: message.to } };
 }
 
 /** Sends a message of a tenant, unless the tenant is isolated. @throws when the mail server does not accept it */
-export type SendTenantMail = (tenant: Pick<TenantRecord, 'guid' | 'isIsolated'>, message: Message) => Promise<void>;
+export type SendTenantMail = (
+  tenant: Pick<TenantRecord, 'guid' | 'name' | 'isIsolated'>,
+  message: Message,
+) => Promise<void>;
 
-/** Lets isolated tenants, such as copies of others, send no mail. The log has neither address nor text. */
-export function withholdMails(send: SendMail, log: Logger): SendTenantMail {
-  return async ({ guid, isIsolated }, message) => {
-    if (!isIsolated) return send(message);
+/**
+ * Sends mails in the name of their tenant. Isolated tenants, such as copies of others, send none. The log has neither
+ * address nor text.
+ * @param sender an address, or a name and an address in angle brackets; the name of the tenant replaces that name
+ */
+export function tenantMails(send: SendMail, sender: string, log: Logger): SendTenantMail {
+  const address = /<([^<>]+)>\s*$/.exec(sender)?.[1] ?? sender.trim();
+  return async ({ guid, name, isIsolated }, message) => {
+    if (!isIsolated) return send({ ...message, from: { name, address } });
     log.info({ event: 'mail_withheld', tenant: guid }, 'a mail was not sent, because the tenant is isolated');
   };
 }
@@ -74,9 +87,4 @@ export function countMails(send: SendMail): { send: SendMail; counts: { sent: nu
     }
   };
   return { send: counting, counts };
-}
-
-/** Joins paragraphs into a message text. Lines of at most 76 characters are sent unencoded. */
-export function mailText(...paragraphs: string[]): string {
-  return `${paragraphs.join('\n\n')}\n`;
 }

@@ -9,10 +9,10 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { requireMayGrant } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireManager } from '../tenancy/require-manager.ts';
+import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
-import { mailText } from './mail.ts';
 import { newPassword } from './new-password.ts';
 import { createRegistration, type RegistrationData } from './registration-token.ts';
 
@@ -81,7 +81,7 @@ interface Registration extends RegistrationData {
 }
 
 async function addUnconfirmed(
-  { control, mailLimits, sendMail, publicUrl }: AuthServices,
+  { control, mailLimits, sendMail, accountLink }: AuthServices,
   { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   person: Registration,
   requestedAt: Date,
@@ -99,18 +99,21 @@ async function addUnconfirmed(
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });
   if (token === undefined) return;
-  await sendMail(tenant, {
+  const mail = accountMail({
     to: person.email,
     subject: `Confirm your address for ${tenant.name}`,
-    text: mailText(
-      `Somebody, probably you, registered this address with\n${tenant.name}.`,
+    paragraphs: [
+      `Somebody, probably you, registered this address with ${tenant.name}.`,
       describeRegistration(person, requestedAt),
-      `To confirm it, send this token within 24 hours to\n${publicUrl}/api/v1/auth/confirm`,
-      token,
-      'If it was not you, or not at that time, do nothing: the token would let\n' +
-        'somebody else use your address. Your own registration has a mail of its own.',
-    ),
+    ],
+    link: { text: 'Confirm the address', address: accountLink('confirm', tenant, token) },
+    notes: [
+      'The link works once, within 24 hours.',
+      'If it was not you, or not at that time, do nothing: the link would let somebody else use your address. Your own ' +
+        'registration has a mail of its own.',
+    ],
   });
+  await sendMail(tenant, mail);
 }
 
 /**
@@ -131,7 +134,7 @@ function describeRegistration({ firstName, lastName }: Registration, requestedAt
   ].join('\n');
 }
 
-const maxNameText = 50; // code points, so that a line has at most 76 characters
+const maxNameText = 50; // code points
 
 /** Returns the letters of a name, shortened: a name must not carry a link or a telephone number into the mail. */
 function nameText(name: string): string {

@@ -6,12 +6,12 @@ import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
 import { rememberNetwork } from './login-networks.ts';
-import { mailText } from './mail.ts';
 import { createResetToken, usePasswordToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
@@ -49,7 +49,7 @@ export function resetPassword(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const { email, token, newPassword } = body;
       if (email !== undefined && token === undefined && newPassword === undefined) {
-        services.background.run('reset-password', () => sendToken(services, tenant, email));
+        requestReset(services, tenant, email);
         return { status: 'accepted' as const };
       }
       const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
@@ -70,8 +70,13 @@ export function resetPassword(services: AuthServices): TenantRoute {
   });
 }
 
+/** Sends a mail for a new password in the background, if the tenant has a user with this address. */
+export function requestReset(services: AuthServices, tenant: RequestContext['tenant'], address: string): void {
+  services.background.run('reset-password', () => sendToken(services, tenant, address));
+}
+
 async function sendToken(
-  { control, mailLimits, sendMail, publicUrl }: AuthServices,
+  { control, mailLimits, sendMail, accountLink }: AuthServices,
   tenant: RequestContext['tenant'],
   address: string,
 ): Promise<void> {
@@ -81,19 +86,21 @@ async function sendToken(
   if (!(await mailLimits.allowReset({ tenantGuid: tenant.guid, email: user.email }))) return;
   const token = await createResetToken(em, user.id);
   if (token === undefined) return;
-  await sendMail(tenant, {
+  const mail = accountMail({
     to: user.email, // the stored address, never the one in the request
     subject: `A new password for ${tenant.name}`,
-    text: mailText(
-      `Somebody, probably you, asked for a new password for\n${tenant.name}.`,
-      `To set it, send this token with the new password within an hour to\n${publicUrl}/api/v1/auth/reset-password`,
-      token,
-      'If it was not you, do nothing: your password stays as it is.',
-    ),
+    paragraphs: [`Somebody, probably you, asked for a new password for ${tenant.name}.`],
+    link: { text: 'Set a new password', address: accountLink('reset', tenant, token) },
+    notes: ['The link works once, within an hour.', 'If it was not you, do nothing: your password stays as it is.'],
   });
+  await sendMail(tenant, mail);
 }
 
-async function setPassword(
+/**
+ * Sets the password that the token of a reset or of an invitation permits to set.
+ * @throws {Problem} `validation_failed` when the token is not valid
+ */
+export async function setPassword(
   { control, passwords }: AuthServices,
   context: RequestContext,
   token: string,

@@ -37,6 +37,17 @@ export const url = (...protocols: string[]) =>
       `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
     );
 
+const placeholders = ['{action}', '{token}'];
+
+/** The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`, in it. */
+export const pageAddress = z
+  .string()
+  .trim()
+  .refine(
+    text => /^https?:\/\//.test(text) && URL.canParse(text) && placeholders.every(each => text.includes(each)),
+    `must be a URL that contains ${placeholders.join(' and ')}, such as https://app.example.com/{action}#token={token}`,
+  );
+
 const secondsOf = { s: 1, m: 60, h: 3_600 };
 
 /** A number of requests in a time: `5/15m`. */

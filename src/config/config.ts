@@ -42,6 +42,10 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefi
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
 }
 
+/** By default; on the embedded PostgreSQL, whoever tries the service may log in as often as they like. */
+const loginRate = { max: 5, windowMs: 900_000 };
+const demoLoginRate = { max: 1_000, windowMs: 900_000 };
+
 const goneText = 'is not used any more: unset it. RECOVERY_COMMAND recovers a server to a moment';
 /** What became of former variables. One that is set is an error, because an ignored setting misleads operators. */
 const formerVariables = {
@@ -77,6 +81,10 @@ function toConfig(env: z.output<typeof variables>) {
      * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
      */
     publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
+    /** The address of the pages that links in mails lead to; undefined = those of the service. */
+    appUrl: env.APP_URL,
+    /** What the public port shows of the documentation: all, all but the operators' handbook, or nothing. */
+    docs: env.DOCS,
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
@@ -93,7 +101,7 @@ function toConfig(env: z.output<typeof variables>) {
      */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
-      login: env.RATE_LIMIT_LOGIN,
+      login: env.RATE_LIMIT_LOGIN ?? (env.DATABASE_URL ? loginRate : demoLoginRate),
       failures: env.RATE_LIMIT_FAILURES,
       mails: env.RATE_LIMIT_MAILS,
       people: env.RATE_LIMIT_PEOPLE,

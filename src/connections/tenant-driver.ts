@@ -99,6 +99,11 @@ export class TenantDriver extends PostgreSqlDriver {
     return this.#reads.read(select, deadline);
   }
 
+  /** As `TenantReads.readWithin`. */
+  readWithin(select: Statement, ms: number, deadline?: Deadline): Promise<RowValues[] | undefined> {
+    return this.#reads.readWithin(select, ms, deadline);
+  }
+
   /** As `TenantReads.readCacheable`. */
   readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
     return this.#reads.readCacheable(select, resource, deadline);

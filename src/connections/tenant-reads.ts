@@ -1,4 +1,4 @@
-import { isConnectionLost } from '../postgres/database-error.ts';
+import { isConnectionLost, sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { LargeReads } from './large-reads.ts';
@@ -16,6 +16,8 @@ export interface ReadResult {
   /** The database; see `sourceExpression`. */
   readonly source: string;
 }
+
+const queryCanceled = '57014';
 
 interface TenantReadsOptions {
   connect: () => Promise<TenantClient>;
@@ -47,6 +49,16 @@ export class TenantReads {
     const isAlone = !select.isShort || deadline?.trace || this.#large.isLarge(select.name);
     if (isAlone || this.#large.isHeldBy(deadline)) return this.#readAlone(select, deadline);
     return this.#shared.read({ select, deadline });
+  }
+
+  /** Returns the rows of a statement that may read many records; undefined when PostgreSQL has ended it after `ms`. */
+  async readWithin(select: Statement, ms: number, deadline?: Deadline): Promise<RowValues[] | undefined> {
+    try {
+      return await this.#run(select, client => rowsWithin(client, select, ms), deadline);
+    } catch (error) {
+      if (sqlState(error) === queryCanceled) return undefined;
+      throw error;
+    }
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. */
@@ -89,4 +101,15 @@ export class TenantReads {
       return this.#withClient(query, deadline);
     }
   }
+}
+
+/** Returns the rows of a statement, which PostgreSQL ends after `ms` with SQLSTATE 57014. */
+async function rowsWithin(client: TenantClient, select: Statement, ms: number): Promise<RowValues[]> {
+  const [, , rows] = await client.sendTogether(() => [
+    client.query('begin read only'),
+    client.query(`set local statement_timeout = ${ms}`),
+    client.rows(select),
+    client.query('commit'), // after an error, a rollback
+  ]);
+  return rows;
 }

@@ -13,6 +13,7 @@ import type {
   UserRecord,
 } from './records.ts';
 import { createTenantReload } from './tenant-reload.ts';
+import { createTenantSlugs } from './tenant-slugs.ts';
 import { User } from './user-entities.ts';
 
 /**
@@ -21,6 +22,7 @@ import { User } from './user-entities.ts';
  */
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
+  tenantBySlug(slug: string): Promise<TenantRecord | undefined>;
   /**
    * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
    * rotation yet: reads the keys from the database, at most five times a second for each tenant, so that invented keys
@@ -54,8 +56,13 @@ export function createDirectory(options: DirectoryOptions): Directory {
   const { control, feed, clock = processClock } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
+  const guidOf = createTenantSlugs({ control, feed, tenants });
   return {
     tenant: guid => tenants.get(guid),
+    tenantBySlug: async slug => {
+      const guid = await guidOf(slug);
+      return guid === undefined ? undefined : tenants.get(guid);
+    },
     reloadTenant: createTenantReload(tenants, options),
     session: id => sessions.get(id),
     invalidateSession: id => sessions.invalidate(id),

@@ -39,6 +39,8 @@ const TenantSchema = defineEntity({
     slug: p.text().unique(),
     name: p.text(),
     appId: p.text(),
+    /** The address that links in its mails lead to, with placeholders; null: that of all tenants. */
+    appUrl: p.text().nullable(),
     features: p.array().default([]),
     status: p.text().$type<TenantStatus>().default('provisioning'),
     server: () => p.manyToOne(Server),

@@ -26,6 +26,7 @@ interface TenantRow {
   slug: string;
   name: string;
   app_id: string;
+  app_url: string | null;
   features: string[];
   status: TenantStatus;
   isolated: boolean;
@@ -43,8 +44,8 @@ interface TenantRow {
 
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
-  select t.id, t.slug, t.name, app_id, features, t.status, isolated, schema_version, compatible_from, database_name, role_name,
-         role_password, s.name as server_name, s.address as server_address, s.identity as server_identity,
+  select t.id, t.slug, t.name, app_id, app_url, features, t.status, isolated, schema_version, compatible_from, database_name,
+         role_name, role_password, s.name as server_name, s.address as server_address, s.identity as server_identity,
          on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
@@ -77,6 +78,7 @@ export async function loadTenant(
       slug: tenant.slug,
       name: tenant.name,
       appId: tenant.app_id,
+      appUrl: tenant.app_url ?? undefined,
       features: tenant.features,
       status: tenant.status,
       isIsolated: tenant.isolated,

@@ -10,6 +10,8 @@ export interface TenantRecord extends SchemaVersion {
   readonly slug: string;
   readonly name: string;
   readonly appId: string;
+  /** The address of the pages that links in its mails lead to, with placeholders; undefined = that of all tenants. */
+  readonly appUrl: string | undefined;
   readonly features: readonly string[];
   readonly status: TenantStatus;
   /** True: it sends no mail, and its legacy clients get no access. */

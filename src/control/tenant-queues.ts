@@ -3,7 +3,7 @@ import type { Deadline } from '../runtime/deadline.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
 /** A request, as far as its queue depends on it. */
-interface TenantRequest {
+export interface TenantRequest {
   readonly tenant: { readonly id: number };
   readonly deadline: Deadline;
 }

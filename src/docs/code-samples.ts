@@ -1,3 +1,4 @@
+import { isJson } from './media-types.ts';
 import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
 import { broken, Expression, literal, maxLine } from './typescript-literal.ts';
 
@@ -43,7 +44,7 @@ function credentials({ security, parameters }: Endpoint): string[] {
 }
 
 function sentBody({ mediaType, example }: NonNullable<Endpoint['body']>): string {
-  if (mediaType !== 'application/json') return '--data-binary @file.csv';
+  if (!isJson(mediaType)) return '--data-binary @file.csv';
   return `-d '${JSON.stringify(example, null, 2).replaceAll("'", "'\\''")}'`;
 }
 
@@ -94,7 +95,7 @@ function callOptions(endpoint: Endpoint, { path }: SampleValues): object {
     ...(pathValues.length > 0 && { path: Object.fromEntries(pathValues) }),
     ...(query.length > 0 && { query: Object.fromEntries(query) }),
   };
-  const isText = body !== undefined && body.mediaType !== 'application/json';
+  const isText = body !== undefined && !isJson(body.mediaType);
   return {
     ...(Object.keys(params).length > 0 && { params }),
     ...(body && { body: isText ? new Expression('csv') : body.example }),

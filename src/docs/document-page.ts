@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { renderDocument } from './markdown.ts';
-import { type PageChain, page } from './page.ts';
+import { type PageChain, page, type Site } from './page.ts';
 
 /** The address of the service in the examples of the documents. A rendered page has the real one in its place. */
 const exampleAddress = 'https://api.example.com';
@@ -57,6 +57,11 @@ const operatorPages: readonly Document[] = [
 
 export const documents: readonly Document[] = [...guidePages, ...operatorPages];
 
+/** The documents that a service shows. */
+export function shownDocuments({ hasHandbook }: Site): readonly Document[] {
+  return hasHandbook ? documents : guidePages;
+}
+
 const chains: readonly PageChain[] = [
   { name: 'Guide', pages: guidePages },
   { name: 'Operators', pages: operatorPages },
@@ -74,14 +79,15 @@ const pageOf: Record<string, string> = {
 
 /**
  * A page made from a Markdown file.
- * @param base address under which clients reach the service
  * @throws {Error} when a link of the file leads to no page of the service
  */
-export async function documentPage({ file, path, title }: Document, base: string): Promise<string> {
+export async function documentPage({ file, path, title }: Document, site: Site): Promise<string> {
   const text = await documentText(file);
-  const { body, sections } = renderDocument(text.replaceAll(exampleAddress, base), target => servicePath(file, target));
+  const { body, sections } = renderDocument(text.replaceAll(exampleAddress, site.base), target =>
+    servicePath(file, target),
+  );
   const chain = chains.find(({ pages }) => pages.some(each => each.path === path));
-  return page({ path, title, chain, sections, body });
+  return page({ site, path, title, chain, sections, body });
 }
 
 /** Reads a file of the repository. */

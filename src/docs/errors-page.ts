@@ -2,14 +2,16 @@ import { STATUS_CODES } from 'node:http';
 import { type ProblemCode, problems } from '../errors.ts';
 import { html } from './html.ts';
 import { renderInline } from './markdown.ts';
-import { type PageChain, page } from './page.ts';
+import { type PageChain, page, type Site } from './page.ts';
 
 /** The meaning of each code for a client, and how to respond to it, in Markdown. */
 export const meanings: Record<ProblemCode, string> = {
   validation_failed:
     'One or more fields are missing or invalid. `errors` names each field, and `errorCodes` has a code for each text.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
-  invalid_request: 'The request has more than one `Authorization` header, or its request target is not well-formed.',
+  invalid_request:
+    'The request has more than one `Authorization` header, its request target is not well-formed, or its endpoint takes no ' +
+    '`Idempotency-Key`. `detail` says which.',
   duplicate:
     'Another record has the code in the field that `errors` names. If that record is marked as deleted, `restore` ' +
     'brings it back.',
@@ -22,7 +24,7 @@ export const meanings: Record<ProblemCode, string> = {
   token_expired: 'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
   invalid_refresh_token: 'The refresh token was used before or has expired, or its session has ended. Log in again.',
-  tenant_required: 'A request without a token needs the guid of an active tenant in `X-Tenant`.',
+  tenant_required: 'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
   forbidden: 'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
   not_found: 'The path does not exist, no record has this key, or the list is empty.',
@@ -46,7 +48,7 @@ export const meanings: Record<ProblemCode, string> = {
 };
 
 /** A table of every problem code. The `type` of a problem links to the row of its code. */
-export function errorsPage(chain: PageChain): string {
+export function errorsPage(chain: PageChain, site: Site): string {
   const codes = Object.keys(problems) as ProblemCode[];
   const rows = codes.map(code => {
     const cells = html`<td>${problems[code].status}</td><td><code>${code}</code></td>`;
@@ -58,7 +60,7 @@ export function errorsPage(chain: PageChain): string {
 <p>Every error response has a status, a code that never changes its meaning,
 and a trace id by which an operator finds the cause in the log.</p>
 <div class="table errors"><table><tr><th>Status</th><th>Code</th><th>Meaning</th></tr>${rows}</table></div>`;
-  return page({ path: '/docs/errors', title: 'Errors', chain, sections, body });
+  return page({ site, path: '/docs/errors', title: 'Errors', chain, sections, body });
 }
 
 /** The first code of each status. */

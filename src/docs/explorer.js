@@ -1,5 +1,7 @@
 // Runs in the browser: starts Swagger UI, with the parts of its page replaced that screen readers cannot use.
 
+import { createLogin, loginBox } from './login.js';
+
 /** A Swagger UI plugin: https://swagger.io/docs/open-source-tools/swagger-ui/customization/plugin-api/ */
 function accessibleParts({ React }) {
   const { createElement: h, useEffect, useRef } = React;
@@ -14,6 +16,7 @@ function accessibleParts({ React }) {
       'div',
       { className: 'swagger-ui' },
       h('div', { className: 'wrapper' }, part('InfoContainer')),
+      h('div', { className: 'wrapper' }, part('LoginBox')),
       h('div', { className: 'wrapper endpoints' }, h('h2', null, 'Endpoints'), part('AuthorizeBtnContainer')),
       h('div', { className: 'wrapper' }, part('errors'), part('operations')),
     );
@@ -59,8 +62,11 @@ function accessibleParts({ React }) {
   };
 }
 
+const login = createLogin(token =>
+  token === undefined ? ui.authActions.logout(['bearer']) : ui.preauthorizeApiKey('bearer', token),
+);
 document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
-SwaggerUIBundle({
+const ui = SwaggerUIBundle({
   url: '/docs/openapi.json',
   dom_id: '#explorer',
   deepLinking: true,
@@ -68,6 +74,7 @@ SwaggerUIBundle({
   docExpansion: 'list',
   defaultModelsExpandDepth: -1,
   validatorUrl: null,
-  plugins: [accessibleParts],
+  plugins: [accessibleParts, loginBox(login)],
+  requestInterceptor: login.renew,
   layout: 'ExplorerLayout',
 });

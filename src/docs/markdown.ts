@@ -2,7 +2,7 @@ import { Marked, type RendererObject, type Tokens } from 'marked';
 import { codeBlock, escapeHtml, type Html, table } from './html.ts';
 import type { Section } from './page.ts';
 
-/** A rendered Markdown document with its level-2 headings. */
+/** A rendered Markdown document with its headings of level 2, and of level 3 in them. */
 export interface RenderedDocument {
   body: Html;
   sections: Section[];
@@ -26,14 +26,15 @@ export function renderInline(text: string): Html {
  * @param linkTarget maps the target of each link to the address that the page links to
  */
 export function renderDocument(text: string, linkTarget: (target: string) => string): RenderedDocument {
-  const sections: Section[] = [];
+  const sections: [id: string, name: string, parts: Section[]][] = [];
   let heading = '';
   const renderer: RendererObject = {
     ...escapeRawHtml,
     heading({ tokens, depth, text }) {
       heading = text.replaceAll('`', '');
       const id = headingId(heading);
-      if (depth === 2) sections.push([id, heading]);
+      if (depth === 2) sections.push([id, heading, []]);
+      if (depth === 3) sections.at(-1)?.[2].push([id, heading]);
       return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
     },
     code: ({ text }) => `${codeBlock(text, `Code: ${heading}`).html}\n`,

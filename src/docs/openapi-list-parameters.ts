@@ -1,4 +1,4 @@
-import { type ListContract, operatorsOf, sortableNames } from '../http/lists/list-contract.ts';
+import { type Include, type ListContract, operatorsOf, sortableNames } from '../http/lists/list-contract.ts';
 import type { FieldKind, ListField } from '../http/lists/list-field.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
@@ -16,6 +16,7 @@ export function listParameters({ list }: TenantRoute): Json[] {
     sortParameter(list),
     searchParameter(list),
     bomParameter,
+    ...includeParameter(list),
     equalityParameter(fields),
     ...fields.filter(field => operatorsOf(field).length > 0).map(operators),
   ];
@@ -44,6 +45,18 @@ const bomParameter = {
   description: 'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it.',
   schema: { type: 'boolean', default: false },
 };
+
+const included: Record<Include, string> = {
+  etag: '`etag` adds `ETag`, the tag that a read of the record has, to each record.',
+  user: '`user` adds `UserName`, the name of the user that `UserId` stands for, to each record.',
+};
+
+function includeParameter({ includes }: ListContract): Json[] {
+  if (includes.length === 0) return [];
+  const description = `What the records have beside their fields: ${includes.map(each => included[each]).join(' ')} CSV ignores it.`;
+  const schema = { type: 'array', items: { type: 'string', enum: includes } };
+  return [{ name: 'include', ...inQuery, description, style: 'form', explode: false, schema }];
+}
 
 function fieldsOf({ fields }: ListContract): ListField[] {
   return [...new Set(fields.values())];

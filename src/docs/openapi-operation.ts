@@ -1,3 +1,6 @@
+import type { z } from 'zod';
+import { mergePatch } from '../http/read-body.ts';
+import { takesNull } from '../http/read-patch.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';
 import { problemReferences } from './openapi-problems.ts';
@@ -52,10 +55,28 @@ function capitalise(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-function requestBody({ body, example, upload }: TenantRoute): Json {
+function requestBody({ body, example, upload, method }: TenantRoute): Json {
   if (upload)
     return { requestBody: { required: true, content: { [upload.mediaType]: { schema: { type: 'string' } } } } };
   if (!body) return {};
-  const content = { schema: toSchema(body, 'input'), ...(example ? { example } : {}) };
-  return { requestBody: { required: true, content: { 'application/json': content } } };
+  const isPatch = method === 'PATCH';
+  const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
+  const content = { schema, ...(example ? { example } : {}) };
+  const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
+  return { requestBody: { required: true, content: Object.fromEntries(mediaTypes.map(type => [type, content])) } };
+}
+
+/** The schema of a merge patch by a contract: no field is required, and null removes those that may be absent. */
+function patchSchema(body: z.ZodObject): Json {
+  const { required = [], properties, ...rest } = toSchema(body, 'input');
+  const isRequired = (name: string) => (required as string[]).includes(name);
+  const patched = Object.entries(properties as Record<string, Json>).map(([name, { default: _, ...property }]) => {
+    if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
+    const { description, ...value } = property;
+    return [
+      name,
+      { description: `${description} Null: as in a new record without it.`, anyOf: [value, { type: 'null' }] },
+    ];
+  });
+  return { ...rest, properties: Object.fromEntries(patched) };
 }

@@ -3,11 +3,12 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
 import { type Json, toSchema } from './openapi-schemas.ts';
 
-/** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, and those of its path, query and list. */
+/** The parameters of a route: `X-Tenant`, `If-Match`, `Prefer`, `Idempotency-Key`, and those of its path, query and list. */
 export function parameters(route: TenantRoute): Json[] {
   return [
     ...tenantHeader(route),
     ...ifMatchHeader(route),
+    ...preferHeader(route),
     ...idempotencyKeyHeader(route),
     ...pathParameters(route),
     ...queryParameters(route),
@@ -17,15 +18,22 @@ export function parameters(route: TenantRoute): Json[] {
 
 function tenantHeader({ access }: TenantRoute): Json[] {
   if (access !== 'anonymous' && access !== 'optional') return [];
-  const schema = { type: 'string', format: 'uuid' };
   const required = access === 'anonymous';
-  return [{ name: 'X-Tenant', in: 'header', required, description: 'The guid of the tenant.', schema }];
+  const description = 'The guid of the tenant, or its slug.';
+  return [{ name: 'X-Tenant', in: 'header', required, description, schema: { type: 'string' } }];
 }
 
 function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
   if (!takesIfMatch) return [];
   const description = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
   return [{ name: 'If-Match', in: 'header', required: false, description, schema: { type: 'string' } }];
+}
+
+function preferHeader({ list }: TenantRoute): Json[] {
+  if (!list) return [];
+  const description =
+    '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+  return [{ name: 'Prefer', in: 'header', required: false, description, schema: { type: 'string' } }];
 }
 
 function idempotencyKeyHeader({ takesIdempotencyKey }: TenantRoute): Json[] {

@@ -1,4 +1,5 @@
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import { isJson, mediaTypeOf } from './media-types.ts';
 import { responseExample } from './openapi-examples.ts';
 import { type Json, responseSchema } from './openapi-schemas.ts';
 
@@ -16,11 +17,11 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...requestId,
     ...(status === 201 || location ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' || hasTag ? etag : {}),
-    ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
+    ...(list ? listHeaders : {}),
   };
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
   const content = {
-    [mediaTypeOf(contentType)]: { schema: responseSchema(response), ...example },
+    [mediaTypeOf(contentType)]: { schema: responseSchema(response, list?.includes), ...example },
     ...(list ? csvContent(list) : {}),
   };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
@@ -28,6 +29,11 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
   const description = 'The representation that `If-None-Match` names is current. No body.';
   return cache === 'revalidate' ? { ...success, 304: { description, headers: { ...requestId, ...etag } } } : success;
 }
+
+const listHeaders = {
+  Link: { $ref: '#/components/headers/Link' },
+  'Content-Range': { $ref: '#/components/headers/ContentRange' },
+};
 
 /** A list as CSV, for `Accept: text/csv`. */
 function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
@@ -52,15 +58,12 @@ export const responseHeaders = {
       'that the plain list does not have.',
     schema: { type: 'string' },
   },
+  ContentRange: {
+    description:
+      'With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The ' +
+      'places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second.',
+    schema: { type: 'string' },
+  },
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },
   WWWAuthenticate: { description: 'What is missing or wrong in the credentials.', schema: { type: 'string' } },
 };
-
-/** `text/csv; charset=utf-8` → `text/csv`. */
-function mediaTypeOf(contentType: string): string {
-  return contentType.split(';')[0]?.trim() ?? contentType;
-}
-
-function isJson(contentType: string): boolean {
-  return /^application\/(.+\+)?json\b/.test(contentType);
-}

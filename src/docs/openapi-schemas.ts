@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Include } from '../http/lists/list-contract.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 
 /** An object of a JSON document. */
@@ -14,9 +15,21 @@ export function namedSchemas(routes: readonly TenantRoute[]): Json {
   return Object.fromEntries(named);
 }
 
-/** The schema of a response body; a view that has a title is referenced by it. */
-export function responseSchema(response: z.ZodType): Json {
+const includedFields: Record<Include, z.ZodRawShape> = {
+  etag: { ETag: z.string().optional().describe('The `ETag` of the record, with `include=etag`.') },
+  user: { UserName: z.string().nullable().optional().describe('The name of the user, with `include=user`.') },
+};
+
+/**
+ * The schema of a response body; a view that has a title is referenced by it.
+ * @param includes what the records of a list may have beside the fields of their view
+ */
+export function responseSchema(response: z.ZodType, includes: readonly Include[] = []): Json {
   const item = itemOf(response);
+  if (includes.length > 0 && item instanceof z.ZodObject) {
+    const extended = item.extend(Object.assign({}, ...includes.map(include => includedFields[include])));
+    return { type: 'array', items: toSchema(extended, 'output') };
+  }
   const name = item.meta()?.title;
   const schema = name ? { $ref: `#/components/schemas/${name}` } : toSchema(item, 'output');
   return item === response ? schema : { type: 'array', items: schema };

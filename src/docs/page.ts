@@ -1,7 +1,15 @@
 import { type Html, html } from './html.ts';
 
-/** A section of a page: the id of its heading, and the text of its link. */
-export type Section = readonly [id: string, name: string];
+/** A section of a page: the id of its heading, the text of its link, and the sections in it. */
+export type Section = readonly [id: string, name: string, parts?: readonly Section[]];
+
+/** What all pages of a service have in common. */
+export interface Site {
+  /** The address under which clients reach the service, for the examples. */
+  readonly base: string;
+  /** Whether the handbook of operators is among the pages. */
+  readonly hasHandbook: boolean;
+}
 
 interface PageLink {
   /** Path of the page on the service. */
@@ -16,6 +24,7 @@ export interface PageChain {
 }
 
 interface Page extends PageLink {
+  readonly site: Site;
   /** The pages that this one belongs to, itself included. */
   chain?: PageChain | undefined;
   sections: readonly Section[];
@@ -24,11 +33,13 @@ interface Page extends PageLink {
   isWide?: boolean;
 }
 
+const handbookPath = '/docs/operate';
+
 const navigation = [
   ['/docs', 'Guide'],
   ['/docs/reference', 'Reference'],
   ['/docs/errors', 'Errors'],
-  ['/docs/operate', 'Operators'],
+  [handbookPath, 'Operators'],
   ['/swagger', 'Try it out'],
 ] as const;
 
@@ -36,7 +47,7 @@ const navigation = [
  * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy buttons
  * and tabs. The style sheets fit it to phones and dark mode.
  */
-export function page({ path, title, chain, sections, body, isWide = false }: Page): string {
+export function page({ site, path, title, chain, sections, body, isWide = false }: Page): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -52,7 +63,7 @@ export function page({ path, title, chain, sections, body, isWide = false }: Pag
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
-${header(path)}
+${header(path, site)}
 <div class="page${isWide ? ' wide' : ''}">
 <div class="contents">
 ${chain ? chainLinks(chain, path) : ''}
@@ -71,8 +82,15 @@ function chainLinks({ name, pages }: PageChain, path: string): Html {
 }
 
 function sectionLinks(sections: readonly Section[]): Html {
-  const links = sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`);
-  return html`<nav aria-label="On this page"><h2>On this page</h2><ul>${links}</ul></nav>`;
+  return html`<nav aria-label="On this page"><h2>On this page</h2>${sectionList(sections)}</nav>`;
+}
+
+function sectionList(sections: readonly Section[]): Html {
+  const links = sections.map(
+    ([id, name, parts = []]) =>
+      html`<li><a href="#${id}">${name}</a>${parts.length > 0 ? sectionList(parts) : ''}</li>`,
+  );
+  return html`<ul>${links}</ul>`;
 }
 
 /** Links to the pages before and after this one. */
@@ -89,8 +107,9 @@ ${previous ? to(previous, 'prev', 'Previous') : ''}${next ? to(next, 'next', 'Ne
  * The header of every page: the links to all pages, with that of the page itself marked, and the search, which
  * search.js shows.
  */
-export function header(path: string): Html {
-  const links = navigation.map(([href, name]) => html` ${link(href, name, path, partOf(path))}`);
+export function header(path: string, { hasHandbook }: Site): Html {
+  const shown = navigation.filter(([href]) => hasHandbook || href !== handbookPath);
+  const links = shown.map(([href, name]) => html` ${link(href, name, path, partOf(path))}`);
   return html`<header><div class="bar"><nav aria-label="Documentation"><strong><a href="/docs">Sales back office</a></strong>${links}</nav>
 <div role="search" id="search" hidden><label for="search-text">Search</label>
 <input type="search" id="search-text" autocomplete="off" spellcheck="false" aria-controls="search-results">

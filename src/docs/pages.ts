@@ -2,7 +2,7 @@ import type { Context, Middleware } from 'koa';
 import { Representation } from '../http/representation.ts';
 import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import { type Content, contentsByPath } from './contents.ts';
+import { type Content, contentsByPath, sharedContents } from './contents.ts';
 import { notFoundPage } from './not-found-page.ts';
 
 const mediaTypes: Record<Content['type'], string> = {
@@ -21,27 +21,35 @@ const contentSecurityPolicy =
 /** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
 
+/** What a service shows: all, all but the handbook of operators, or nothing. */
+export type ShownDocumentation = 'public' | 'api' | 'off';
+
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no
  * tenant and no user, and the content depends on neither.
  * @param base address under which clients reach the service, for the examples
  */
-export function documentationPages(routes: readonly TenantRoute[], base: string): Middleware {
-  const contents = contentsByPath(routes, base);
+export function documentationPages(
+  routes: readonly TenantRoute[],
+  base: string,
+  shown: ShownDocumentation,
+): Middleware {
+  const site = { base, hasHandbook: shown === 'public' };
+  const contents = shown === 'off' ? new Map(sharedContents) : contentsByPath(routes, site);
   const rendered = new Map<string, Promise<Representation>>();
 
   return async (ctx, next) => {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const moved = isRead ? movedPages[ctx.path] : undefined;
-    if (moved) return ctx.redirect(moved);
+    if (moved && contents.has(moved)) return ctx.redirect(moved);
     const content = contents.get(ctx.path);
-    if (isRead && !content && isForPerson(ctx)) {
+    if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
       const page = ctx.path.replace(/\/$/, '');
       if (contents.has(page)) return ctx.redirect(page);
       ctx.status = 404;
       ctx.set('Content-Security-Policy', contentSecurityPolicy);
       ctx.type = mediaTypes.html;
-      ctx.body = notFoundPage();
+      ctx.body = notFoundPage(site);
       return;
     }
     if (!content || !isRead) return next();

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import { clientSample, curlSample, type SampleValues } from './code-samples.ts';
 import { codeBlock, type Html, html } from './html.ts';
 import { renderFragment } from './markdown.ts';
+import { isJson } from './media-types.ts';
 import type { Endpoint } from './reference.ts';
 import { parameterTable, propertyTable } from './reference-tables.ts';
 
@@ -41,7 +42,7 @@ function parameterTables({ parameters }: Endpoint): Html {
 
 function requestBody({ body }: Endpoint): Html | undefined {
   if (!body) return undefined;
-  if (body.mediaType !== 'application/json') return html`<h3>Request body</h3><p>A file: ${body.mediaType}.</p>`;
+  if (!isJson(body.mediaType)) return html`<h3>Request body</h3><p>A file: ${body.mediaType}.</p>`;
   return html`<h3>Request body</h3>${propertyTable(body.schema, { isInput: true })}`;
 }
 

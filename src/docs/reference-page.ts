@@ -1,7 +1,7 @@
 import { sampleValues } from './code-samples.ts';
 import { type Html, html } from './html.ts';
 import { renderFragment, renderInline } from './markdown.ts';
-import { type PageChain, page } from './page.ts';
+import { type PageChain, page, type Site } from './page.ts';
 import type { EndpointGroup } from './reference.ts';
 import { endpointSection, methodName } from './reference-endpoint.ts';
 
@@ -13,21 +13,21 @@ export function referenceChain(groups: readonly EndpointGroup[]): PageChain {
   return { name: 'Reference', pages: [overview, ...pages, { path: '/docs/errors', title: 'Errors' }] };
 }
 
-/** The page of a group of endpoints. @param base address under which clients reach the service */
-export function groupPage(tag: string, groups: readonly EndpointGroup[], base: string): string {
+/** The page of a group of endpoints. */
+export function groupPage(tag: string, groups: readonly EndpointGroup[], site: Site): string {
   const group = groups.find(({ name }) => name === tag);
   if (!group) throw new Error(`no endpoint has the tag ${tag}`);
   const { name, description, endpoints } = group;
-  const values = sampleValues(group, base);
+  const values = sampleValues(group, site.base);
   const body = html`<h1>${name}</h1>
 ${renderFragment(description)}
 ${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
   const sections = endpoints.map(({ id, summary }) => [id, summary] as const);
-  return page({ path: group.page, title: name, chain: referenceChain(groups), sections, body, isWide: true });
+  return page({ site, path: group.page, title: name, chain: referenceChain(groups), sections, body, isWide: true });
 }
 
 /** Every endpoint in a line, grouped as on the pages that describe them. */
-export function referencePage(groups: readonly EndpointGroup[]): string {
+export function referencePage(groups: readonly EndpointGroup[], site: Site): string {
   const body = html`<h1>Reference</h1>
 <p>Every endpoint with its parameters, fields, errors and examples. The <a href="/swagger">explorer</a> calls them, and
 the <a href="/docs/openapi.json">OpenAPI document</a> describes them for programs.</p>
@@ -35,7 +35,7 @@ the <a href="/docs/openapi.json">OpenAPI document</a> describes them for program
 Those in TypeScript use <code>office</code>, an instance of the client: see
 <a href="/docs/guide/first-call">First call</a>.</p>
 ${groups.map(groupLines)}`;
-  return page({ path: overview.path, title: 'Reference', chain: referenceChain(groups), sections: [], body });
+  return page({ site, path: overview.path, title: 'Reference', chain: referenceChain(groups), sections: [], body });
 }
 
 function groupLines({ name, page, description, endpoints }: EndpointGroup): Html {

@@ -1,7 +1,8 @@
 import { problems } from '../errors.ts';
-import { documents, documentText } from './document-page.ts';
+import { type Document, documentText, shownDocuments } from './document-page.ts';
 import { meanings } from './errors-page.ts';
 import { textSections } from './markdown.ts';
+import type { Site } from './page.ts';
 import type { EndpointGroup } from './reference.ts';
 
 /** What search.js searches: title, address, where that is, the words to show below it, and further words to find it by. */
@@ -10,8 +11,8 @@ type Entry = readonly [title: string, address: string, place: string, shown: str
 const maxShown = 120; // characters
 
 /** The search index of all pages, as JSON. The browser searches it, so that the search needs no server. */
-export async function searchIndex(groups: readonly EndpointGroup[]): Promise<string> {
-  const ofDocuments = await Promise.all(documents.map(documentEntries));
+export async function searchIndex(groups: readonly EndpointGroup[], site: Site): Promise<string> {
+  const ofDocuments = await Promise.all(shownDocuments(site).map(documentEntries));
   return JSON.stringify([...groups.flatMap(endpointEntries), ...errorEntries(), ...ofDocuments.flat()]);
 }
 
@@ -29,7 +30,7 @@ function errorEntries(): Entry[] {
   });
 }
 
-async function documentEntries({ file, path, title }: (typeof documents)[number]): Promise<Entry[]> {
+async function documentEntries({ file, path, title }: Document): Promise<Entry[]> {
   const sections = textSections(await documentText(file)).filter(({ heading, text }) => heading || text);
   return sections.map(({ id, heading, text }) => [
     heading || title,

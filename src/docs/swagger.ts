@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { html } from './html.ts';
-import { header } from './page.ts';
+import { header, type Site } from './page.ts';
 
 /** Reads a file of Swagger UI from the package `swagger-ui-dist`. */
 export function swaggerFile(name: string): Promise<string> {
@@ -10,7 +10,8 @@ export function swaggerFile(name: string): Promise<string> {
 }
 
 /** The page of the explorer (Swagger UI). */
-export const swaggerPage = html`<!doctype html>
+export function swaggerPage(site: Site): string {
+  return html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -24,10 +25,11 @@ export const swaggerPage = html`<!doctype html>
 </head>
 <body>
 <noscript>The explorer needs JavaScript. The <a href="/docs/reference">reference</a> works without it.</noscript>
-${header('/swagger')}
+${header('/swagger', site)}
 <main id="explorer"></main>
 <script src="/swagger/swagger-ui-bundle.js"></script>
-<script src="/swagger/start.js"></script>
+<script src="/swagger/start.js" type="module"></script>
 </body>
 </html>
 `.html;
+}

@@ -4,6 +4,7 @@ import type { Middleware } from 'koa';
 /** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
 const exposedHeaders = [
   'Content-Disposition',
+  'Content-Range',
   'ETag',
   'Idempotency-Replayed',
   'Link',
@@ -36,7 +37,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined
   const listed = new Set(origins);
   const allow = cors({
     origin: ctx => (listed.has(ctx.get('Origin')) ? ctx.get('Origin') : ''), // '' adds no header
-    allowMethods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    allowMethods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposeHeaders: exposedHeaders,
     keepHeadersOnError: false, // `problemDetails` removes none
     maxAge,

@@ -26,6 +26,10 @@ export function problemDetails(log: Logger): Middleware {
         log.error({ traceId: ctx.state.traceId, trace_id: traceIdOf(ctx), code, err: describeError(cause) }, message);
       }
       renderProblem(ctx, rendered);
+      const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem; // for a page that people see
+      if (!page) return;
+      ctx.type = 'text/html; charset=utf-8';
+      ctx.body = page(rendered);
     }
   };
 }

@@ -6,8 +6,8 @@ import type { Deadline } from '../runtime/deadline.ts';
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
 /**
- * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. A request without a
- * body gives an empty object. A second call for the same request returns the same promise.
+ * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. PATCH may also send
+ * it as a JSON merge patch. A request without a body gives an empty object. A second call for the same request returns the same promise.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`, `request_timeout`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {
@@ -19,11 +19,11 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const { headers } = ctx.req;
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};
-  if (
-    !isPlainJson(headers['content-type']) ||
-    (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity'
-  ) {
-    throw problem('unsupported_media_type', { headers: closing });
+  const isPatch = ctx.method === 'PATCH';
+  const isAccepted = isPlainJson(headers['content-type']) || (isPatch && isMergePatch(headers['content-type']));
+  if (!isAccepted || (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity') {
+    const accepted = isPatch ? { 'Accept-Patch': mergePatch } : {}; // RFC 5789 §2.2
+    throw problem('unsupported_media_type', { headers: { ...closing, ...accepted } });
   }
   if (length > limit) throw problem('payload_too_large', { headers: closing });
 
@@ -40,8 +40,15 @@ async function read(ctx: Context, limit: number): Promise<object> {
 /** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
 const closing = { Connection: 'close' };
 
+/** The media type of a JSON merge patch (RFC 7396). */
+export const mergePatch = 'application/merge-patch+json';
+
 function isPlainJson(contentType = ''): boolean {
   return /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(contentType.trim());
+}
+
+function isMergePatch(contentType = ''): boolean {
+  return isPlainJson(contentType.replace(/^\s*application\/merge-patch\+json/i, 'application/json'));
 }
 
 async function parse(ctx: Context, limit: number): Promise<void> {
@@ -52,7 +59,8 @@ async function parse(ctx: Context, limit: number): Promise<void> {
       text: false,
       multipart: false,
       jsonLimit: limit,
-      parsedMethods: ['POST', 'PUT'] as never,
+      parsedMethods: ['POST', 'PUT', 'PATCH'] as never,
+      jsonTypes: ['application/json', mergePatch],
     });
     parsers.set(limit, parser);
   }

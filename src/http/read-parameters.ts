@@ -2,9 +2,9 @@ import type { Context } from 'koa';
 import { z } from 'zod';
 import { prefersCsv } from './lists/list-export.ts';
 import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './lists/list-query.ts';
+import { prefersCount, unknownNames } from './preferences.ts';
 import { readQuery } from './read-fields.ts';
 import type { Route } from './route.ts';
-import { unknownNames } from './strict-handling.ts';
 
 export interface QueryInput<Query = object> {
   readonly query: Query;
@@ -24,10 +24,14 @@ export function readParameters(
   strict: boolean,
 ): QueryInput {
   const search = new URLSearchParams(ctx.querystring);
-  const names = [...search.keys()].filter(name => !(list && isListParameter(name)));
+  const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
   const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
-  if (!list || !(isExport || usesListQuery(list, search))) return { query: readQuery(query, search, errors) };
-  const listQuery = readListQuery(list, ctx.path, search, isExport, errors);
+  // A number as `after` is one of the plain list, which has no cursor.
+  const isCounted =
+    !isExport && prefersCount(ctx.req.headers.prefer as string) && !/^\d+$/.test(search.get('after') ?? '');
+  if (!list || !(isExport || isCounted || usesListQuery(list, search)))
+    return { query: readQuery(query, search, errors) };
+  const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
 }

@@ -8,7 +8,7 @@ export type RouteLimit = 'login' | 'account' | 'token';
 
 /** The definition of one endpoint: input, access and response. The router and the documentation both use it. */
 export interface Route<Access = unknown, Context = unknown> {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In @koa/router's syntax: `/api/v1/EntityStatus/:id`. */
   readonly path: string;
   /** Who may call the endpoint. Without a default, so that every route decides it. */
@@ -22,7 +22,10 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly query?: z.ZodObject | undefined;
   /** How clients may sort, filter, search and page the list that the route returns. */
   readonly list?: ListContract | undefined;
-  /** Fields of the JSON body; undefined = the route reads no body. */
+  /**
+   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of them, as a JSON merge patch
+   * (RFC 7396).
+   */
   readonly body?: z.ZodObject | undefined;
   /** A body that is not JSON; the handler reads it with `readUpload` of its input. */
   readonly upload?: UploadContract | undefined;

@@ -49,6 +49,7 @@ const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
  */
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');
+  if (field.isComputed) return true;
   return operator === 'contains' || (operator === 'prefix' && !field.isSortable);
 }
 

@@ -2,7 +2,9 @@ import type { ListExport } from '../http/lists/list-export.ts';
 import { nextPath, Page } from '../http/lists/list-page.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
 import { Representation } from '../http/representation.ts';
+import { countRecords } from './count-records.ts';
 import { exportList } from './export-list.ts';
+import { includer } from './include-fields.ts';
 import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
 
 /**
@@ -15,10 +17,17 @@ export async function readPage(query: ListQuery, source: ListSource): Promise<Pa
   const rows = await readRecords(query, source, limit === undefined ? undefined : limit + 1);
   const records = rows.slice(0, limit);
   const last = records.length < rows.length ? records.at(-1) : undefined;
-  const representation = await Representation.ofList(textsOf(records, source.toResponse));
-  return new Page(representation, last && nextPath(query, last.keys));
+  const total = query.isCounted ? await countRecords(query, source) : undefined;
+  const count = query.isCounted ? { length: records.length, isFirst: query.after === undefined, total } : undefined;
+  const include = await includer(query, source, records);
+  const representation = await Representation.ofList(textsOf(records, source.toResponse, include));
+  return new Page(representation, { next: last && nextPath(query, last.keys), count });
 }
 
-function* textsOf(records: readonly ListedRecord[], toResponse = (json: string) => json): Iterable<string> {
-  for (const { json } of records) yield toResponse(json);
+function* textsOf(
+  records: readonly ListedRecord[],
+  toResponse = (json: string) => json,
+  include: (json: string) => string,
+): Iterable<string> {
+  for (const { json } of records) yield include(toResponse(json));
 }

@@ -10,6 +10,10 @@ export interface ListSource {
   /** The records that the caller may see, and that the plain list has. */
   conditions: readonly (Condition | undefined)[];
   read: (statement: Statement) => Promise<RowValues[]>;
+  /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */
+  readWithin?: (statement: Statement, ms: number) => Promise<RowValues[] | undefined>;
+  /** Returns the names of users by their ids, for a list that may include them. */
+  userNames?: (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>;
   /** Turns the JSON text of a record into that of the response. */
   toResponse?: (json: string) => string;
 }
@@ -18,6 +22,16 @@ export interface ListSource {
 export interface ListedRecord {
   readonly json: string;
   readonly keys: readonly (string | null)[];
+}
+
+type Reads = Required<Pick<ListSource, 'read' | 'readWithin'>>;
+
+/** How a list of a tenant database is read: by the context of the request. */
+export function readsOf(context: Reads): Reads {
+  return {
+    read: select => context.read(select),
+    readWithin: (select, ms) => context.readWithin(select, ms),
+  };
 }
 
 /** Reads the records that a request asks for, in their order, from after its cursor on. */

@@ -1,6 +1,6 @@
+import { accountMail } from '../auth/account-mail.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { email } from '../auth/email.ts';
-import { mailText } from '../auth/mail.ts';
 import { addInvitationToken, createToken, replaceInvitationToken } from '../auth/mail-token.ts';
 import { transactControl } from '../control/database.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -58,7 +58,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
  * is replaced when the mail server has accepted the new mail, so that a mail that fails leaves it valid.
  */
 async function sendInvitation(
-  { control, mailLimits, sendMail, publicUrl }: AuthServices,
+  { control, mailLimits, sendMail, accountLink }: AuthServices,
   tenant: RequestContext['tenant'],
   userId: number,
   address: string,
@@ -69,15 +69,13 @@ async function sendInvitation(
   const token = createToken();
   const added = await transactControl(control, query => addInvitationToken(query, user, token));
   if (!added) return;
-  await sendMail(tenant, {
+  const mail = accountMail({
     to: address,
     subject: `Your invitation to ${tenant.name}`,
-    text: mailText(
-      `An administrator of\n${tenant.name}\ninvites you to use its back office.`,
-      `To accept, send this token with a new password within 7 days to\n${publicUrl}/api/v1/auth/reset-password`,
-      token,
-      'If you do not expect an invitation, do nothing.',
-    ),
+    paragraphs: [`An administrator of ${tenant.name} invites you to use its back office.`],
+    link: { text: 'Accept, and set your password', address: accountLink('accept', tenant, token) },
+    notes: ['The link works once, within 7 days.', 'If you do not expect an invitation, do nothing.'],
   });
+  await sendMail(tenant, mail);
   if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, userId, token, added));
 }

@@ -32,7 +32,13 @@ const contract = describeFields(
 );
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
-const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, key: 'Id', search: ['Name'] });
+const list = listContract({
+  view: roleView,
+  order: { Name: 'asc', Id: 'asc' },
+  key: 'Id',
+  search: ['Name'],
+  includes: ['etag'],
+});
 
 /** The roles of a tenant, for its administrators. */
 export function roleRoutes(services: AuthServices): TenantRoute[] {

@@ -21,6 +21,7 @@ const list = listContract({
   view: userView,
   query,
   order: { Id: 'asc' },
+  includes: ['etag'],
   key: 'Id',
   search: ['Email', 'FirstName', 'LastName'],
   hasTrigrams: false, // in the control database, each login would update them

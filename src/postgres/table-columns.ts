@@ -42,6 +42,11 @@ export class TableColumns {
     return formula?.(this.name) ?? fieldName ?? snakeCase(property);
   }
 
+  /** True for a property that is not a column of the table. */
+  protected isComputed(property: string): boolean {
+    return this.#properties[property]?.formula !== undefined;
+  }
+
   /** SQL of the text of a property, with which it compares as equal: a timestamp in UTC, with microseconds. */
   protected textOf(property: string): string {
     const source = this.sourceOf(property);

@@ -8,7 +8,7 @@ import { TableColumns } from './table-columns.ts';
 const oneRowList = 100;
 /** A list of at most so many records is short. */
 const shortList = 20;
-/** Lists are sorted by one column and the key with an index, by more without one. */
+/** Lists are sorted by one column and the key with an index, by more, or by a computed property, without one. */
 const maxIndexedKeys = 2;
 
 interface SelectOptions {
@@ -67,8 +67,17 @@ export class TableReads extends TableColumns {
       select (select row_to_json(record)::text from (select ${this.jsonFields}) record) as json,
              array[${keys.map(({ property }) => this.textOf(property)).join(', ')}] as keys
         from ${pageText(this.name, { ...page, conditions, keys: sortKeys }, values)}`;
-    const isUnindexed = keys.length > maxIndexedKeys || (page.searches ?? []).length > 0;
+    const hasIndex = keys.length <= maxIndexedKeys && !keys.some(({ property }) => this.isComputed(property));
+    const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
     return { ...unpreparedStatement(`page of ${this.name}`, text, values), isUnindexed };
+  }
+
+  /** Counts records, at most `max` of them. */
+  selectCount(conditions: Conditions, max: number): Statement {
+    const values: unknown[] = [];
+    const matching = `select from ${this.name}${where(conditions, values)} limit $${values.push(max)}`;
+    const text = `select count(*) as count from (${matching}) matching`;
+    return { ...unpreparedStatement(`count of ${this.name}`, text, values), isUnindexed: true };
   }
 
   /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */

@@ -7,17 +7,17 @@ import type { Installation } from '../installation.ts';
 import { requireControlHead } from '../operator/control/control-head.ts';
 import { provisionDemoTenant } from '../operator/lifecycle/demo-records.ts';
 import { readManifest } from '../operator/lifecycle/manifest.ts';
-import type { Provisioned } from '../operator/lifecycle/provision.ts';
 import { migrateTenants } from '../operator/schema/migrate-tenants.ts';
 import { createServiceLogin, isOperatorLogin } from '../operator/schema/service-login.ts';
 import { unverifiedHost, unverifiedRedisHost, unverifiedText } from '../postgres/unverified-host.ts';
+import { type DemoLogin, demoLogin } from './demo-login.ts';
 
 /** An installation on which the service can run. */
 export interface PreparedInstallation {
   /** With the login of the service, if the installation is on the embedded PostgreSQL. */
   readonly installation: Installation;
   /** The demo tenant, on the embedded PostgreSQL. */
-  readonly demo: Provisioned | undefined;
+  readonly demo: DemoLogin | undefined;
 }
 
 /**
@@ -44,17 +44,18 @@ async function prepare(installation: Installation, config: Config, log: Logger):
     await warnOfOperatorLogin(installation, log);
     return { installation, demo: undefined };
   }
-  const demo = await provisionDemo(installation);
+  const demo = await provisionDemo(installation, config.dataDir);
   return { installation: await withServiceLogin(installation, config), demo };
 }
 
 /** Provisions the demo tenant and migrates all tenants to head. */
-async function provisionDemo(installation: Installation): Promise<Provisioned> {
+async function provisionDemo(installation: Installation, folder: string): Promise<DemoLogin> {
   const manifest = await readManifest(fileURLToPath(new URL('../../tenants/demo.json', import.meta.url)));
-  const demo = await provisionDemoTenant(installation, createPasswords(), manifest);
+  const passwords = createPasswords();
+  const provisioned = await provisionDemoTenant(installation, passwords, manifest);
   const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
   for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
-  return demo;
+  return demoLogin(installation, passwords, provisioned, manifest.admin.email, folder);
 }
 
 /** Opens the embedded control database with the login of the service: it has the same rights as in production. */

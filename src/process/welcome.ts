@@ -1,4 +1,4 @@
-import type { Provisioned } from '../operator/lifecycle/provision.ts';
+import type { DemoLogin } from './demo-login.ts';
 
 interface Addresses {
   readonly host: string;
@@ -7,26 +7,24 @@ interface Addresses {
 }
 
 /** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
-export function welcome({ host, port, managementPort }: Addresses, { tenant, created, logins }: Provisioned): string {
+export function welcome({ host, port, managementPort }: Addresses, { tenant, email, password }: DemoLogin): string {
   const base = `http://${host}:${port}`;
-  const [admin] = logins;
-  const password = admin?.password ?? '<password>';
-  const email = admin?.email ?? 'admin@demo.test';
   const json = `-H 'Content-Type: application/json'`;
   const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;
-  const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password}"}'`;
+  const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password ?? '<password>'}"}'`;
   const login = `curl -s ${base}/api/v1/auth/login ${credentials}`;
   const setPassword = `npx backoffice user password ${tenant.slug} ${email}`;
   return [
     '',
     `  Sales back office    ${base}`,
-    `  Guide, explorer      ${base}/docs  ${base}/swagger`,
+    `  Guide                ${base}/docs`,
+    `  Explorer             ${base}/swagger?tenant=${tenant.guid}`,
     `  Health               http://127.0.0.1:${managementPort}/health/ready`,
     `  Demo tenant          ${tenant.guid}`,
     `  Demo user            ${email}`,
-    created
-      ? `  Password             ${password}   (shown only once)`
-      : `  Password             was shown at the first start; to set a new one: ${setPassword}`,
+    password
+      ? `  Password             ${password}`
+      : `  Password             was changed since the first start; to set a new one: ${setPassword}`,
     '',
     '  Log in:',
     `  ${login}`,

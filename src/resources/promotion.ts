@@ -4,6 +4,7 @@ import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
+import { toIso } from '../postgres/column-types.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
@@ -187,7 +188,7 @@ export const promotions = defineResource({
       throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', { max: 100 });
     if (discountType === 'Amount' && currencyId == null)
       throw fieldProblem('CurrencyId', 'is required for an amount', 'required');
-    if (startsAt && endsAt && endsAt <= startsAt)
+    if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt))
       throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
@@ -201,3 +202,8 @@ export const promotions = defineResource({
   },
   extraRoutes: [readUse, recordUse],
 });
+
+/** The time of a field, which is a text of PostgreSQL if the request does not change it. */
+function timeOf(moment: Date | string): number {
+  return new Date(moment instanceof Date ? moment : toIso(moment)).getTime();
+}

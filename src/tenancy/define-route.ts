@@ -39,7 +39,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   description?: string | undefined;
   query?: Query | undefined;
   list?: Route['list'];
-  body?: Body;
+  body?: Body | undefined;
   upload?: Route['upload'];
   example?: z.input<Body>;
   bodyLimit?: number;

@@ -112,6 +112,11 @@ export class RequestContext {
     return this.#open().read(select, this.deadline);
   }
 
+  /** Returns the rows of a statement that may read many records; undefined when it has run for `ms`. */
+  readWithin(select: Statement, ms: number): Promise<RowValues[] | undefined> {
+    return this.#open().readWithin(select, ms, this.deadline);
+  }
+
   /**
    * Returns a response that is the same for every caller with the permission: from the response cache while it is known
    * to be current, else made from the rows of `select`.

@@ -24,7 +24,7 @@ interface TenantRouterOptions extends ContextServices {
  *                                  with the keys of that tenant, so a false claim fails there. Unknown tenant: 401
  *   verified token (cached)        its tenant, if none of its records has changed since
  *   legacy token                   the tenant of the token's record in the control database. No record: 401
- *   no token, valid X-Tenant       the active tenant with that guid
+ *   no token, valid X-Tenant       the active tenant with that guid or slug. No slug looks like a guid: it is shorter
  *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
  */
@@ -73,9 +73,13 @@ async function tokenTenant(
   return tenant;
 }
 
+/** As the control database checks it. */
+const slugPattern = /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/;
+
 async function namedTenant(request: IncomingMessage, directory: Directory): Promise<TenantRecord> {
-  const guid = String(request.headers['x-tenant'] ?? '').toLowerCase();
-  const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
+  const name = String(request.headers['x-tenant'] ?? '').toLowerCase();
+  const bySlug = slugPattern.test(name) ? directory.tenantBySlug(name) : undefined;
+  const tenant = await (isUuid(name) ? directory.tenant(name) : bySlug);
   if (tenant?.status !== 'active') throw problem('tenant_required');
   return tenant;
 }
@@ -85,7 +89,7 @@ async function namedTenant(request: IncomingMessage, directory: Directory): Prom
  * not.
  */
 function noteOtherTenant(ctx: Context): void {
-  const named = ctx.req.headers['x-tenant'];
-  if (named && ctx.state.token && String(named).toLowerCase() !== ctx.state.tenant.guid)
-    ctx.state.otherTenantNamed = true;
+  const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
+  const { guid, slug } = ctx.state.tenant as TenantRecord;
+  if (named && ctx.state.token && named !== guid && named !== slug) ctx.state.otherTenantNamed = true;
 }

@@ -26,7 +26,7 @@ const view = describeFields(
     StartsAt: 'The begin of the hour or day, in UTC.',
     Requests: 'The requests of authenticated users and clients that ended in this time.',
     Refused: 'Of these, the ones with status 429 or 503.',
-    Writes: 'Of these, the ones with `POST`, `PUT` or `DELETE` that succeeded.',
+    Writes: 'Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded.',
     ResponseBytes: 'The bytes of the response bodies, as they were sent.',
     DatabaseMs: "The time in which connections to the tenant's database were in use, in milliseconds.",
     DatabaseBytes: 'The last known size of the database in this time; null if none is known.',

@@ -161,6 +161,8 @@ describe('signing keys', () => {
       await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
       console.log(`      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`);
       for (let i = 0; i < 10; i++) expect(await statuses(client)).to.deep.equal([401, 401]);
+      // The guide tells clients to log in again: only `token_expired` lets them refresh.
+      expect((await client.get(path)).body.code).to.equal('invalid_token');
       const now = await active();
       expect(now).to.have.length(1).and.not.include(kid);
       const renewed = await refresh(client);

@@ -55,7 +55,7 @@ describe('permissions', () => {
     client.send(
       method,
       path.replaceAll(/:\w+/g, '987654321'),
-      method === 'POST' || method === 'PUT' ? {} : undefined,
+      method === 'POST' || method === 'PUT' || method === 'PATCH' ? {} : undefined,
       headers,
     );
   const name = ({ method, path }: TenantRoute): string => `${method} ${path}`;

@@ -110,9 +110,10 @@ describe('large reads of a service', () => {
 
   it('lists of one tenant that no index serves are read one at a time, and lists that have an index beside them', async () => {
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
-    const paths = ['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(
-      query => `/api/v1/Activity?${query}`,
-    );
+    const paths = [
+      ...['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(query => `/api/v1/Activity?${query}`),
+      ...['sort=StatusTitle', 'filter[StatusTitle]=Active'].map(query => `/api/v1/Entities?${query}`),
+    ];
     for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
     await withConnection(world.acme.adminUrl, async client => {
       const countWaiting = async (): Promise<number> => {
@@ -122,7 +123,7 @@ describe('large reads of a service', () => {
         );
         return rows.length;
       };
-      await client.query('begin; lock table activities in access exclusive mode');
+      await client.query('begin; lock table activities, entities in access exclusive mode');
       const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
       await eventually(async () => (await countWaiting()) > 0);
       const indexed = [1, 2].map(limit => acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));

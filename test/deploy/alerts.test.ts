@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { dashboardFile, dashboardText } from '../../deploy/grafana/dashboard.ts';
 import { metricDefinitions } from '../../deploy/grafana/metric-definitions.ts';
+import { figures } from '../../deploy/grafana/overview.ts';
 import { prometheusRuleFile, prometheusRuleText } from '../../deploy/prometheus/prometheus-rule.ts';
 import { root } from '../support/command-line.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -52,18 +53,36 @@ describe('alerts and dashboards', () => {
   });
 
   it('every metric in an alert or a dashboard exists', async () => {
-    const { panels } = JSON.parse(await readFile(dashboardFile, 'utf8')) as {
-      panels: { targets?: { expr: string }[] }[];
-    };
-    const queries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+    const queries = allPanels(await readFile(dashboardFile, 'utf8')).flatMap(({ targets = [] }) =>
+      targets.map(({ expr }) => expr),
+    );
     expect(queries).to.have.length.greaterThan(60);
     for (const query of [...rules.map(({ expr }) => expr), ...queries])
       expect([...metrics, ...foreignMetrics], query).to.include.members(metricsIn(query));
   });
 
   it('every metric of the service is in the dashboard', () => {
-    const { panels } = JSON.parse(dashboardText()) as { panels: { title: string }[] };
-    expect(panels.map(({ title }) => title)).to.include.members(metricDefinitions().map(({ name }) => name));
+    expect(allPanels(dashboardText()).map(({ title }) => title)).to.include.members(
+      metricDefinitions().map(({ name }) => name),
+    );
+  });
+
+  it('the dashboard opens with eight figures, each red at the limit of an alert, and the alerts; all other panels are folded', () => {
+    const { panels } = JSON.parse(dashboardText()) as { panels: Panel[] };
+    const open = panels.filter(({ type }) => type !== 'row');
+    expect(open.map(({ type }) => type)).to.deep.equal([...Array(8).fill('stat'), 'table']);
+    const [first, ...others] = panels.filter(({ type }) => type === 'row').map(({ collapsed }) => collapsed);
+    expect([first, new Set(others)]).to.deep.equal([false, new Set([true])]);
+    for (const { alert, red, yellow, unit } of figures) {
+      const { expr } = rules.find(rule => rule.alert === alert) ?? { expr: '' };
+      const limits = [...expr.matchAll(/> ([\d.]+)(?: \* ([\d.]+))?/g)].map(([, a, b = '1']) => Number(a) * Number(b));
+      // A number of things that should be 0 is red from 1 on.
+      expect(unit === 'short' ? [...limits, 1] : limits, alert).to.include(red);
+      expect(expr, alert).to.not.equal('');
+      expect(yellow, alert).to.be.at.most(red);
+    }
+    const ids = allPanels(dashboardText()).map(({ id }) => id);
+    expect(ids).to.deep.equal([...new Set(ids)]);
   });
 
   it('the generated files are those of the metrics and rules of this build (npm run -s deploy:generate)', async () => {
@@ -112,6 +131,21 @@ describe('alerts and dashboards', () => {
     });
   });
 });
+
+interface Panel {
+  readonly id: number;
+  readonly type: string;
+  readonly title: string;
+  readonly collapsed?: boolean;
+  readonly targets?: { expr: string }[];
+  readonly panels?: Panel[];
+}
+
+/** Returns the panels of a dashboard, also those in folded rows. */
+function allPanels(dashboard: string): Panel[] {
+  const { panels } = JSON.parse(dashboard) as { panels: Panel[] };
+  return panels.flatMap(panel => [panel, ...(panel.panels ?? [])]);
+}
 
 /** Returns the names of metrics in a query: the words that are neither functions nor labels nor keywords. */
 function metricsIn(query: string): string[] {

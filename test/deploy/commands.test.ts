@@ -27,7 +27,7 @@ describe('commands in deploy/', () => {
   it('a unit of systemd that runs a command with a fence lets its second process live when the command is killed', async () => {
     const folder = join(root, 'deploy');
     const units = (await readdir(folder, { recursive: true })).filter(name => name.endsWith('.service'));
-    expect(units).to.include('databases/backoffice-databases.service');
+    expect(units).to.include('systemd/backoffice-databases.service');
     for (const unit of units) {
       const text = await readDeploy(unit);
       const closesFence = /^ExecStart=.* (move|server drain|restore) /m.test(text);
@@ -53,13 +53,17 @@ async function compose(): Promise<string[][]> {
 
 async function texts(): Promise<string[][]> {
   const files = [
-    await readDeploy('backup/backoffice-backup.service'),
-    await readDeploy('retention/backoffice-retention.service'),
-    await readDeploy('databases/backoffice-databases.service'),
-    await readFile(join(root, 'docs/deploy.md'), 'utf8'),
+    await readDeploy('systemd/backoffice-backup.service'),
+    await readDeploy('systemd/backoffice-retention.service'),
+    await readDeploy('systemd/backoffice-databases.service'),
+    // The lines of a shell in which `backoffice` is defined.
+    (await readFile(join(root, 'docs/deploy.md'), 'utf8')).replaceAll(
+      /(^ +|\| |\()backoffice (?=\w)/gm,
+      'bin/backoffice ',
+    ),
   ];
   const lines = files.flatMap(file => [
-    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n]+)/g),
+    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n)"]+)/g),
   ]);
   return lines.map(([, words = '']) => words.trim().split(/\s+/));
 }

@@ -68,7 +68,7 @@ async function kubernetes(): Promise<string[]> {
 }
 
 async function systemd(): Promise<string[]> {
-  const unit = await readDeploy('backoffice.service');
+  const unit = await readDeploy('systemd/backoffice.service');
   return [...unit.matchAll(/^Environment=(\w+)=/gm)].map(match => match[1] ?? '');
 }
 

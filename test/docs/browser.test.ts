@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import {
   describeInBrowser,
   execute,
@@ -148,32 +149,27 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await page.close();
   });
 
-  it('in the explorer, a user logs in, authorises and lists statuses, and axe finds nothing wrong', async () => {
+  it('in the explorer, a user logs in, stays logged in, lists statuses and logs out, and axe finds nothing wrong', async () => {
     const { page, browserErrors, origins } = await open('/swagger', { viewport: { width: 390, height: 800 } });
+    await page.clock.install();
+    await page.reload();
     await page.locator('#operations-Country-postCountries').waitFor();
     expect(await page.evaluate(overflow), 'on a phone').to.equal(0);
     await page.setViewportSize({ width: 1280, height: 800 });
     const { admin, guid } = world().acme;
 
-    const login = await tryOut(page, 'postAuthLogin');
-    await login.locator('tr[data-param-name="X-Tenant"] input').fill(guid);
-    await login.locator('textarea').fill(JSON.stringify(admin));
-    const loginResponse = await execute(page, login, '/api/v1/auth/login');
-    expect(loginResponse.status()).to.equal(200);
-    const { accessToken } = await loginResponse.json();
-    await login.locator('.live-responses-table', { hasText: 'accessToken' }).waitFor();
-
+    const login = page.locator('.login');
+    await login.getByLabel('Tenant').fill(guid);
+    await login.getByLabel('E-mail').fill(admin.email);
+    await login.getByLabel('Password').fill('a wrong password');
+    await page.keyboard.press('Enter');
+    await login.getByText('is not right').waitFor();
     const statuses = await tryOut(page, 'getEntityStatus');
     expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403); // not authorised yet
 
-    await page.locator('.auth-wrapper .authorize').first().click();
-    const dialog = page.locator('.dialog-ux');
-    await dialog.locator('.auth-container', { hasText: 'bearer' }).locator('input').first().fill(accessToken);
-    await dialog
-      .locator('.auth-container', { hasText: 'bearer' })
-      .getByRole('button', { name: /apply|authorize/i })
-      .click();
-    await dialog.locator('.close-modal').click();
+    await login.getByLabel('Password').fill(admin.password);
+    await page.keyboard.press('Enter');
+    await page.getByText(`Logged in as ${admin.email}`).waitFor();
 
     const list = await execute(page, statuses, '/api/v1/EntityStatus');
     expect(list.status()).to.equal(200);
@@ -181,7 +177,15 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await result.waitFor();
     expect(await result.locator('tbody .response-col_status').first().textContent()).to.include('200');
 
-    expect(browserErrors.filter(text => !/status of 403/.test(text))).to.deep.equal([]);
+    world().clock.offsetSeconds += accessTokenLifetimeSeconds;
+    await page.clock.fastForward(accessTokenLifetimeSeconds * 1_000);
+    const later = await execute(page, statuses, '/api/v1/EntityStatus');
+    expect(later.status(), 'with a new access token').to.equal(200);
+    await login.getByRole('button', { name: 'Log out' }).click();
+    await login.getByRole('button', { name: 'Log in' }).waitFor();
+    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403);
+
+    expect(browserErrors.filter(text => !/status of 40[13]/.test(text))).to.deep.equal([]);
     expect([...origins]).to.deep.equal([world().url]);
 
     await page.evaluate(removeRepeatedOperations);

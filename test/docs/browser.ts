@@ -39,7 +39,7 @@ interface Element {
 }
 
 /** Far above what any step needs, even on a busy machine. A wait ends as soon as its condition holds. */
-const maxWaitMs = 60_000;
+const maxWaitMs = 180_000;
 
 export interface OpenPage {
   page: Page;
@@ -52,14 +52,18 @@ export interface OpenPage {
 export type OpenBrowserPage = (path: string, options?: Parameters<Browser['newPage']>[0]) => Promise<OpenPage>;
 
 /** Describes tests that use a browser and a world. Where Chromium is not installed, they are skipped. */
-export function describeInBrowser(name: string, tests: (world: () => World, open: OpenBrowserPage) => void): void {
+export function describeInBrowser(
+  name: string,
+  tests: (world: () => World, open: OpenBrowserPage) => void,
+  environment: () => Record<string, string> = () => ({}),
+): void {
   if (executablePath === undefined) console.log(`  ${name}: skipped, because Chromium is not installed`);
   else
     describe(name, () => {
       let world: World;
       let browser: Browser;
       before(async () => {
-        world = await createWorld();
+        world = await createWorld(environment());
         // Last, so that a failure to create the world leaves no browser behind.
         browser = await launchBrowser();
       });

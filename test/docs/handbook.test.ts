@@ -127,14 +127,21 @@ describe('Markdown pages', () => {
       for (const [, linked = '', id] of text.matchAll(/\]\(([\w./-]*)#([^)]+)\)/g)) {
         const file = linked === '' ? page.file : join(dirname(page.file), linked);
         const target = documents.find(each => each.file === file);
-        const rendered = target && (await documentPage(target, 'http://backoffice.test'));
+        const rendered = target && (await documentPage(target, { base: 'http://backoffice.test', hasHandbook: true }));
         expect(rendered, `${linked}#${id}`).to.match(new RegExp(`<h[1-6] id="${id}">`));
       }
     });
 
+    it(`the list beside ${page.file} has each of its headings of levels 2 and 3`, async () => {
+      const rendered = await documentPage(page, 'http://backoffice.test');
+      const [, list = ''] = /aria-label="On this page">([\s\S]*?)<\/nav>/.exec(rendered) ?? [];
+      const linked = [...list.matchAll(/href="#([^"]+)"/g)].map(match => match[1]);
+      expect(linked).to.deep.equal([...rendered.matchAll(/<h[23] id="([^"]+)">/g)].map(match => match[1]));
+    });
+
     it(`every code block of ${page.file} can be focused and has a label`, async () => {
       const text = await readFile(join(root, page.file), 'utf8');
-      const rendered = await documentPage(page, 'http://backoffice.test');
+      const rendered = await documentPage(page, { base: 'http://backoffice.test', hasHandbook: true });
       const blocks = [...rendered.matchAll(/<pre[^>]*>/g)];
       expect(blocks).to.have.length([...text.matchAll(/^ *```/gm)].length / 2);
       for (const [tag] of blocks) expect(tag).to.match(/^<pre tabindex="0" role="group" aria-label="[^"]+">$/);
@@ -142,7 +149,7 @@ describe('Markdown pages', () => {
 
     it(`the page of ${page.file} has the address of the service in place of the example address`, async () => {
       const text = await readFile(join(root, page.file), 'utf8');
-      const rendered = await documentPage(page, 'https://erp.test');
+      const rendered = await documentPage(page, { base: 'https://erp.test', hasHandbook: true });
       expect(rendered).to.not.include('api.example.com');
       expect(rendered.includes('https://erp.test/')).to.equal(text.includes('https://api.example.com/'));
     });

@@ -28,6 +28,7 @@ const mediaTypes: Record<string, string> = {
   '/css/reference.css': 'text/css; charset=utf-8',
   '/css/explorer.css': 'text/css; charset=utf-8',
   '/swagger/start.js': 'text/javascript; charset=utf-8',
+  '/swagger/login.js': 'text/javascript; charset=utf-8',
   '/swagger/swagger-ui.css': 'text/css; charset=utf-8',
   '/swagger/swagger-ui-bundle.js': 'text/javascript; charset=utf-8',
 };
@@ -165,6 +166,25 @@ describe('documentation pages', () => {
       const urls = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
       for (const url of urls) expect(url, path).to.match(/^http:\/\/backoffice\.test\//); // PUBLIC_URL, in examples
       expect(text).not.to.match(/<script>|\bon\w+="|style="|@import|url\(/);
+    }
+  });
+
+  it('DOCS=api shows all pages but the handbook, with no link to it; DOCS=off shows none; both serve the API', async () => {
+    const { url: api } = await world.startAnotherServer({ DOCS: 'api' });
+    const { url: off } = await world.startAnotherServer({ DOCS: 'off' });
+    const isHandbook = (path: string): boolean => /^\/docs\/(operate|deploy)/.test(path);
+    for (const path of Object.keys(mediaTypes)) {
+      const shown = await rawGet(api, path);
+      expect(shown.status === 200, path).to.equal(!isHandbook(path));
+      if (shown.status === 200) expect(shown.body, path).not.to.match(/["(]\/docs\/(operate|deploy)/);
+      expect((await rawGet(off, path, { Accept: 'text/html' })).status === 200, path).to.equal(
+        path === '/css/base.css',
+      );
+    }
+    expect((await rawGet(off, '/')).status).not.to.equal(302);
+    for (const url of [api, off]) {
+      const me = await rawGet(url, '/api/v1/auth/me', authorization);
+      expect([me.status, (await rawGet(url, '/reset')).status]).to.deep.equal([200, 200]);
     }
   });
 

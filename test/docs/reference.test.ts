@@ -124,7 +124,7 @@ describe('examples for curl', () => {
 const rendered = new Map<EndpointGroup, string>();
 
 function pageOf(group: EndpointGroup): string {
-  const page = rendered.get(group) ?? groupPage(group.name, groups, base);
+  const page = rendered.get(group) ?? groupPage(group.name, groups, { base, hasHandbook: true });
   rendered.set(group, page);
   return page;
 }

@@ -38,7 +38,7 @@ describe('cross-origin requests', () => {
         const { status, headers } = await preflight(origin, path);
         expect(status).to.equal(204);
         expect(headers.get('access-control-allow-origin')).to.equal(origin);
-        expect(headers.get('access-control-allow-methods')).to.equal('GET,HEAD,POST,PUT,DELETE');
+        expect(headers.get('access-control-allow-methods')).to.equal('GET,HEAD,POST,PUT,PATCH,DELETE');
         expect(headers.get('access-control-allow-headers')).to.equal('authorization,content-type,if-match');
         expect(Number(headers.get('access-control-max-age'))).to.be.above(0);
         expect(headers.get('vary')).to.match(/\bOrigin\b/);

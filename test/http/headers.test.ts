@@ -229,7 +229,7 @@ describe('HTTP protocol', () => {
       expect(patched.headers.get('allow')?.split(', ').sort()).to.deep.equal(['GET', 'HEAD', 'POST']);
       const posted = await admin.post(`${collection}/1`, { Title: 'x' });
       expectProblem(posted, 405, 'method_not_allowed');
-      expect(posted.headers.get('allow')?.split(', ').sort()).to.deep.equal(['DELETE', 'GET', 'HEAD', 'PUT']);
+      expect(posted.headers.get('allow')?.split(', ').sort()).to.deep.equal(['DELETE', 'GET', 'HEAD', 'PATCH', 'PUT']);
       const login = await world.anonymous.get('/api/v1/auth/login');
       expectProblem(login, 405, 'method_not_allowed');
       expect(login.headers.get('allow')).to.equal('POST');

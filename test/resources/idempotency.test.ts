@@ -165,6 +165,17 @@ describe('Idempotency-Key', () => {
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
 
+  it('a POST under /api/v1/auth refuses a key with 400, and does nothing', async () => {
+    const { email, password } = world.acme.admin;
+    const tenant = { 'X-Tenant': world.acme.guid };
+    const refused = await world.anonymous.post('/api/v1/auth/login', { email, password }, { ...tenant, ...keyed() });
+    expect([refused.status, refused.body.code]).to.deep.equal([400, 'invalid_request']);
+    expect(refused.body.detail).to.include('Idempotency-Key');
+    const client = await world.login(world.acme);
+    expect((await client.post('/api/v1/auth/logout', undefined, keyed())).status).to.equal(400);
+    expect((await client.get('/api/v1/auth/me')).status, 'not logged out').to.equal(200);
+  });
+
   it('a key expires after 24 hours, and expired keys are deleted with later ones', async () => {
     const key = keyed();
     const first = await admin.post(statuses, { Title: 'Old' }, key);

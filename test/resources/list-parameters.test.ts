@@ -165,8 +165,36 @@ describe('list parameters', () => {
       const [name = ''] = parameter.split('=');
       expect(body.errorCodes[name]?.[0].code, parameter).to.equal(code);
     }
-    const sorted = await admin.get('/api/v1/Entities?sort=StatusTitle');
-    expect(sorted.body.errorCodes.sort[0].values).to.include('StatusId').and.not.include('StatusTitle');
+    const sorted = await admin.get('/api/v1/SystemOptions?sort=Value');
+    expect(sorted.body.errorCodes.sort[0].values).to.include('IsActive').and.not.include('Value');
+  });
+
+  it('entities are sorted and filtered by the titles of their statuses, page by page', async () => {
+    const globex = await world.login(world.globex);
+    await sql(
+      world.globex,
+      `insert into entity_statuses (title) values ('Absent'), ('Zealous');
+       insert into entities (name, entity_type, status_id)
+       select 'Titled ' || i, 'customer', s.id from generate_series(1, 40) i, entity_statuses s`,
+    );
+    const entities = '/api/v1/Entities';
+    const titles: string[] = [];
+    const ids: number[] = [];
+    for (let path = `${entities}?sort=-StatusTitle,Id&limit=30`; path !== ''; ) {
+      const page = await globex.get(path);
+      expect(page.status).to.equal(200);
+      titles.push(...page.body.map(({ StatusTitle }: { StatusTitle: string }) => StatusTitle));
+      ids.push(...page.body.map(({ Id }: { Id: number }) => Id));
+      path = next(page);
+    }
+    expect([titles.length, new Set(ids).size]).to.deep.equal([200, 200]);
+    expect(titles).to.deep.equal(titles.toSorted().reverse());
+    const matching = async (query: string) => (await globex.get(`${entities}?${query}&limit=1000`)).body.length;
+    expect(await matching('filter[StatusTitle]=Zealous')).to.equal(40);
+    expect(await matching('filter[StatusTitle]=Zealous&filter[StatusTitle]=Absent')).to.equal(80);
+    expect(await matching('filter[StatusTitle][prefix]=Ab&filter[Name]=Titled 7')).to.equal(1);
+    expect(await matching('filter[StatusTitle][lt]=Absent')).to.equal(0);
+    expect(await matching(`filter[StatusTitle]=${encodeURIComponent("' or true --")}`)).to.equal(0);
   });
 
   it('filters by time compare the milliseconds that responses show', async () => {

@@ -46,6 +46,11 @@ export class Client {
     return this.send('PUT', path, body, headers);
   }
 
+  /** Sends a JSON merge patch. */
+  patch(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
+    return this.send('PATCH', path, body, { 'Content-Type': 'application/merge-patch+json', ...headers });
+  }
+
   delete(path: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
     return this.send('DELETE', path, undefined, headers);
   }

@@ -79,7 +79,20 @@ export async function startMailServer(): Promise<MailServer> {
   };
 }
 
-/** Returns the token in the text of a message: 43 base64url characters alone on a line. */
+/** Returns the token of the link in a message. */
 export function tokenIn(content: string | undefined): string | undefined {
-  return content && /^[\w-]{43}(?=\r?$)/m.exec(content)?.[0];
+  return /token=([\w-]{43})\b/.exec(readable(content))?.[1];
+}
+
+/** Returns the address that the text of a message links to. */
+export function linkIn(content: string | undefined): string | undefined {
+  return /^https?:\S+token=\S+$/m.exec(readable(content))?.[0];
+}
+
+/** A message with its parts decoded from quoted-printable (RFC 2045 §6.7), as far as they are ASCII. */
+export function readable(content = ''): string {
+  return content
+    .replaceAll('\r\n', '\n')
+    .replaceAll('=\n', '')
+    .replaceAll(/=([0-7][0-9A-F])/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
 }

@@ -457,7 +457,13 @@ export interface paths {
         delete: operations["deleteEntityStatusById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one EntityStatus record that are sent
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
+         *
+         *     Needs a token with the permission `full.manage`.
+         */
+        patch: operations["patchEntityStatusById"];
         trace?: never;
     };
     "/api/v1/Countries": {
@@ -469,21 +475,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -503,7 +509,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token.
          */
@@ -512,14 +518,20 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
         delete: operations["deleteCountriesCodeByCode"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Country record that are sent
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchCountriesCodeByCode"];
         trace?: never;
     };
     "/api/v1/Countries/code/{code}/restore": {
@@ -533,7 +545,7 @@ export interface paths {
         put?: never;
         /**
          * Restore one Country record that is marked as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -603,7 +615,13 @@ export interface paths {
         delete: operations["deleteOrderStatusesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one OrderStatus record that are sent
+         * @description The stages of a sales order, listed by weighting.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchOrderStatusesById"];
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure": {
@@ -665,7 +683,13 @@ export interface paths {
         delete: operations["deleteUnitsOfMeasureById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one UnitOfMeasure record that are sent
+         * @description The units of quantities, listed by code.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchUnitsOfMeasureById"];
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure/code/{code}": {
@@ -749,7 +773,13 @@ export interface paths {
         delete: operations["deleteSystemOptionsById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one SystemOption record that are sent
+         * @description Settings of the company, grouped by type.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchSystemOptionsById"];
         trace?: never;
     };
     "/api/v1/Promotions/{id}/entity/{entityId}/used": {
@@ -837,7 +867,13 @@ export interface paths {
         delete: operations["deletePromotionsById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Promotion record that are sent
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         *
+         *     Needs a token with the permission `pricing.write`.
+         */
+        patch: operations["patchPromotionsById"];
         trace?: never;
     };
     "/api/v1/Promotions/code/{promoCode}": {
@@ -921,7 +957,13 @@ export interface paths {
         delete: operations["deleteCurrencyById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Currency record that are sent
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchCurrencyById"];
         trace?: never;
     };
     "/api/v1/Currency/{id}/restore": {
@@ -1005,7 +1047,13 @@ export interface paths {
         delete: operations["deleteTaxCodesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one TaxCode record that are sent
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        patch: operations["patchTaxCodesById"];
         trace?: never;
     };
     "/api/v1/TaxCodes/code/{code}": {
@@ -1089,7 +1137,13 @@ export interface paths {
         delete: operations["deleteEntitiesById"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the fields of one Entity record that are sent
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         *
+         *     Needs a token with the permission `full.manage`.
+         */
+        patch: operations["patchEntitiesById"];
         trace?: never;
     };
     "/api/v1/Imports": {
@@ -1632,7 +1686,7 @@ export interface components {
             Requests: number;
             /** @description Of these, the ones with status 429 or 503. */
             Refused: number;
-            /** @description Of these, the ones with `POST`, `PUT` or `DELETE` that succeeded. */
+            /** @description Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded. */
             Writes: number;
             /** @description The bytes of the response bodies, as they were sent. */
             ResponseBytes: number;
@@ -2054,6 +2108,8 @@ export interface components {
         ETag: string;
         /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
+        /** @description With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second. */
+        ContentRange: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
         /** @description What is missing or wrong in the credentials. */
@@ -2067,7 +2123,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2121,7 +2177,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2316,7 +2372,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant"?: string;
             };
             path?: never;
@@ -2381,7 +2437,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2423,7 +2479,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The guid of the tenant. */
+                /** @description The guid of the tenant, or its slug. */
                 "X-Tenant": string;
             };
             path?: never;
@@ -2541,6 +2597,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -2648,7 +2706,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2660,6 +2721,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2681,7 +2743,43 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["User"][];
+                    "application/json": {
+                        /** @description The number of the user, which the service chooses. */
+                        Id: number;
+                        /**
+                         * Format: uuid
+                         * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+                         */
+                        Guid: string;
+                        /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
+                        Email: string;
+                        /** @description The first name of the person. */
+                        FirstName: string;
+                        /** @description The last name of the person. */
+                        LastName: string;
+                        /** @description The name of the role, which grants the permissions. */
+                        Role: string;
+                        /**
+                         * @description Whether the user accesses the data of every entity, or of the own entity only.
+                         * @enum {string}
+                         */
+                        Scope: "Self" | "All";
+                        /** @description The `Id` of the entity that the user belongs to; null if it is none. */
+                        EntityId: number | null;
+                        /** @description Whether the logins of the user are refused. */
+                        IsDisabled: boolean;
+                        /** @description When the user first proved to own the address; null until then. */
+                        ConfirmedAt: string | null;
+                        /** @description When the user last logged in; null if never. */
+                        LastLoginAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the user was invited, registered or added.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -3087,6 +3185,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3109,7 +3209,10 @@ export interface operations {
                     contains?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3121,6 +3224,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3136,7 +3240,16 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Role"][];
+                    "application/json": {
+                        /** @description The number of the role, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the role. No two roles of a tenant have the same. */
+                        Name: string;
+                        /** @description What the users with this role may do. */
+                        Permissions: string[];
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,Permissions */
                     "text/csv": string;
                 };
@@ -3391,6 +3504,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3434,7 +3549,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3446,6 +3564,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3459,7 +3578,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["EntityStatus"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the status, such as `Prospect`. */
+                        Title: string;
+                        /** @description The place of the status in the list: lower numbers come first. */
+                        Weighting: number;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Title,Weighting,CreatedAt */
                     "text/csv": string;
                 };
@@ -3692,6 +3825,78 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchEntityStatusById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Weighting": 3
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the status, such as `Prospect`. */
+                    Title?: string;
+                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "Weighting": 3
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the status, such as `Prospect`. */
+                    Title?: string;
+                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Title": "Key account",
+                     *       "Weighting": 3,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EntityStatus"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getCountries: {
         parameters: {
             query?: {
@@ -3707,6 +3912,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     CountryCode?: string;
@@ -3759,7 +3966,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3771,6 +3981,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3785,7 +3996,23 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Country"][];
+                    "application/json": {
+                        /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+                        CountryCode: string;
+                        /** @description The name of the country. */
+                        CountryName: string;
+                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+                        IsDeleted: boolean;
+                        /** @description When the record was marked as deleted; null if it is not. */
+                        DeletedAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example CountryCode,CountryName,IsDeleted,DeletedAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -4017,6 +4244,75 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchCountriesCodeByCode: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The code of the record, in any letter case. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "CountryName": "United Kingdom"
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the country. */
+                    CountryName?: string;
+                };
+                /**
+                 * @example {
+                 *       "CountryName": "United Kingdom"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the country. */
+                    CountryName?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "GB",
+                     *       "CountryName": "United Kingdom",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Country"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     postCountriesCodeByCodeRestore: {
         parameters: {
             query?: never;
@@ -4077,6 +4373,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4120,7 +4418,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4132,6 +4433,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4145,7 +4447,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["OrderStatus"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the stage, such as `Shipped`. */
+                        Name: string;
+                        /** @description The place of the stage in the list: lower numbers come first. */
+                        Weighting: number;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,Weighting,CreatedAt */
                     "text/csv": string;
                 };
@@ -4381,6 +4697,78 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchOrderStatusesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Weighting": 30
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the stage, such as `Shipped`. */
+                    Name?: string;
+                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "Weighting": 30
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the stage, such as `Shipped`. */
+                    Name?: string;
+                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Shipped",
+                     *       "Weighting": 30,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["OrderStatus"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getUnitsOfMeasure: {
         parameters: {
             query?: {
@@ -4394,6 +4782,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4439,7 +4829,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4451,6 +4844,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4464,7 +4858,21 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["UnitOfMeasure"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                        Code: string;
+                        /** @description The name of the unit, such as `Kilogram`. */
+                        Name: string;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,CreatedAt */
                     "text/csv": string;
                 };
@@ -4694,6 +5102,78 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchUnitsOfMeasureById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Kilogram"
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
+                    Name?: string;
+                };
+                /**
+                 * @example {
+                 *       "Name": "Kilogram"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
+                    Name?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UnitOfMeasure"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getUnitsOfMeasureCodeByCode: {
         parameters: {
             query?: never;
@@ -4757,6 +5237,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4801,7 +5283,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4813,6 +5298,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4827,7 +5313,23 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["SystemOption"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                        SystemOptionTypeId: number;
+                        /** @description The value of the setting, as text. */
+                        Value: string;
+                        /** @description Whether the setting is in use. The service stores it; your programs decide by it. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the setting was created. A client may send an earlier time.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,SystemOptionTypeId,Value,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -5082,6 +5584,87 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchSystemOptionsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                    SystemOptionTypeId?: number;
+                    /** @description The value of the setting, as text. */
+                    Value?: string;
+                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+                    SystemOptionTypeId?: number;
+                    /** @description The value of the setting, as text. */
+                    Value?: string;
+                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "SystemOptionTypeId": 1,
+                     *       "Value": "Europe/London",
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SystemOption"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getPromotionsByIdEntityByEntityIdUsed: {
         parameters: {
             query?: never;
@@ -5195,6 +5778,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5299,7 +5884,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5311,6 +5899,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5334,7 +5923,40 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Promotion"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                        PromoCode: string;
+                        /** @description The name of the promotion. */
+                        Name: string;
+                        /** @description A text about the promotion, of several lines; null if there is none. */
+                        Description: string | null;
+                        /**
+                         * @description Whether `DiscountValue` is a percentage or an amount of money.
+                         * @enum {string}
+                         */
+                        DiscountType: "Percentage" | "Amount";
+                        /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                        DiscountValue: number;
+                        /** @description The `Id` of the currency of an amount; null for a percentage. */
+                        CurrencyId: number | null;
+                        /** @description When the promotion begins; null if it has no beginning. */
+                        StartsAt: string | null;
+                        /** @description When the promotion ends; null if it has no end. */
+                        EndsAt: string | null;
+                        /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
+                        EntityIds: number[];
+                        /** @description Whether entities may use the promotion at present. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,PromoCode,Name,Description,DiscountType,DiscountValue,CurrencyId,StartsAt,EndsAt,EntityIds,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -5660,6 +6282,126 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchPromotionsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "DiscountValue": 10
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                    PromoCode?: string;
+                    /** @description The name of the promotion. */
+                    Name?: string;
+                    /** @description A text about the promotion, of several lines; null if there is none. */
+                    Description?: string | null;
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
+                    DiscountType?: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                    DiscountValue?: number;
+                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
+                    StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
+                    EndsAt?: string | null;
+                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
+                    EntityIds?: number[] | null;
+                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+                /**
+                 * @example {
+                 *       "DiscountValue": 10
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                    PromoCode?: string;
+                    /** @description The name of the promotion. */
+                    Name?: string;
+                    /** @description A text about the promotion, of several lines; null if there is none. */
+                    Description?: string | null;
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
+                    DiscountType?: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+                    DiscountValue?: number;
+                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
+                    StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
+                    EndsAt?: string | null;
+                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
+                    EntityIds?: number[] | null;
+                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SPRING10",
+                     *       "Name": "Spring sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 10,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Promotion"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getPromotionsCodeByPromoCode: {
         parameters: {
             query?: never;
@@ -5735,6 +6477,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5814,7 +6558,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5826,6 +6573,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5843,7 +6591,29 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Currency"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                        Code: string;
+                        /** @description The name of the currency. */
+                        Name: string;
+                        /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                        Symbol: string | null;
+                        /** @description The number of decimals of an amount, such as 2 for euros and cents. */
+                        DecimalPlaces: number;
+                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+                        IsDeleted: boolean;
+                        /** @description When the record was marked as deleted; null if it is not. */
+                        DeletedAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,Symbol,DecimalPlaces,IsDeleted,DeletedAt,CreatedAt */
                     "text/csv": string;
                 };
@@ -6112,6 +6882,90 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchCurrencyById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "DecimalPlaces": 2
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                    Code?: string;
+                    /** @description The name of the currency. */
+                    Name?: string;
+                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                    Symbol?: string | null;
+                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
+                    DecimalPlaces?: number | null;
+                };
+                /**
+                 * @example {
+                 *       "DecimalPlaces": 2
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                    Code?: string;
+                    /** @description The name of the currency. */
+                    Name?: string;
+                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
+                    Symbol?: string | null;
+                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
+                    DecimalPlaces?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "EUR",
+                     *       "Name": "Euro",
+                     *       "Symbol": "€",
+                     *       "DecimalPlaces": 2,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Currency"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     postCurrencyByIdRestore: {
         parameters: {
             query?: never;
@@ -6175,6 +7029,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6229,7 +7085,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6241,6 +7100,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6256,7 +7116,25 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["TaxCode"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                        Code: string;
+                        /** @description The name of the rate. */
+                        Name: string;
+                        /** @description The rate in percent, with at most four decimals. */
+                        Rate: number;
+                        /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. */
+                        IsActive: boolean;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Code,Name,Rate,IsActive,CreatedAt */
                     "text/csv": string;
                 };
@@ -6510,6 +7388,88 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchTaxCodesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the rate. */
+                    Name?: string;
+                    /** @description The rate in percent, with at most four decimals. */
+                    Rate?: number;
+                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+                /**
+                 * @example {
+                 *       "IsActive": true
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                    Code?: string;
+                    /** @description The name of the rate. */
+                    Name?: string;
+                    /** @description The rate in percent, with at most four decimals. */
+                    Rate?: number;
+                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
+                    IsActive?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TaxCode"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getTaxCodesCodeByCode: {
         parameters: {
             query?: never;
@@ -6569,12 +7529,14 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, CurrencyId, CountryCode, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6582,6 +7544,7 @@ export interface operations {
                     /** @enum {string} */
                     EntityType?: "supplier" | "customer";
                     StatusId?: number;
+                    StatusTitle?: string;
                     CurrencyId?: number;
                     CountryCode?: string;
                     /** Format: date-time */
@@ -6609,6 +7572,15 @@ export interface operations {
                     lte?: number;
                     gt?: number;
                     lt?: number;
+                };
+                /** @description Return only records whose `StatusTitle` compares so: `filter[StatusTitle][gte]=…`, `filter[StatusTitle][lte]=…`, `filter[StatusTitle][gt]=…`, `filter[StatusTitle][lt]=…`, `filter[StatusTitle][prefix]=…`, `filter[StatusTitle][contains]=…`. */
+                "filter[StatusTitle]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
                 };
                 /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
                 "filter[CurrencyId]"?: {
@@ -6640,7 +7612,10 @@ export interface operations {
                     lt?: string;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6652,6 +7627,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6669,7 +7645,32 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Entity"][];
+                    "application/json": {
+                        /** @description The number of the record, which the service chooses. */
+                        Id: number;
+                        /** @description The name of the supplier or customer. */
+                        Name: string;
+                        /**
+                         * @description Whether the entity is a supplier or a customer.
+                         * @enum {string}
+                         */
+                        EntityType: "supplier" | "customer";
+                        /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
+                        StatusId: number;
+                        /** @description The title of the entity status. */
+                        StatusTitle: string;
+                        /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                        CurrencyId: number | null;
+                        /** @description The code of the country of the entity; null if none is chosen. */
+                        CountryCode: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the record was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                     /** @example Id,Name,EntityType,StatusId,StatusTitle,CurrencyId,CountryCode,CreatedAt */
                     "text/csv": string;
                 };
@@ -6942,6 +7943,100 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    patchEntitiesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "StatusId": 2
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /** @description The name of the supplier or customer. */
+                    Name?: string;
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
+                    EntityType?: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
+                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                    CurrencyId?: number | null;
+                    /** @description The code of the country of the entity; null if none is chosen. */
+                    CountryCode?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "StatusId": 2
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the supplier or customer. */
+                    Name?: string;
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
+                    EntityType?: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
+                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+                    CurrencyId?: number | null;
+                    /** @description The code of the country of the entity; null if none is chosen. */
+                    CountryCode?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Northwind Traders",
+                     *       "EntityType": "customer",
+                     *       "StatusId": 2,
+                     *       "StatusTitle": "Active",
+                     *       "CurrencyId": null,
+                     *       "CountryCode": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Entity"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     postImports: {
         parameters: {
             query: {
@@ -7130,6 +8225,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -7214,7 +8311,10 @@ export interface operations {
                     null?: boolean;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7225,6 +8325,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7242,7 +8343,29 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Activity"][];
+                    "application/json": {
+                        /** @description The number of the entry, which the service chooses. */
+                        Id: number;
+                        /**
+                         * Format: date-time
+                         * @description When the entry was stored.
+                         */
+                        CreatedAt: string;
+                        /** @description What happened, as a number. Your programs decide what the numbers mean. */
+                        ActivityCode: number;
+                        /** @description The number of the user who did it. Without it, a new entry names the caller. */
+                        UserId: number | null;
+                        /** @description A text about the activity, of several lines; null if there is none. */
+                        Comment: string | null;
+                        /** @description The `Id` of the entity that the activity is about; null if it is about none. */
+                        EntityId: number | null;
+                        /** @description The screen of your program where it happened; null if it is not known. */
+                        Screen: string | null;
+                        /** @description The address of the client. Without it, a new entry has the address that the request came from. */
+                        IPAddress: string | null;
+                        /** @description The name of the user, with `include=user`. */
+                        UserName?: string | null;
+                    }[];
                     /** @example Id,CreatedAt,ActivityCode,UserId,Comment,EntityId,Screen,IPAddress */
                     "text/csv": string;
                 };
@@ -7357,6 +8480,8 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -7441,7 +8566,10 @@ export interface operations {
                     null?: boolean;
                 };
             };
-            header?: never;
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -7452,6 +8580,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7475,7 +8604,42 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["AuditEntry"][];
+                    "application/json": {
+                        /** @description The number of the entry: later entries have higher numbers. */
+                        Id: number;
+                        /**
+                         * Format: date-time
+                         * @description When the change was made.
+                         */
+                        CreatedAt: string;
+                        /** @description The number of the user who made the change; null for a change of the operator. */
+                        UserId: number | null;
+                        /** @description The guid of the user who made the change; null for a change of the operator. */
+                        UserGuid: string | null;
+                        /**
+                         * @description What was done with the record.
+                         * @enum {string}
+                         */
+                        Action: "create" | "update" | "delete";
+                        /** @description The name of the resource, such as `Country`. */
+                        Resource: string;
+                        /** @description The id or the code of the record. */
+                        Key: string;
+                        /** @description The fields of the record before the change; null if it was created. */
+                        Before: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description The fields of the record after the change; null if it was deleted. */
+                        After: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description The address that the request came from; null for a change of the operator. */
+                        IPAddress: string | null;
+                        /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
+                        TraceId: string | null;
+                        /** @description The name of the user, with `include=user`. */
+                        UserName?: string | null;
+                    }[];
                     /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
                     "text/csv": string;
                 };

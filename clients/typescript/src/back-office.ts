@@ -3,20 +3,30 @@ import type { components, paths } from './api.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
 import { createSession, type Tokens } from './session.ts';
+import type { TokenStorage } from './tabs.ts';
 
 export type { components, paths } from './api.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
 export type { Tokens } from './session.ts';
+export type { TokenStorage } from './tabs.ts';
 
 export interface BackOfficeOptions {
   /** The address of the service, such as `https://api.example.com`. */
   url: string;
-  /** The guid of the tenant. */
+  /** The guid of the tenant, or its slug. */
   tenant: string;
   /** The tokens of a session that was stored by `onTokens`. */
   tokens?: Tokens | undefined;
-  /** Called after each login and refresh, before the new tokens are used; without tokens after the end of the session. */
+  /**
+   * Where the tokens are kept: `sessionStorage` over a reload of the tab, `localStorage` over tabs and the end of the
+   * browser. Without it, in memory.
+   */
+  storage?: TokenStorage | undefined;
+  /**
+   * Called after each login and refresh, before the new tokens are used, also after those of another tab; without tokens
+   * after the end of the session.
+   */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
   /** Repetitions of one request; 3 by default. */
   maxRetries?: number;
@@ -26,7 +36,7 @@ export interface BackOfficeOptions {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** `GET`, `POST`, `PUT` and `DELETE` of openapi-fetch, whose types are those of the API. */
+/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` of openapi-fetch, whose types are those of the API. */
 export interface BackOffice extends Client<paths> {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
@@ -44,10 +54,10 @@ export interface BackOffice extends Client<paths> {
  * sends an `Idempotency-Key` with each POST, and repeats reads and POSTs whose response is lost or 502, 503 or 504.
  */
 export function createBackOffice(options: BackOfficeOptions): BackOffice {
-  const { url, tenant, tokens, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
+  const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
   const baseUrl = url.replace(/\/+$/, '');
   const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
-  const session = createSession({ send, baseUrl, tenant, tokens, onTokens });
+  const session = createSession({ send, baseUrl, tenant, tokens, storage, onTokens });
   const client = createClient<paths>({
     baseUrl,
     fetch: session.send,

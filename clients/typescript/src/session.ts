@@ -1,5 +1,6 @@
 import type { components } from './api.ts';
 import { bodyOf, problemOf } from './problem-error.ts';
+import { connectTabs, type TokenStorage } from './tabs.ts';
 
 type LoginResponse = components['schemas']['LoginResponse'];
 export type Tokens = Pick<LoginResponse, 'accessToken' | 'refreshToken'>;
@@ -11,25 +12,42 @@ interface SessionOptions {
   baseUrl: string;
   tenant: string;
   tokens: Tokens | undefined;
+  storage: TokenStorage | undefined;
   onTokens: ((tokens: Tokens | undefined) => void | Promise<void>) | undefined;
 }
 
 interface Session {
-  /** Sends a request with the access token. Refreshes an expired one, and sends the request again. */
+  /** Sends a request with the access token. Replaces one that is refused, and sends the request again. */
   send: Send;
   login(email: string, password: string): Promise<LoginResponse>;
   logout(): Promise<void>;
 }
 
-/** The tokens of one login. Requests that find the access token expired at the same time share one refresh. */
-export function createSession({ send, baseUrl, tenant, onTokens, ...options }: SessionOptions): Session {
-  let { tokens } = options;
-  let refreshing: Promise<Response> | undefined;
+/**
+ * The tokens of one login. Requests that find the access token expired at the same time share one refresh, those of other
+ * tabs with the same session too.
+ */
+export function createSession({ send, baseUrl, tenant, storage, onTokens, ...options }: SessionOptions): Session {
+  const tabs = connectTabs({
+    name: `back-office ${baseUrl} ${tenant}`,
+    storage,
+    onReplaced: replacement => {
+      if (replacement.refreshToken === tokens?.refreshToken) void adopt(replacement.tokens);
+    },
+  });
+  let tokens = options.tokens ?? tabs.stored();
+  let refreshing: Promise<Response | undefined> | undefined;
+
+  const adopt = async (replacing: Tokens | undefined): Promise<void> => {
+    await onTokens?.(replacing);
+    tokens = replacing;
+  };
 
   const store = async (response: LoginResponse | undefined): Promise<void> => {
-    const stored = response && { accessToken: response.accessToken, refreshToken: response.refreshToken };
-    await onTokens?.(stored);
-    tokens = stored;
+    const replacing = response && { accessToken: response.accessToken, refreshToken: response.refreshToken };
+    const former = tokens;
+    await adopt(replacing);
+    tabs.replace(former, replacing);
   };
 
   const post = (path: string, body: object): Promise<Response> =>
@@ -41,26 +59,44 @@ export function createSession({ send, baseUrl, tenant, onTokens, ...options }: S
       }),
     );
 
-  /** A refresh token counts once: a second refresh with the same one would end the session. */
-  const refresh = async (refreshToken: string): Promise<Response> => {
-    const response = await post('refresh', { refreshToken });
-    if (response.ok) await store(await bodyOf<LoginResponse>(response.clone()));
+  /**
+   * Gets new tokens for those that were refused, unless another tab has done so. A refresh token counts once: a second
+   * refresh with the same one, more than 10 s later, would end the session.
+   * @returns the refusal; undefined when there are new tokens, or the session has ended in another tab
+   */
+  const refresh = async (refused: Tokens): Promise<Response | undefined> => {
+    const stored = tabs.stored();
+    if (stored && stored.refreshToken !== refused.refreshToken) await adopt(stored);
+    if (tokens !== refused) return undefined;
+    const response = await post('refresh', { refreshToken: refused.refreshToken });
+    if (response.ok) await store(await bodyOf<LoginResponse>(response));
     else if (response.status === 401) await store(undefined);
-    return response;
+    return response.ok ? undefined : response;
   };
 
   const sendWithToken: Send = async original => {
     const request = withKey(original);
     const used = tokens;
-    if (used === undefined || request.headers.has('Authorization')) return send(request);
+    if (request.headers.has('Authorization')) return send(request);
+    if (used === undefined) return send(anonymous(request));
     const response = await send(authorized(request.clone(), used));
-    if (response.status !== 401 || (await problemOf(response))?.code !== 'token_expired') return response;
+    if (!(await isTokenRefused(response))) return response;
     if (tokens === used) {
-      refreshing ??= refresh(used.refreshToken).finally(() => (refreshing = undefined));
-      const refreshed = await refreshing;
-      if (!refreshed.ok) return refreshed.clone();
+      refreshing ??= tabs.alone(() => refresh(used)).finally(() => (refreshing = undefined));
+      const refusal = await refreshing;
+      if (refusal) return refusal.clone();
     }
-    return tokens === undefined ? response : send(authorized(request, tokens));
+    if (tokens === undefined) return response;
+    const current = tokens;
+    const repeated = await send(authorized(request, current));
+    if ((await isTokenRefused(repeated)) && tokens === current) await store(undefined);
+    return repeated;
+  };
+
+  /** Without a token, the service finds out by the tenant that the caller must log in, and responds with 401. */
+  const anonymous = (request: Request): Request => {
+    if (!request.headers.has('X-Tenant')) request.headers.set('X-Tenant', tenant);
+    return request;
   };
 
   return {
@@ -73,9 +109,16 @@ export function createSession({ send, baseUrl, tenant, onTokens, ...options }: S
     logout: async () => {
       const response = await sendWithToken(new Request(`${baseUrl}/api/v1/auth/logout`, { method: 'POST' }));
       if (response.status !== 401) await bodyOf(response); // after 401, the session had ended before
-      await store(undefined);
+      if (tokens) await store(undefined);
     },
   };
+}
+
+/** True for a token that has expired, or whose signing key was disabled: a refresh may help. */
+async function isTokenRefused(response: Response): Promise<boolean> {
+  if (response.status !== 401) return false;
+  const code = (await problemOf(response))?.code;
+  return code === 'token_expired' || code === 'invalid_token';
 }
 
 function authorized(request: Request, { accessToken }: Tokens): Request {

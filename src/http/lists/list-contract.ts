@@ -21,11 +21,16 @@ export interface ListContract {
   readonly search: readonly ListField[];
   /** Whether the fields of `search` have trigram indexes, if the server has the extension. */
   readonly hasTrigrams: boolean;
+  /** What a record has beyond its view, if the parameter `include` asks for it. */
+  readonly includes: readonly Include[];
   /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
   readonly query: z.ZodObject;
   /** `query` without `limit` and `after`. */
   readonly otherParameters: z.ZodObject;
 }
+
+/** Of a record: its `ETag`, or the name of the user that its `UserId` stands for. */
+export type Include = 'etag' | 'user';
 
 interface ListOptions {
   view: z.ZodObject;
@@ -40,23 +45,21 @@ interface ListOptions {
   search: readonly string[];
   /** Default: true if the plain list is paged, as those of large tables in tenant databases are. */
   hasTrigrams?: boolean;
-  /**
-   * The fields that the list can neither be sorted nor filtered by, because they are read from another table.
-   */
+  /** The fields that are read from another table: no index serves a sort or a filter by them. */
   computed?: readonly string[] | undefined;
   /** The fields with long texts, which the list cannot be sorted by: a cursor holds the values of the sorted fields. */
   longTexts?: readonly string[] | undefined;
+  includes?: readonly Include[];
 }
 
 /** @throws when an option names a field that is not in the view, or that has no order */
 export function listContract(options: ListOptions): ListContract {
-  const { view, query = z.object({}), order, key, search, computed = [], longTexts = [] } = options;
+  const { view, query = z.object({}), order, key, search, computed = [], longTexts = [], includes = [] } = options;
   const { hasTrigrams = Object.hasOwn(query.shape, 'limit') } = options;
   const fields = new Map<string, ListField>();
   for (const [name, schema] of Object.entries(view.shape)) {
-    const field = computed.includes(name)
-      ? undefined
-      : listField(name, schema as z.ZodType, { isSortable: !longTexts.includes(name) });
+    const isComputed = computed.includes(name);
+    const field = listField(name, schema as z.ZodType, { isSortable: !longTexts.includes(name), isComputed });
     if (!field) continue;
     fields.set(name, field);
     fields.set(camelCase(name), field);
@@ -74,6 +77,7 @@ export function listContract(options: ListOptions): ListContract {
     key: named(key),
     search: search.map(named),
     hasTrigrams,
+    includes,
     query,
     otherParameters: z.object(
       Object.fromEntries(Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after')),

@@ -12,6 +12,8 @@ export interface ListField {
   readonly kind: FieldKind;
   readonly isNullable: boolean;
   readonly isSortable: boolean;
+  /** True for a value of another table, which no index serves. */
+  readonly isComputed: boolean;
   /** Of an integer: the largest absolute value of its column. */
   readonly max: number;
   /** Of a choice: its values. */
@@ -22,7 +24,7 @@ export interface ListField {
 export function listField(
   name: string,
   schema: z.ZodType,
-  { isSortable }: { isSortable: boolean },
+  { isSortable, isComputed }: Pick<ListField, 'isSortable' | 'isComputed'>,
 ): ListField | undefined {
   const isNullable = schema instanceof z.ZodNullable;
   const inner = isNullable ? (schema.unwrap() as z.ZodType) : schema;
@@ -30,7 +32,7 @@ export function listField(
   if (!kind) return undefined;
   const values = inner instanceof z.ZodEnum ? inner.options.map(String) : [];
   const max = inner instanceof z.ZodNumberFormat && inner.format === 'int32' ? maxInt32 : Number.MAX_SAFE_INTEGER;
-  return { name, kind, isNullable, isSortable, max, values };
+  return { name, kind, isNullable, isSortable, isComputed, max, values };
 }
 
 function kindOf(schema: z.ZodType): FieldKind | undefined {

@@ -2,15 +2,42 @@ import type { Representation } from '../representation.ts';
 import { cursorOf } from './list-cursor.ts';
 import type { ListQuery } from './list-query.ts';
 
-/** A page of a list, and the path of the next page if there is one. */
+interface PageOptions {
+  /** The path of the next page, if there is one. */
+  next: string | undefined;
+  /** Of a list that is counted. */
+  count?: PageCount | undefined;
+}
+
+export interface PageCount {
+  /** The number of records in the page. */
+  readonly length: number;
+  /** True unless the page follows a cursor: the place of its records in the list is then not known. */
+  readonly isFirst: boolean;
+  /** The number of records that the filters match; undefined if it is too large to be counted. */
+  readonly total: number | undefined;
+}
+
+/** A page of a list. */
 export class Page {
   readonly representation: Representation;
   readonly next: string | undefined;
+  readonly count: PageCount | undefined;
 
-  constructor(representation: Representation, next: string | undefined) {
+  constructor(representation: Representation, { next, count }: PageOptions) {
     this.representation = representation;
     this.next = next;
+    this.count = count;
   }
+}
+
+/**
+ * Returns the value of `Content-Range` (RFC 9110 §14.4): the places of the records, or `*` for a page without records or
+ * after a cursor; then the total, or `*` if it is not known, as in `items 0-19/57`. Undefined if neither is known.
+ */
+export function contentRange({ length, isFirst, total }: PageCount): string | undefined {
+  if (!isFirst || length === 0) return total === undefined ? undefined : `items */${Math.max(total, length)}`;
+  return `items 0-${length - 1}/${total === undefined ? '*' : Math.max(total, length)}`;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
 import { limit } from '../fields.ts';
-import { type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
+import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
 import type { ListField } from './list-field.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
@@ -23,6 +23,10 @@ export interface ListQuery {
   readonly search: readonly ListField[];
   /** Whether the fields of `search` have trigram indexes. */
   readonly hasTrigrams: boolean;
+  /** What the records have beyond their view. */
+  readonly includes: readonly Include[];
+  /** Whether the response says how many records the filters match. */
+  readonly isCounted: boolean;
   /** The values of the sorted fields of the record before the page, as PostgreSQL prints them. */
   readonly after: readonly (string | null)[] | undefined;
   /** Identifies list, order and filters: a cursor counts only for those that it was made for. */
@@ -34,8 +38,9 @@ export interface ListQuery {
 
 const single = ['sort', 'q', 'limit', 'after'];
 
-/** True for the parameters that every list takes beside those of its own. */
-export function isListParameter(name: string): boolean {
+/** True for the parameters that a list takes beside those of its own. */
+export function isListParameter({ includes }: ListContract, name: string): boolean {
+  if (name === 'include') return includes.length > 0;
   return single.includes(name) || name === 'bom' || isFilterParameter(name);
 }
 
@@ -43,9 +48,10 @@ export function isListParameter(name: string): boolean {
  * True when a request uses a parameter that the plain list does not have, and so gets a page with a `Link`. A number as
  * `after` is one of the plain list, if that has the parameter: a cursor is never a number.
  */
-export function usesListQuery({ query }: ListContract, search: URLSearchParams): boolean {
+export function usesListQuery(contract: ListContract, search: URLSearchParams): boolean {
+  const { query } = contract;
   for (const [name, value] of search) {
-    if (!isListParameter(name) || name === 'bom') continue;
+    if (!isListParameter(contract, name) || name === 'bom') continue;
     if (!Object.hasOwn(query.shape, name)) return true;
     if (name === 'after' && !/^\d*$/.test(value)) return true;
   }
@@ -60,10 +66,10 @@ export function readListQuery(
   contract: ListContract,
   path: string,
   search: URLSearchParams,
-  isExport: boolean,
+  { isExport, isCounted }: Pick<ListQuery, 'isExport' | 'isCounted'>,
   errors: FieldErrors,
 ): ListQuery {
-  for (const name of single)
+  for (const name of [...single, 'include'].filter(each => isListParameter(contract, each)))
     if (search.getAll(name).length > 1 || [...search.keys()].some(key => key.startsWith(`${name}[`)))
       errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
   const sort = readSort(contract, search.get('sort'), errors);
@@ -80,7 +86,9 @@ export function readListQuery(
   const cursor = search.get('after');
   const after = cursor === null ? undefined : readCursor(cursor, binding, sort);
   if (cursor !== null && !after) errors.after ??= [wrongCursor];
-  const names = [...search].filter(([name]) => isListParameter(name) || others.some(([other]) => other === name));
+  const names = [...search].filter(
+    ([name]) => isListParameter(contract, name) || others.some(([other]) => other === name),
+  );
   const parameters = new URLSearchParams(names);
   return {
     isExport,
@@ -92,6 +100,8 @@ export function readListQuery(
     q,
     search: contract.search,
     hasTrigrams: contract.hasTrigrams,
+    includes: readIncludes(contract, search.get('include'), errors),
+    isCounted,
     after,
     binding,
     path,
@@ -124,6 +134,14 @@ function readFlag(name: string, search: URLSearchParams, errors: FieldErrors): b
   if (text !== 'true' && text !== 'false')
     errors[name] ??= [{ message: 'must be one of true, false', code: 'not_allowed', values: ['true', 'false'] }];
   return text === 'true';
+}
+
+function readIncludes({ includes }: ListContract, text: string | null, errors: FieldErrors): Include[] {
+  if (text === null || includes.length === 0) return [];
+  const names = text.split(',');
+  if (!names.every(name => (includes as readonly string[]).includes(name)))
+    errors.include ??= [{ message: `must be ${includes.join(' or ')}`, code: 'not_allowed', values: includes }];
+  return includes.filter(include => names.includes(include));
 }
 
 /** A character that no search text contains, and that separates texts that are searched as one. */

@@ -16,6 +16,8 @@ type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 export interface RateLimits {
   /** Limits all requests of a client, before any work is done for a request. Requires `ctx.state.ipAddress`. */
   readonly everyRequest: Middleware;
+  /** Limits what `ofRoute` limits for routes of accounts, and counts it together with them. */
+  readonly ofAccounts: Middleware;
   /** Limits the requests to a route, before its tenant is resolved; undefined when the route has no own limit. */
   ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
 }
@@ -58,6 +60,7 @@ export function createRateLimits({ rates, store, draining, loginAccount }: RateL
   }
 
   return {
+    ofAccounts: limits.account(0),
     everyRequest: limit({ name: 'rl:global', rate: rates.global, store, key: networkKey }),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };

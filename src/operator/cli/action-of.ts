@@ -7,8 +7,8 @@ export function isRecorded({ effect, changingFields, isRoutine }: Operation): bo
 }
 
 /**
- * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing. Has no
- * secret.
+ * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing.
+ * Has no secret.
  * @param given the fields that were given, without defaults
  */
 export function actionOf(

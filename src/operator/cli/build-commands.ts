@@ -43,8 +43,13 @@ function addOperation(command: Command, operation: Operation): void {
 /** Adds the options that all commands have which print documents. */
 function addOutputOptions(command: Command, operation: Operation): void {
   command.option('--json', operation.json || 'print one JSON document on stdout');
-  const choices = operation.isList ? formats : formats.slice(0, 2);
-  command.addOption(new Option('-o, --output <format>', 'print documents, or a list in another way').choices(choices));
+  const { isList = false, makesUrl = false } = operation;
+  const choices = formats.filter(format => {
+    if (format === 'url') return makesUrl;
+    return isList || format === 'json' || format === 'yaml';
+  });
+  const meaning = makesUrl ? 'print a document, or only the URL' : 'print documents, or a list in another way';
+  command.addOption(new Option('-o, --output <format>', meaning).choices(choices));
   const hasReason = isRecorded(operation) && !operation.fields.reason;
   if (hasReason) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
   command.hook('preAction', (_, action) => {

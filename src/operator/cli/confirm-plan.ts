@@ -3,7 +3,8 @@ import type { Plan } from '../command/operation.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 
 /**
- * Asks the operator to type a name before an operation destroys something or locks somebody out. A script confirms with `--yes`.
+ * Asks the operator to type a name before an operation destroys something or locks somebody out. A script confirms with
+ * `--yes`.
  * @throws {OperatorError} when something else was typed, or stdin is no terminal
  */
 export async function confirmPlan(

@@ -3,8 +3,11 @@ import { errorDocument, explain } from '../../log/operator-error.ts';
 import type { Output } from '../command/operation-context.ts';
 import { fullTableText, tableText } from '../command/text-table.ts';
 
-/** What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. */
-export const formats = ['json', 'yaml', 'wide', 'name'] as const;
+/**
+ * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. `url` is for
+ * operations that make a URL: only the URL, for a file.
+ */
+export const formats = ['json', 'yaml', 'wide', 'name', 'url'] as const;
 
 /**
  * Returns the format that the command line asks for: known also when its options are wrong.
@@ -29,9 +32,10 @@ function outputFormat(args: readonly string[] = process.argv): (typeof formats)[
  */
 export function createOutput(isRepeated: boolean, beforeText: () => void): Output {
   const documents = wantsDocuments();
-  const print: Output['result'] = (document, text) => {
+  const print: Output['result'] = (document, text, url) => {
     beforeText();
-    printLine(documents ? documentText(document, isRepeated ? undefined : 2) : text());
+    const shown = outputFormat() === 'url' && url !== undefined ? () => url : text;
+    printLine(documents ? documentText(document, isRepeated ? undefined : 2) : shown());
   };
   return {
     wantsDocuments: documents,

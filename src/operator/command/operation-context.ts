@@ -40,8 +40,8 @@ interface ListText<Item> {
 export interface Output {
   /** True where documents are taken, and no text. */
   readonly wantsDocuments: boolean;
-  /** Takes the result. */
-  result(document: unknown, text: () => string): void;
+  /** Takes the result. @param url what `-o url` prints, of an operation that makes a URL */
+  result(document: unknown, text: () => string, url?: string): void;
   /** Takes one of several results as soon as it is known. */
   part(document: unknown, text: () => string): void;
   /** Takes text that no document is the counterpart of. */

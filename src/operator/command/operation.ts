@@ -54,6 +54,8 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly isPatient?: (fields: Values<F>) => boolean;
   /** True if it returns a list. */
   readonly isList?: boolean;
+  /** True if its result is a URL, which `-o url` prints alone. */
+  readonly makesUrl?: boolean;
   /** What `--json` prints, if that is not one document; false without documents. */
   readonly json?: string | false;
   /** What `--dry-run` shows, if the general sentence is not enough. */

@@ -53,7 +53,10 @@ export function fieldsText(fields: object): string {
   return lines.join('\n');
 }
 
-/** Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be copied. */
+/**
+ * Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be
+ * copied.
+ */
 function wrap(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {

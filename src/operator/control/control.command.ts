@@ -54,9 +54,10 @@ const serviceLogin = defineOperation({
   description:
     'create the login of the service, which can neither create databases nor grant rights, or change its password',
   fields: {},
-  examples: ['control service-login'],
+  examples: ['control service-login', 'control service-login -o url > service-database-url # a file for the service'],
   access: 'installation',
   effect: 'locks out',
+  makesUrl: true,
   async plan(_, { installation }) {
     const { findServiceLogin } = await import('../schema/service-login.ts');
     const { withConnection } = await import('../../postgres/connection.ts');
@@ -72,7 +73,7 @@ const serviceLogin = defineOperation({
     const { createServiceLogin } = await import('../schema/service-login.ts');
     const { generatePassword } = await import('../people/users.ts');
     const databaseUrl = await createServiceLogin(installation.controlUrl, generatePassword());
-    output.result({ databaseUrl }, () => serviceLoginText(databaseUrl));
+    output.result({ databaseUrl }, () => serviceLoginText(databaseUrl), databaseUrl);
   },
 });
 

@@ -22,7 +22,7 @@ A process that has sent no heartbeat for 10 s does not count.`,
     const { databaseNameOf } = await import('./restoring-database.ts');
     const secrets = await resealSecrets(installation, true);
     const blockedBy = await processesBlockingReseal(installation);
-    const lines = [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY, and all other keys refused.`];
+    const lines = [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`];
     if (blockedBy.length > 0) lines.push(`Refused: ${holdersText(blockedBy)}.`);
     return {
       document: { secrets, blockedBy, state: 'planned' },

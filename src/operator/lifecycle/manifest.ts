@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { isEmail } from '../../auth/email.ts';
+import { pageAddress } from '../../config/config-values.ts';
 import { scopes } from '../../control/scopes.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -29,6 +30,8 @@ const manifest = z.strictObject({
     .refine(slug => !reserved.has(slug), 'is a reserved word'),
   name,
   appId: text({ max: lengths.code }).optional(),
+  /** The pages that links in mails lead to; without it, those of `APP_URL`. */
+  appUrl: pageAddress.optional(),
   features: z.array(text({ max: lengths.code })).default([]),
   /** Without it, the server with the most room. */
   server: name.optional(),

@@ -80,24 +80,31 @@ const provisionTenant = defineOperation({
 
 export const operations = [provisionTenant];
 
-/** Provisions every manifest of a folder. @returns false when one of them failed */
+/** Provisions every manifest of a folder. The text of those that failed is the last one. @returns false when one failed */
 async function provisionManifests(installation: Installation, folder: string, output: Output): Promise<boolean> {
   const { createPasswords } = await import('../../auth/passwords.ts');
   const { provisionFolder } = await import('./provision-folder.ts');
-  let failures = 0;
-  let total = 0;
+  const failures: string[] = [];
+  let [total, logins] = [0, 0];
   await provisionFolder(installation, createPasswords(), folder, ({ file, provisioned, error }) => {
     total++;
-    if (provisioned) {
-      output.part({ file, ...documentOf(provisioned) }, () => textOf(provisioned));
-    } else {
-      failures++;
-      const reason = explain(error);
-      output.part({ file, error: reason }, () => `${file}: ${reason}`);
-    }
+    logins += provisioned?.logins.length ?? 0;
+    if (provisioned) return output.part({ file, ...documentOf(provisioned) }, () => lineOf(provisioned));
+    const reason = explain(error);
+    failures.push(`${file}: ${reason}`);
+    if (output.wantsDocuments) output.part({ file, error: reason }, () => '');
   });
-  output.text(() => `\n${countText(total, 'manifest')}, ${failures} failed.`);
-  return failures === 0;
+  const counts = `${countText(total, 'manifest')}, ${failures.length} failed.`;
+  const note = logins > 0 ? ' Passwords are shown only this once.' : '';
+  output.text(() => ['', ...failures, counts + note].join('\n'));
+  return failures.length === 0;
+}
+
+/** Returns a line for a tenant, and one for each of its logins: a folder may have hundreds of manifests. */
+function lineOf({ tenant, created, logins }: Provisioned): string {
+  if (!created) return unchangedText(tenant);
+  const lines = logins.map(({ email, password }) => `  ${email}  ${password}`);
+  return [`${tenant.slug} is provisioned on ${tenant.server.name}.`, ...lines].join('\n');
 }
 
 function documentOf({ tenant, created, logins: [admin, ...users] }: Provisioned) {
@@ -105,12 +112,16 @@ function documentOf({ tenant, created, logins: [admin, ...users] }: Provisioned)
 }
 
 function textOf({ tenant, created, logins }: Provisioned): string {
-  if (!created) return `${tenant.slug} exists already: nothing was changed.`;
+  if (!created) return unchangedText(tenant);
   return [
     `Provisioned ${tenant.slug}. Passwords are shown only this once.\n`,
     fieldsText(summarise(tenant)),
     ...logins.map(({ email, password }) => fieldsText({ email, password })),
   ].join('\n');
+}
+
+function unchangedText({ slug }: Provisioned['tenant']): string {
+  return `${slug} exists already: nothing was changed.`;
 }
 
 /** @throws {OperatorError} when packs are named beside a manifest, which names its own */

@@ -109,7 +109,7 @@ export async function populateFrom(
 async function insertTenant(
   em: EntityManager,
   { secrets }: Installation,
-  { slug, name, appId = slug, features }: Manifest,
+  { slug, name, appId = slug, appUrl, features }: Manifest,
   { server, isIsolated }: { server: Server; isIsolated: boolean },
 ): Promise<Tenant> {
   return em.transactional(async tx => {
@@ -119,6 +119,7 @@ async function insertTenant(
       slug,
       name,
       appId,
+      appUrl: appUrl ?? null,
       features,
       isIsolated,
       server: tx.merge(server),

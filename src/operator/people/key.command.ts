@@ -51,14 +51,17 @@ const disable = defineOperation({
     const replaced = plan.isReplaced ? ' A new key would replace it.' : '';
     return {
       document: { ...plan, state: 'planned' },
-      text: () => `Every token of key ${kid} would be refused.${replaced}`,
-      confirm: { name: slug, consequence: `will refuse every token that key ${kid} has signed` },
+      text: () => `Every token of key ${kid} would be refused, and its users log in again.${replaced}`,
+      confirm: { name: slug, consequence: `will refuse every token of key ${kid}: its users log in again` },
     };
   },
   async run({ slug, kid }, { installation, output }) {
     const { disableKey } = await import('./keys.ts');
     await disableKey(installation, slug, kid);
-    output.result({ kid, status: 'disabled' }, () => `Key ${kid} is disabled: its tokens are refused.`);
+    output.result(
+      { kid, status: 'disabled' },
+      () => `Key ${kid} is disabled: its tokens are refused, and its users log in again.`,
+    );
   },
 });
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { pageAddress } from '../../config/config-values.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
@@ -9,6 +10,8 @@ const feature = text({ max: lengths.code });
 const tenantEdit = z.strictObject({
   name: text({ max: lengths.name }).optional(),
   appId: text({ max: lengths.code }).optional(),
+  /** `none`: that of all tenants. */
+  appUrl: z.literal('none').or(pageAddress).optional(),
   enable: z.array(feature),
   disable: z.array(feature),
 });
@@ -18,7 +21,7 @@ export type TenantEdit = z.input<typeof tenantEdit>;
 
 /** A field of a tenant that an edit changes. */
 interface FieldChange {
-  field: 'name' | 'appId' | 'features';
+  field: 'name' | 'appId' | 'appUrl' | 'features';
   from: string;
   to: string;
 }
@@ -27,6 +30,7 @@ interface Editable {
   guid: string;
   name: string;
   appId: string;
+  appUrl: string;
   features: string[];
 }
 
@@ -43,16 +47,21 @@ export async function planEdit(
   slug: string,
   edit: TenantEdit,
 ): Promise<{ guid: string; changes: FieldChange[] }> {
-  const { name, appId, enable, disable } = checkEdit(edit);
+  const { name, appId, appUrl, enable, disable } = checkEdit(edit);
   const [tenant] = await statements.execute<Editable[]>(
-    'select guid, name, app_id as "appId", features from tenants where slug = ?',
+    `select guid, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features from tenants where slug = ?`,
     [slug],
   );
   if (!tenant) throw noSuchTenant(slug);
   const features = [...new Set([...tenant.features, ...enable])].filter(each => !disable.includes(each));
-  const after = { name: name ?? tenant.name, appId: appId ?? tenant.appId, features: features.join(', ') };
+  const after = {
+    name: name ?? tenant.name,
+    appId: appId ?? tenant.appId,
+    appUrl: appUrl ?? tenant.appUrl,
+    features: features.join(', '),
+  };
   const before = { ...tenant, features: tenant.features.join(', ') };
-  const fields = ['name', 'appId', 'features'] as const;
+  const fields = ['name', 'appId', 'appUrl', 'features'] as const;
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
@@ -62,16 +71,17 @@ export async function planEdit(
 /** Changes a tenant. Every process applies it within a second. @throws {OperatorError} as `planEdit` does */
 export async function editTenant(control: Control, slug: string, edit: TenantEdit) {
   const plan = await planEdit(control, slug, edit);
-  const { name, appId, enable, disable } = checkEdit(edit);
+  const { name, appId, appUrl, enable, disable } = checkEdit(edit);
   await control.statements.execute(
     `update tenants
-        set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id), updated_at = now(),
+        set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id),
+            app_url = nullif(coalesce(?::text, app_url), 'none'), updated_at = now(),
             features = array(
               select f from unnest(features || array(
                        select e from jsonb_array_elements_text(?::jsonb) e where e <> all (features))) f
                where f not in (select jsonb_array_elements_text(?::jsonb)))
       where slug = ?`,
-    [name ?? null, appId ?? null, JSON.stringify([...new Set(enable)]), JSON.stringify(disable), slug],
+    [name ?? null, appId ?? null, appUrl ?? null, JSON.stringify([...new Set(enable)]), JSON.stringify(disable), slug],
   );
   return plan;
 }
@@ -82,9 +92,9 @@ function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
     throw new OperatorError(faults.join('; '), { usage: true });
   }
-  const { name, appId, enable, disable } = parsed.data;
-  if (name === undefined && appId === undefined && enable.length + disable.length === 0)
-    throw new OperatorError('Name what to change: --name, --app-id, --enable or --disable', { usage: true });
+  const { name, appId, appUrl, enable, disable } = parsed.data;
+  if ([name, appId, appUrl].every(value => value === undefined) && enable.length + disable.length === 0)
+    throw new OperatorError('Name what to change: --name, --app-id, --app-url, --enable or --disable', { usage: true });
   const both = enable.filter(each => disable.includes(each));
   if (both.length > 0) throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
   return parsed.data;

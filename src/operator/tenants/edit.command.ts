@@ -4,16 +4,18 @@ import { tableText } from '../command/text-table.ts';
 
 const edit = defineOperation({
   name: 'edit',
-  description: 'change the name, the application identifier or the features of a tenant',
+  description: 'change the name, the application or the features of a tenant',
   fields: {
     slug: argument('slug'),
     name: option('<name>', 'name of the company'),
     appId: option('<id>', 'application identifier'),
+    appUrl: option('<address>', 'pages that links in mails lead to, as APP_URL; none: those of APP_URL'),
     enable: optionList('<feature>', 'a feature to enable, such as legacyTokens; may be repeated'),
     disable: optionList('<feature>', 'a feature to disable; may be repeated'),
   },
   examples: [
     'edit acme --name "Acme International Ltd" --reason "renamed"',
+    "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
     'edit acme --enable legacyTokens --dry-run',
   ],
   access: 'statements',

@@ -10,6 +10,8 @@ export interface TenantSummary {
   slug: string;
   name: string;
   appId: string;
+  /** The address that links in its mails lead to; null: that of all tenants. */
+  appUrl: string | null;
   database: string;
   server: string;
   status: TenantStatus;
@@ -27,6 +29,7 @@ export function summarise(tenant: Tenant): TenantSummary {
     slug: tenant.slug,
     name: tenant.name,
     appId: tenant.appId,
+    appUrl: tenant.appUrl ?? null,
     database: tenant.databaseName,
     server: tenant.server.name,
     status: tenant.status,
@@ -41,8 +44,8 @@ interface Reader {
 }
 
 const summaries = `
-  select t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.database_name as database, s.name as server, t.status,
-         t.isolated, t.schema_version as "schemaVersion", ${isoTime('t.created_at')} as "createdAt"
+  select t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.app_url as "appUrl",
+         t.database_name as database, s.name as server, t.status, t.isolated, t.schema_version as "schemaVersion", ${isoTime('t.created_at')} as "createdAt"
     from tenants t join servers s on s.id = t.server_id`;
 
 /** The columns that a list of tenants can be sorted by. */
@@ -170,7 +173,10 @@ export interface FoundUser extends UserSummary {
   status: TenantStatus;
 }
 
-/** Returns the users of all tenants that have an address, ordered by tenant. @param email as `normaliseEmail` returns it */
+/**
+ * Returns the users of all tenants that have an address, ordered by tenant.
+ * @param email as `normaliseEmail` returns it
+ */
 export async function findUsers({ statements }: Reader, email: string): Promise<FoundUser[]> {
   return statements.execute(
     `select t.slug as tenant, t.status, ${userColumns}

@@ -4,7 +4,10 @@ import type { Statements } from '../../postgres/statements.ts';
 import { errorText } from '../command/error-text.ts';
 import { operatorName } from '../command/operator-name.ts';
 
-/** A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from stdin. */
+/**
+ * A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from
+ * stdin.
+ */
 export interface Action {
   /** The words of the command, such as `user add`. */
   readonly command: string;

@@ -4,6 +4,7 @@ import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { createRoute } from './create-route.ts';
 import { deleteRoute } from './delete-route.ts';
 import { listRoute } from './list-route.ts';
+import { patchRoute } from './patch-route.ts';
 import { readRoutes } from './read-routes.ts';
 import { createDefinition, type ResourceDefinition } from './resource-definition.ts';
 import type { ResourceOptions } from './resource-options.ts';
@@ -20,7 +21,7 @@ export interface Resource {
 }
 
 /**
- * Defines the REST routes of one table: list, read, look up by code, create, update and delete. A trigger of the
+ * Defines the REST routes of one table: list, read, look up by code, create, replace, patch and delete. A trigger of the
  * database writes the audit entry of every change.
  * @throws when `options.entity` is not an entity of MikroORM
  */
@@ -38,6 +39,7 @@ export function defineResource<
     ...readRoutes(definition),
     createRoute(definition),
     updateRoute(definition),
+    patchRoute(definition),
     deleteRoute(definition),
     ...(definition.softDelete ? [restoreRoute(definition)] : []),
   ];

@@ -64,5 +64,5 @@ export function createDefinition<
 export function documentation({ name, path, key, description }: ResourceDefinition) {
   if ('id' in key) return { tag: name, description };
   const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
-  return { tag: name, description: `${description} ${replaced}; the path of a record has no PUT.` };
+  return { tag: name, description: `${description} ${replaced}; its own path has no PUT, but PATCH.` };
 }

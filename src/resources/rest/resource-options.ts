@@ -45,7 +45,7 @@ export interface ResourceOptions<
   orderBy: QueryOrderMap<Row>;
   /** The properties that the list parameter `q` searches: codes and names. */
   search: readonly (keyof Row & string)[];
-  /** The properties that are read from another table. The list can neither be sorted nor filtered by them. */
+  /** The properties that are read from another table. A list that is sorted or filtered by them is read alone. */
   computed?: readonly (keyof Row & string)[];
   /** The properties with texts of up to 4,000 characters. The list cannot be sorted by them. */
   longTexts?: readonly (keyof Row & string)[];

@@ -80,7 +80,7 @@ describe('access commands', () => {
       expect(lines).to.have.length(3);
       expect(lines[1]).to.match(new RegExp(`^${uuid.source} +retiring +\\S+ +\\S+Z$`));
       expect(lines[2]).to.match(new RegExp(`^${kid} +active +\\S+ +–$`));
-      expect(disabled).to.equal(`Key ${kid} is disabled: its tokens are refused.\n`);
+      expect(disabled).to.equal(`Key ${kid} is disabled: its tokens are refused, and its users log in again.\n`);
       expect(await isServed(client), 'a token of the previous key').to.equal(true);
     });
 

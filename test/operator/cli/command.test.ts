@@ -133,6 +133,7 @@ describe('command line', () => {
         'slug',
         'name',
         'appId',
+        'appUrl',
         'database',
         'server',
         'status',

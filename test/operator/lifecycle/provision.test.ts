@@ -46,6 +46,7 @@ describe('provision of tenants', () => {
       'slug',
       'name',
       'appId',
+      'appUrl',
       'database',
       'server',
       'status',

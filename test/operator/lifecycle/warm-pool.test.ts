@@ -194,7 +194,7 @@ describe('warm pool', () => {
     it(`a pool fill that is killed ${moment.name} is completed by the next pool fill`, () =>
       checks.expectCompletedFill(moment));
 
-  it('provision of a folder creates each tenant once, and reports each manifest that fails', async () => {
+  it('provision of a folder creates each tenant once, in a line for each login, and reports the manifests that fail last', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
       for (const slug of ['folder-0', 'folder-1'])
@@ -214,11 +214,24 @@ describe('warm pool', () => {
       ]);
       const failed = lines.filter(({ error }) => error).map(({ file }) => file);
       expect(failed.sort()).to.deep.equal(['bad.json', 'elsewhere.json']);
+      await writeFile(join(folder, 'folder-2.json'), JSON.stringify(manifestOf('folder-2')));
       const again = await runTenant('provision', '--file', folder);
       expect(again.code).to.equal(1);
-      expect(again.stdout)
-        .to.include('folder-0 exists already: nothing was changed.')
-        .and.to.include('4 manifests, 2 failed.');
+      const [made2 = '', end = ''] = again.stdout.split('\n\n');
+      expect(
+        made2
+          .split('\n')
+          .map(line => line.replace(/ {2}\S{12,}$/, '  …'))
+          .sort(),
+      ).to.deep.equal([
+        `  ${manifestOf('folder-2').admin.email}  …`,
+        'folder-0 exists already: nothing was changed.',
+        'folder-1 exists already: nothing was changed.',
+        'folder-2 is provisioned on default.',
+      ]);
+      expect(end).to.match(
+        /^bad\.json: .*\nelsewhere\.json: .*\n5 manifests, 2 failed\. Passwords are shown only this once\.\n$/,
+      );
       await expectNoOrphan();
     } finally {
       await rm(folder, { recursive: true });

@@ -20,7 +20,7 @@ describe('control reseal beside running processes', () => {
   const run = (args: string[], keys: Record<string, string>) =>
     runCommand('scripts/tenant.ts', args, { ...world.environment, ...keys });
   const reseal = (...args: string[]) =>
-    run(['control', 'reseal', ...args], { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
+    run(['control', 'reseal', '--yes', ...args], { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
   const management = (path: string) => fetch(`http://127.0.0.1:${world.service.managementPort}${path}`);
   const readiness = async () => {
     const response = await management('/health/ready');
@@ -118,7 +118,7 @@ describe('control reseal beside running processes', () => {
     });
 
     await run(['control', 'register-key'], { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
-    const back = await run(['control', 'reseal'], { MASTER_KEY: former, MASTER_KEY_PREVIOUS: next });
+    const back = await run(['control', 'reseal', '--yes'], { MASTER_KEY: former, MASTER_KEY_PREVIOUS: next });
     expect(back.code, back.stderr).to.equal(0);
     await eventually(async () => (await readiness()).status === 200);
     expect(await (await management('/metrics')).text()).to.match(/^master_key_known 1$/m);

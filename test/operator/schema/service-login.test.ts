@@ -61,6 +61,15 @@ describe('login of the service', () => {
     }
   });
 
+  it('service-login -o url prints the URL alone, for a file, and a command without a URL refuses -o url', async () => {
+    const run = (...args: string[]) => runCommand('scripts/backoffice.ts', [...args, '-o', 'url'], world.environment);
+    const { code, stdout, stderr } = await run('control', 'service-login', '--yes');
+    expect([code, stderr]).to.deep.equal([0, '']);
+    expect(stdout).to.match(/^postgresql:\/\/\S+\n$/);
+    serviceUrl = stdout.trim();
+    expect((await run('list')).code).to.equal(2);
+  });
+
   it('the login of the service can create no database or role, and cannot connect to tenant databases', async () => {
     expect(await attempt('create database mine')).to.equal(insufficientPrivilege);
     expect(await attempt('create role mine')).to.equal(insufficientPrivilege);

@@ -26,11 +26,11 @@ const switchTargets = "yield 'claim current';\n      yield 'claim target';\n    
 /** Faults that are planted in the protocol of databases, or in what it relies on. */
 export const databaseMutants: readonly Mutant[] = [
   ...plantIn(runs, [
-    ['a run that has lost its lock changes the control database', 'if (!this.#isConnected)', 'if (false)', 3],
+    ['a run that has lost its lock changes the control database', 'if (!this.#isConnected)', 'if (false)', 1],
   ]),
   ...plantIn(world, [
-    ['a replaced run changes a database', 'if (this.claimedBy > epoch)', 'if (this.claimedBy > epoch + 1_000_000)', 3],
-    ['a run does not shut out earlier ones', 'this.claimedBy = epoch;', '', 3],
+    ['a replaced run changes a database', 'if (this.claimedBy > epoch)', 'if (this.claimedBy > epoch + 1_000_000)', 7],
+    ['a run does not shut out earlier ones', 'this.claimedBy = epoch;', '', 7],
     [
       'a new database is created open',
       'this.exists = this.hasRole = true;',
@@ -41,7 +41,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a condemned database is put in place',
       "this.state === 'filled' ||",
       "this.state === 'filled' || this.state === 'condemned' ||",
-      9,
+      1,
     ],
     [
       'a new tenant keeps what an earlier run has exchanged',
@@ -79,8 +79,8 @@ export const databaseMutants: readonly Mutant[] = [
       1,
     ],
     without('what has changed is not copied ahead', 'copy ahead', 1),
-    ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 1],
-    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 500],
+    ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 3],
+    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 1957],
     without(
       'the database is not closed in a move',
       'close current',
@@ -94,29 +94,29 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'announce fence';\n      yield* closeFence();\n      ",
     ),
     ['the sessions are not ended in a move', "yield 'end sessions';\n      yield 'copy", "yield 'copy", 2],
-    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield*", 'yield*', 1],
+    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield*", 'yield*', 2],
     [
       'the changes are copied before the database is closed',
       "yield 'close current';\n      yield 'end sessions';\n      yield 'copy changes';",
       "yield 'copy changes';\n      yield 'close current';\n      yield 'end sessions';",
-      7,
+      2,
     ],
     [
       'a move does not claim the database',
       "yield 'claim current';\n      yield 'announce fence';",
       "yield 'announce fence';",
-      49,
+      162,
     ],
     without('a switch does not claim the database of the tenant', 'claim current', 47, inCase('switch')),
-    without('a switch does not claim the other database', 'claim target', 81, "yield 'claim current';\n      "),
+    without('a switch does not claim the other database', 'claim target', 112, "yield 'claim current';\n      "),
     without(
       'a retreating run does not claim the database',
       'claim current',
-      8,
+      15,
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
-    without('the tenant gets a database of another version', 'upgrade target', 1, switchTargets),
-    without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 109),
+    without('the tenant gets a database of another version', 'upgrade target', 2, switchTargets),
+    without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 121),
     without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
     without(
       'another database is placed beside what a killed run has reserved',
@@ -125,12 +125,12 @@ export const databaseMutants: readonly Mutant[] = [
       inCase('place'),
     ),
     without('a move leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('move')),
-    without('a replacement leaves what a killed run has reserved', 'condemn leftovers', 2, inCase('replace')),
+    without('a replacement leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('replace')),
     without('names are not recorded', 'reserve', 1, '* place(): Generator<DatabaseStep, void, void> {\n  '),
     without('no database is created', 'create', 1),
     without('the tenant gets a database that is not filled', 'fill', 1),
     without('it is not recorded that a database is complete', 'complete', 1),
-    without('a database is replaced that is not lost', 'require lost', 3),
+    without('a database is replaced that is not lost', 'require lost', 1),
     without('the tenant does not get the other database', 'exchange', 1),
     [
       'the database is opened before the exchange',
@@ -148,6 +148,13 @@ export const databaseMutants: readonly Mutant[] = [
       "yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
+    without('an upgrade does not claim the database', 'claim target', 58, inCase('upgrade')),
+    without(
+      'an upgrade leaves the database at its version',
+      'upgrade target',
+      1,
+      `${inCase('upgrade')}yield 'claim target';\n      `,
+    ),
     without('a database is dropped that is not condemned', 'condemn', 1),
     without('a condemned database is forgotten, and not dropped', 'drop', 1),
     without('a dropped database is not forgotten', 'forget', 1),
@@ -157,7 +164,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a retreating run opens the database that it knew',
       'this.#run.current = control.current;\n    return databaseProtocol',
       'return databaseProtocol',
-      82,
+      33,
     ],
     [
       'a replaced run fills what it has created when another one had dropped it',
@@ -175,7 +182,7 @@ export const databaseMutants: readonly Mutant[] = [
     for (const each of world.control.databases) if (each.exists) each.reach();
     return current.isLost() || current.claim(epoch);
   }`,
-      1,
+      2,
     ],
     [
       'a run uses the names that a killed one has given',
@@ -193,7 +200,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a database is condemned that the tenant has got',
       "change(['filled', 'kept', 'condemned'], 'condemned')",
       "change(['filled', 'kept', 'condemned', 'current'], 'condemned')",
-      3,
+      1,
     ],
     [
       'a run drops what is not condemned',
@@ -201,8 +208,8 @@ export const databaseMutants: readonly Mutant[] = [
       "if (database.state === 'gone' ||",
       1,
     ],
-    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 5],
-    ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 60],
-    ['a run opens a lost database that is found', 'current.claimedBy = epoch;', '', 194],
+    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 1],
+    ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 77],
+    ['a run opens a lost database that is found', 'current.claimedBy = epoch;', '', 346],
   ]),
 ];

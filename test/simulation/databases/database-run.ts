@@ -60,6 +60,7 @@ export class DatabaseRun extends OperatorRun<DatabaseStep, Set<number>> {
       fail(`a run to ${goal} leaves a reserved database`);
     // A paused run may create it again, with names that nobody uses any more.
     if (goal === 'place' && target?.state !== 'filled') fail('a run to place does not complete its database');
+    if (goal === 'upgrade' && target?.isOutdated) fail('a run to upgrade leaves its database at another version');
     if (goal === 'drop' && (target?.state !== 'gone' || (target.exists && this.#world.isCalm)))
       fail('a run to drop leaves its database');
   }

@@ -19,13 +19,13 @@ const calmMs = 7_000;
 
 const goals: readonly DatabaseGoal[] = [
   ...(['place', 'place', 'move', 'move', 'move', 'move', 'switch', 'switch', 'switch', 'switch'] as const),
-  ...(['drop', 'retreat', 'retreat', 'replace'] as const),
+  ...(['upgrade', 'drop', 'retreat', 'retreat', 'replace'] as const),
 ];
 const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 'retreat'];
 
 /**
  * Simulates the databases of a tenant whose processes write all the time: operators provision, place, move, switch,
- * replace and drop; their runs and the processes are killed, paused over any step, and cut off from the control
+ * replace, upgrade and drop; their runs and the processes are killed, paused over any step, and cut off from the control
  * database, which goes away, as servers do; a server loses the database of the tenant, and finds it again. Then a run
  * retreats while only the server is there that the tenant needs, and each command runs once without faults. The same
  * seed gives the same run.
@@ -92,7 +92,7 @@ class DatabaseSimulation {
 
   #start(goal: DatabaseGoal): void {
     const { control, random, isCalm, runs, servers } = this.#world;
-    const needsTarget = goal === 'switch' || goal === 'drop';
+    const needsTarget = goal === 'switch' || goal === 'upgrade' || goal === 'drop';
     // Operators may name one that is lost, or one to drop that the tenant has.
     const mayBe = ({ isComplete, exists, state }: TenantDatabase): boolean =>
       isCalm ? isComplete && exists : isComplete || (goal === 'drop' && (state === 'condemned' || state === 'current'));
@@ -129,7 +129,7 @@ class DatabaseSimulation {
     for (const server of servers) server.isAway = false;
     if (!control.isActive) this.#runCalmly('provision');
     if (!control.current.exists) this.#runCalmly('replace');
-    for (const goal of ['place', 'move', 'switch', 'move', 'drop'] as const) this.#runCalmly(goal);
+    for (const goal of ['place', 'upgrade', 'move', 'switch', 'move', 'drop'] as const) this.#runCalmly(goal);
     loseCurrent(this.#world);
     this.#runCalmly('replace');
     for (const { name, state } of control.databases)
@@ -146,7 +146,7 @@ class DatabaseSimulation {
     for (let ms = 0; ms < calmMs && run?.state !== 'ended'; ms += 50) this.#advance(50);
     this.#advance(250); // for the requests of that time
     if (!run?.hasSucceeded) violation(`a run to ${goal} without faults has failed`);
-    const isChange = goal !== 'place' && goal !== 'drop' && goal !== 'retreat';
+    const isChange = !(['place', 'upgrade', 'drop', 'retreat'] as DatabaseGoal[]).includes(goal);
     if ((control.current !== current) !== isChange) violation(`after a run to ${goal} the tenant has ${current.name}`);
     if (control.current.exists && this.#acknowledged.size === acknowledged)
       violation(`the tenant is not served after a run to ${goal}`);

@@ -126,8 +126,11 @@ function write(run: RunState, rows: Set<number>): void {
   const target = targetOf(run);
   target.guard(run.epoch);
   const isOwn = target.state === 'reserved' || target.state === 'condemned';
-  if (!isOwn && (run.goal !== 'switch' || target.state === 'current'))
+  const mayUpgrade = run.goal === 'switch' || run.goal === 'upgrade';
+  if (!isOwn && (!mayUpgrade || target.state === 'current'))
     run.world.fail(`${target.name} is changed while it is ${target.state}`);
+  if (target.changedBy > run.epoch) run.world.fail(`an earlier run changes ${target.name} after a later one`);
+  target.changedBy = run.epoch;
   target.rows = rows;
 }
 

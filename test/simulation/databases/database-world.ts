@@ -27,6 +27,8 @@ export class TenantDatabase implements ServedDatabase {
   wasLost = false;
   /** The greatest epoch that has claimed it. */
   claimedBy = 0;
+  /** The epoch of the last run that has written to it. */
+  changedBy = 0;
   rows = new Set<number>();
   /** What it contains when the tenant gets it, unless that is a copy of what the tenant has. */
   expected: ReadonlySet<number>;

@@ -4,11 +4,16 @@ import type { FieldErrors } from '../runtime/field-error.ts';
 
 /** Whether the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses what is else ignored. */
 export function prefersStrict(header: string | undefined): boolean {
-  return header !== undefined && preferences(header).some(preference => /^handling="?strict"?$/i.test(preference));
+  return isPreferred(header, /^handling="?strict"?$/i);
 }
 
-function preferences(header: string): string[] {
-  return header.split(/[,;]/).map(preference => preference.replace(/\s/g, ''));
+/** Whether the header `Prefer` asks for the number of all records of a list. */
+export function prefersCount(header: string | undefined): boolean {
+  return isPreferred(header, /^count="?exact"?$/i);
+}
+
+function isPreferred(header: string | undefined, wanted: RegExp): boolean {
+  return header?.split(/[,;]/).some(preference => wanted.test(preference.replace(/\s/g, ''))) ?? false;
 }
 
 /** Returns an error for each name that is neither a field of the contract nor its camelCase spelling. */

@@ -1,0 +1,172 @@
+import { readFile } from 'node:fs/promises';
+import type { Context, Middleware } from 'koa';
+import type { AccountAction } from '../auth/account-link.ts';
+import type { AuthServices } from '../auth/auth-services.ts';
+import { isEmail, normaliseEmail } from '../auth/email.ts';
+import { findLinkHolder } from '../auth/link-holder.ts';
+import { confirmRegistration } from '../auth/registration-token.ts';
+import { requestReset, setPassword } from '../auth/reset-password.ts';
+import type { TenantRecord } from '../control/records.ts';
+import { type Html, html } from '../docs/html.ts';
+import type { Problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
+import { readForm } from '../http/read-form.ts';
+import { isUuid } from '../http/uuid.ts';
+import { bindTenant } from '../tenancy/bind-request.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
+import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
+import { failure, invalidLink, passwordErrors, titles } from './messages.ts';
+import { accountPage } from './page-shell.ts';
+
+interface AccountPageServices extends AuthServices, ContextServices {
+  directory: AuthServices['directory'];
+  /** Limits the forms that are sent, as the routes of accounts are limited. */
+  readonly limit: Middleware;
+  /** Whether the explorer is among the pages of the service. */
+  readonly hasExplorer: boolean;
+}
+
+/** Allows forms to the service itself and its style sheets, and nothing else: no script at all. */
+const contentSecurityPolicy =
+  "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+const actions: Record<string, AccountAction> = { '/accept': 'accept', '/confirm': 'confirm', '/reset': 'reset' };
+
+/**
+ * The pages that links in mails lead to, where no application has pages of its own: `/accept`, `/confirm` and `/reset`,
+ * which also requests a mail. They need no script and no cookie: the token of the mail is all that a form proves, so
+ * there is nothing that another site could use. Opening a page changes nothing.
+ */
+export function accountPages(services: AccountPageServices): Middleware {
+  const { limit } = services;
+  return async (ctx, next) => {
+    const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
+    if (isRead && ctx.path === '/css/account.css') return sendStyle(ctx);
+    const action = Object.hasOwn(actions, ctx.path) ? actions[ctx.path] : undefined;
+    if (!action || !(isRead || ctx.method === 'POST')) return next();
+    ctx.state.route = ctx.path;
+    ctx.set('Content-Security-Policy', contentSecurityPolicy);
+    ctx.state.renderProblem = (problem: Problem) => accountPage({ ...failure(problem), isRefused: true });
+    if (isRead) return show(ctx, action, new URLSearchParams(ctx.querystring), services);
+    await limit(ctx, async () => act(ctx, action, await readForm(ctx), services));
+  };
+}
+
+/** Shows the form of a link; without a token, the form that requests a mail. */
+async function show(
+  ctx: Context,
+  action: AccountAction,
+  values: URLSearchParams,
+  services: AccountPageServices,
+  errors: FormErrors = {},
+): Promise<void> {
+  const [tenantGuid, token] = [values.get('tenant') ?? '', values.get('token') ?? ''];
+  const isRefused = Object.keys(errors).length > 0;
+  if (action === 'reset' && token === '') {
+    const body = requestForm(tenantGuid, errors, values.get('email') ?? '');
+    return send(ctx, isRefused ? 400 : 200, accountPage({ title: 'Forgot your password?', body, isRefused }));
+  }
+  const tenant = await findTenant(tenantGuid, services);
+  const holder = tenant && (await findLinkHolder(services.control, tenant.id, action, token));
+  if (!holder) return sendInvalid(ctx, action, tenantGuid);
+  const link = { action, tenant: tenantGuid, token };
+  const body = action === 'confirm' ? confirmForm(link, holder.email) : passwordForm(link, holder.email, errors);
+  const page = accountPage({ title: titles[action], tenantName: tenant.name, body, isRefused });
+  send(ctx, isRefused ? 400 : 200, page);
+}
+
+/** Does what a form asks for. */
+async function act(
+  ctx: Context,
+  action: AccountAction,
+  form: URLSearchParams,
+  services: AccountPageServices,
+): Promise<void> {
+  const [tenantGuid, token] = [form.get('tenant') ?? '', form.get('token') ?? ''];
+  const tenant = await findTenant(tenantGuid, services);
+  if (!tenant) return sendInvalid(ctx, action, tenantGuid);
+  bindTenant(ctx, tenant, services);
+  if (action === 'reset' && token === '') return request(ctx, tenant, form, services);
+  const holder = await findLinkHolder(services.control, tenant.id, action, token);
+  if (!holder) return sendInvalid(ctx, action, tenantGuid);
+  if (action === 'confirm') {
+    const { context, deadline, ipAddress } = ctx.state;
+    const network = clientNetwork(ipAddress);
+    if (!(await confirmRegistration(services.control, context.tenant.id, token, network, deadline)))
+      return sendInvalid(ctx, action, tenantGuid);
+    return sendDone(
+      ctx,
+      tenant,
+      'Your address is confirmed',
+      html`You can log in with <strong>${holder.email}</strong> and your password.`,
+      services,
+    );
+  }
+  const password = form.get('password') ?? '';
+  const errors = passwordErrors(password, form.get('repeated') ?? '');
+  if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
+  await setPassword(services, ctx.state.context, token, password);
+  sendDone(
+    ctx,
+    tenant,
+    'Your password is set',
+    html`You can log in with <strong>${holder.email}</strong> and this password.`,
+    services,
+  );
+}
+
+/** Sends a mail for a new password. The page is the same whether or not the address is known. */
+async function request(
+  ctx: Context,
+  tenant: TenantRecord,
+  form: URLSearchParams,
+  services: AccountPageServices,
+): Promise<void> {
+  const email = normaliseEmail(form.get('email') ?? '');
+  if (!isEmail(email))
+    return show(ctx, 'reset', form, services, {
+      email: 'This is not an e-mail address. It looks like nora@example.com.',
+    });
+  requestReset(services, tenant, email);
+  const body = html`<p>If <strong>${email}</strong> has an account here, a mail with a link arrives within minutes. Look into
+the folder for unwanted mail, too.</p>`;
+  send(ctx, 200, accountPage({ title: 'Look into your mailbox', body }));
+}
+
+async function findTenant(guid: string, { directory }: AccountPageServices): Promise<TenantRecord | undefined> {
+  const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
+  return tenant?.status === 'active' ? tenant : undefined;
+}
+
+function sendInvalid(ctx: Context, action: AccountAction, tenantGuid: string): void {
+  send(
+    ctx,
+    400,
+    accountPage({ title: 'This link does not work any more', body: invalidLink(action, tenantGuid), isRefused: true }),
+  );
+}
+
+function sendDone(
+  ctx: Context,
+  tenant: TenantRecord,
+  title: string,
+  text: Html,
+  { hasExplorer }: AccountPageServices,
+): void {
+  const explorer = html`<p class="quiet">For developers: <a href="swagger?tenant=${tenant.guid}">log in to the explorer</a>.</p>`;
+  const body = html`<p role="status">${text}</p>\n${hasExplorer ? explorer : ''}`;
+  send(ctx, 200, accountPage({ title, tenantName: tenant.name, body }));
+}
+
+function send(ctx: Context, status: number, page: string): void {
+  ctx.status = status;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = page;
+}
+
+async function sendStyle(ctx: Context): Promise<void> {
+  ctx.state.route = ctx.path;
+  ctx.set('Cache-Control', 'no-cache');
+  ctx.type = 'text/css; charset=utf-8';
+  ctx.body = await readFile(new URL('account.css', import.meta.url), 'utf8');
+}

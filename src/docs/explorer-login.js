@@ -1,0 +1,128 @@
+// Runs in the browser: the login of the explorer. Its tokens stay in memory, and a reload ends the session of the page.
+
+/** So long before an access token expires, the next request gets a new one. */
+const marginMs = 60_000;
+
+/**
+ * Logs in, and gets new tokens while the page is open.
+ * @param onToken receives each new access token; undefined after the logout and at the end of the session
+ */
+export function createLogin(onToken) {
+  let session;
+  let refreshing;
+
+  async function post(path, tenant, body, headers) {
+    const response = await fetch(`/api/v1/auth/${path}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'X-Tenant': tenant, ...headers },
+      body: JSON.stringify(body),
+    });
+    const result = response.status === 204 ? undefined : await response.json();
+    if (!response.ok) throw Object.assign(new Error(wordsOf(result)), { status: response.status });
+    return result;
+  }
+
+  function keep(tenant, tokens) {
+    session = tokens && { tenant, ...tokens, expiresAt: Date.now() + lifetimeMs(tokens.accessToken) };
+    onToken(tokens?.accessToken);
+  }
+
+  async function refresh() {
+    const { tenant, refreshToken } = session;
+    try {
+      keep(tenant, await post('refresh', tenant, { refreshToken }));
+    } catch (error) {
+      if (error.status === 401) keep(tenant, undefined);
+    }
+  }
+
+  return {
+    /** @throws {Error} whose message tells the reader what to correct */
+    async logIn(tenant, email, password) {
+      keep(tenant, await post('login', tenant, { email, password }));
+    },
+    async logOut() {
+      const { tenant, accessToken } = session;
+      keep(tenant, undefined);
+      await post('logout', tenant, {}, { Authorization: `Bearer ${accessToken}` }).catch(() => {});
+    },
+    /** Puts an access token that is still valid in the place of the one that a request has. */
+    async renew(request) {
+      if (!session || request.headers?.Authorization !== `Bearer ${session.accessToken}`) return request;
+      if (Date.now() > session.expiresAt - marginMs) {
+        refreshing ??= refresh().finally(() => (refreshing = undefined));
+        await refreshing;
+        if (session) request.headers.Authorization = `Bearer ${session.accessToken}`;
+      }
+      return request;
+    },
+  };
+}
+
+/** By the claims of the token, whatever the clock of this machine says. */
+function lifetimeMs(token) {
+  const { iat, exp } = JSON.parse(atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')));
+  return (exp - iat) * 1_000;
+}
+
+function wordsOf({ code, title, errors }) {
+  if (code === 'tenant_required') return 'There is no active tenant with this guid.';
+  if (code === 'rate_limited') return 'Too many logins. Wait some minutes, and try again.';
+  const [field] = Object.entries(errors ?? {});
+  return field ? `${field[0]} ${field[1][0]}.` : `${title}.`;
+}
+
+/** A Swagger UI plugin: the form above the endpoints. @param login as `createLogin` makes it */
+export function loginBox(login) {
+  return ({ React }) => {
+    const { createElement: h, useState } = React;
+    const field = (name, label, properties) =>
+      h('label', { key: name }, label, h('input', { name, required: true, ...properties }));
+
+    function LoginBox() {
+      const [user, setUser] = useState('');
+      const [error, setError] = useState('');
+      const [isBusy, setBusy] = useState(false);
+      const [tenant, setTenant] = useState(new URLSearchParams(location.search).get('tenant') ?? '');
+      async function submit(event) {
+        event.preventDefault();
+        const { email, password } = Object.fromEntries(new FormData(event.target));
+        setBusy(true);
+        try {
+          await login.logIn(tenant.trim(), email, password);
+          setUser(email);
+          setError('');
+        } catch ({ message }) {
+          setError(message);
+        }
+        setBusy(false);
+      }
+      async function logOut() {
+        setUser('');
+        await login.logOut();
+      }
+      if (user)
+        return h(
+          'div',
+          { className: 'login', role: 'status' },
+          h('p', null, 'Logged in as ', h('strong', null, user), '. All requests below carry the access token.'),
+          h('button', { type: 'button', className: 'btn', onClick: logOut }, 'Log out'),
+        );
+      return h(
+        'form',
+        { className: 'login', onSubmit: submit },
+        field('tenant', 'Tenant', {
+          value: tenant,
+          onChange: ({ target }) => setTenant(target.value),
+          autoComplete: 'off',
+        }),
+        field('email', 'E-mail', { type: 'email', autoComplete: 'username' }),
+        field('password', 'Password', { type: 'password', autoComplete: 'current-password' }),
+        h('button', { className: 'btn execute', disabled: isBusy }, 'Log in'),
+        h('p', { role: 'alert' }, error),
+        tenant && h('a', { href: `/reset?tenant=${encodeURIComponent(tenant)}` }, 'Forgot your password?'),
+      );
+    }
+    return { components: { LoginBox } };
+  };
+}

@@ -1,0 +1,147 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { createBackOffice } from '../../clients/typescript/src/back-office.ts';
+import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { hasBrowser, launchBrowser } from '../docs/browser.ts';
+import { root } from '../support/command-line.ts';
+import { compileProject } from '../support/compile.ts';
+import { useWorld } from '../support/world.ts';
+
+/** The page of an application, with the client as browsers load it. */
+const application = `<!doctype html><title>Application</title>
+<script type="importmap">{"imports": {"openapi-fetch": "/app/openapi-fetch.js"}}</script>
+<script type="module">
+import { createBackOffice } from '/app/client/back-office.js';
+window.create = createBackOffice;
+</script>`;
+
+interface AppWindow {
+  create: typeof createBackOffice;
+  office: ReturnType<typeof createBackOffice>;
+  ended: number;
+  localStorage: Storage;
+  sessionStorage: Storage;
+}
+type Store = 'localStorage' | 'sessionStorage' | undefined;
+
+describe('TypeScript client in two tabs of a browser', () => {
+  const world = useWorld();
+  let folder: string;
+  let browser: Browser;
+  let context: BrowserContext;
+
+  before(async function () {
+    if (!hasBrowser) return this.skip();
+    folder = await mkdtemp(join(tmpdir(), 'backoffice-tabs-'));
+    compileProject(join(root, 'clients/typescript'), folder);
+    browser = await launchBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+    if (folder) await rm(folder, { recursive: true });
+  });
+  beforeEach(async () => {
+    context = await browser.newContext();
+    context.setDefaultTimeout(180_000);
+    await context.route('**/app/**', async route => {
+      const path = new URL(route.request().url()).pathname.replace('/app/', '');
+      if (path === '') return route.fulfill({ contentType: 'text/html', body: application });
+      const file = path.startsWith('client/')
+        ? join(folder, path.replace('client/', ''))
+        : join(root, 'node_modules/openapi-fetch/dist/index.mjs');
+      await route.fulfill({ contentType: 'text/javascript', body: await readFile(file, 'utf8') });
+    });
+  });
+  afterEach(() => context.close());
+
+  /** Opens a tab with a client, which has the tokens of another tab if there is no storage that has them. */
+  async function openTab(store: Store, tokens?: unknown, tab?: Page): Promise<Page> {
+    const page = tab ?? (await context.newPage());
+    await page.goto(`${world.url}/app/`);
+    await page.waitForFunction(() => 'create' in globalThis);
+    await page.evaluate(
+      ({ tenant, store, tokens }) => {
+        const app = globalThis as unknown as AppWindow & { location: { origin: string } };
+        app.ended = 0;
+        app.office = app.create({
+          url: app.location.origin,
+          tenant,
+          storage: store && app[store],
+          tokens: tokens as never,
+          onTokens: received => {
+            if (!received) app.ended++;
+          },
+        });
+      },
+      { tenant: world.acme.guid, store, tokens },
+    );
+    return page;
+  }
+  const logIn = (page: Page) =>
+    page.evaluate(
+      async ({ email, password }) => {
+        const { accessToken, refreshToken } = await (globalThis as unknown as AppWindow).office.login(email, password);
+        return { accessToken, refreshToken };
+      },
+      { ...world.acme.admin },
+    );
+  const call = (page: Page): Promise<number> =>
+    page.evaluate(async () => {
+      const { office } = globalThis as unknown as AppWindow;
+      return (await office.GET('/api/v1/auth/me')).response.status;
+    });
+  const ended = (page: Page): Promise<number> => page.evaluate(() => (globalThis as unknown as AppWindow).ended);
+  const passTime = (): void => {
+    world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+  };
+
+  for (const store of ['localStorage', 'sessionStorage', undefined] as Store[]) {
+    it(`two tabs with one session, with ${store ?? 'no storage'}, stay logged in for more than an hour`, async () => {
+      const one = await openTab(store);
+      const tokens = await logIn(one);
+      const other = await openTab(store, store === 'localStorage' ? undefined : tokens);
+      for (let quarter = 0; quarter < 5; quarter++) {
+        passTime();
+        expect(await Promise.all([call(one), call(other)]), 'at once').to.deep.equal([200, 200]);
+        passTime();
+        const order = quarter % 2 ? [one, other] : [other, one];
+        for (const tab of order) {
+          expect(await call(tab), 'one after the other').to.equal(200);
+          await ageRefreshTokens();
+        }
+      }
+      expect([await ended(one), await ended(other)]).to.deep.equal([0, 0]);
+      if (!store) return;
+      passTime();
+      await openTab(store, undefined, other);
+      expect(await call(other), 'after a reload').to.equal(200);
+      expect(await call(one)).to.equal(200);
+    });
+  }
+
+  it('after a logout, or the end of a session by the service, both tabs get 401, and their pages are notified', async () => {
+    const one = await openTab('localStorage');
+    await logIn(one);
+    const other = await openTab('localStorage');
+    await one.evaluate(() => (globalThis as unknown as AppWindow).office.logout());
+    await other.waitForFunction(() => (globalThis as unknown as AppWindow).ended === 1);
+    expect([await call(one), await call(other), await ended(one)]).to.deep.equal([401, 401, 1]);
+    expect(await other.evaluate(() => (globalThis as unknown as AppWindow).localStorage.length)).to.equal(0);
+
+    await logIn(other);
+    await world.control.em.fork().execute('update sessions set revoked_at = now() where revoked_at is null');
+    await other.waitForFunction(async () => {
+      const { office } = globalThis as unknown as AppWindow;
+      return (await office.GET('/api/v1/auth/me')).response.status === 401;
+    });
+    expect(await ended(other)).to.equal(2);
+  });
+
+  /** Lets the 10 seconds pass in which a repeated refresh returns the same tokens. */
+  async function ageRefreshTokens(): Promise<void> {
+    await world.control.em.fork().execute(`update sessions set refreshed_at = refreshed_at - interval '1 minute'`);
+  }
+});

@@ -1,0 +1,76 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { root } from '../support/command-line.ts';
+import { createKit, type Kit, shellLines } from './kits/kit.ts';
+
+/** The kits, as somebody installs them who pastes each line of the page into one shell. */
+describe('kits of deploy/', () => {
+  let page: string;
+  let kit: Kit | undefined;
+
+  before(async () => {
+    page = await readFile(join(root, 'docs/deploy.md'), 'utf8');
+  });
+  afterEach(async () => {
+    await kit?.close();
+    kit = undefined;
+  });
+
+  it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
+    kit = await createKit(['docker'], [['postgres-1', 'recovered'], ['postgres-2']]);
+    // The recovery of a server needs its containers: recovery-commands.test.ts tests the programs.
+    const lines = shellLines(page, 'One machine, with Compose').replace(
+      /^docker .* exec postgres-1[\s\S]*?^docker rm .*$/m,
+      '',
+    );
+    const { code, stdout, stderr } = await kit.run(lines);
+    expect(code, `${stdout}${stderr}`).to.equal(0);
+    const url = await readFile(join(kit.scratch, 'deploy/secrets/service-database-url'), 'utf8');
+    expect(url).to.match(
+      /^postgresql:\/\/backoffice_service:[\w-]+@postgres-1(:5432)?\/backoffice\?sslmode=verify-full\n$/,
+    );
+    expectServed(await kit.calls(), 4); // two processes, at the first start and in the upgrade
+    expectChecked(stdout);
+    expect(stdout).to.match(/^northwind: archived \d+ rows/m);
+  });
+
+  it('the lines for Kubernetes, pasted one after another, start the service with a login of its own beside its commands', async () => {
+    kit = await createKit(['kubectl'], [['backoffice-control-rw'], ['backoffice-second-rw']]);
+    const { code, stdout, stderr } = await kit.run(shellLines(page, 'Kubernetes'));
+    expect(code, `${stdout}${stderr}`).to.equal(0);
+    expectServed(await kit.calls(), 1);
+    expectChecked(stdout);
+  });
+
+  it('the lines for systemd, pasted one after another, start the service and its timers with the logins that they make', async () => {
+    kit = await createKit(['systemctl', 'systemd-run', 'useradd', 'install', 'psql'], [['localhost']]);
+    const { code, stdout, stderr } = await kit.run(shellLines(page, 'systemd'));
+    expect(code, `${stdout}${stderr}`).to.equal(0);
+    expectServed(await kit.calls(), 1);
+    expectChecked(stdout);
+    expect(stdout).to.match(/^northwind: archived \d+ rows/m);
+  });
+
+  it('the lines that archive the write-ahead log of a host, pasted one after another, put every file where its unit looks', async () => {
+    kit = await createKit(['systemctl', 'install'], []);
+    const backup = await readFile(join(root, 'docs/operate/backup.md'), 'utf8');
+    const [block = ''] = shellLines(backup, 'Archive the write-ahead log').split('\n\n');
+    const { code, stdout, stderr } = await kit.run(block);
+    expect(code, `${stdout}${stderr}`).to.equal(0);
+    const settings = await readFile(join(kit.scratch, 'etc/postgresql/18/main/conf.d/archive.conf'), 'utf8');
+    expect(settings).to.include(`RECOVERY_DIR=${kit.scratch}/mnt/backup `);
+  });
+});
+
+/** The service listened this often, each time with a login that is not the operator's. */
+function expectServed(calls: string, times: number): void {
+  expect(calls.match(/"event":"listening"/g), calls).to.have.length(times);
+  expect(calls).to.not.include('"event":"operator_login"');
+}
+
+/** A tenant was provisioned, and doctor found nothing that it fails for. */
+function expectChecked(output: string): void {
+  expect(output).to.include('Provisioned northwind.');
+  expect(output).to.match(/^Checked 1 tenant on \d servers?: /m);
+}

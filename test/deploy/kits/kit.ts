@@ -1,0 +1,107 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { nodeOptions, root, type ScriptResult } from '../../support/command-line.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+import { quickSettings } from '../../support/test-server.ts';
+
+/** A machine on which somebody pastes the lines of a page. */
+export interface Kit {
+  /** Stands for the root of the machine, and is the copy of the repository in which the lines run. */
+  readonly scratch: string;
+  /** Runs a script in Bash. It ends with the first line that fails. */
+  run(script: string): Promise<ScriptResult>;
+  /** What the stand-ins did. */
+  calls(): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Folders of the machine that are in the scratch folder instead. */
+const folders = /(?<![\w./])\/(etc|usr\/local\/bin|var\/lib|mnt|run\/secrets)\//g;
+
+/** Programs that only change logins, owners, or files of an editor. */
+const idle = ['chown', 'sudoedit', 'npm'];
+
+/**
+ * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot run.
+ * @param standIns names of programs, each of which is a file of this folder
+ * @param hosts for each PostgreSQL server, the names that it has in the network of the kit
+ */
+export async function createKit(standIns: readonly string[], hosts: readonly (readonly string[])[]): Promise<Kit> {
+  const scratch = await mkdtemp(join(tmpdir(), 'backoffice-kit-'));
+  const servers = await Promise.all(hosts.map(startServer));
+  const bin = join(scratch, 'bin');
+  await mkdir(bin);
+  await cp(join(root, 'deploy'), join(scratch, 'deploy'), { recursive: true });
+  for (const folder of [
+    'etc/systemd/system',
+    'etc/postgresql/18/main/conf.d',
+    'usr/local/bin',
+    'var/lib',
+    'mnt/backup',
+    'backup',
+  ])
+    await mkdir(join(scratch, folder), { recursive: true });
+  const program = (name: string, text: string) => writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
+  for (const name of idle) await program(name, ':');
+  await program('sudo', 'if [ "$1" = -u ]; then shift 2; fi\nexec "$@"');
+  for (const name of standIns)
+    await program(name, `exec ${[process.execPath, ...nodeOptions()].join(' ')} ${standInFile(name)} "$@"`);
+  const network = servers.flatMap(({ url }, number) =>
+    (hosts[number] ?? []).map(host => [host, Number(new URL(url).port)] as const),
+  );
+  const environment = {
+    PATH: `${join(scratch, 'usr/local/bin')}:${bin}:${process.env.PATH}`,
+    HOME: scratch,
+    TEST_RUN: process.env.TEST_RUN,
+    KIT_SCRATCH: scratch,
+    KIT_SERVERS: JSON.stringify(servers.map(({ url, folder }) => ({ url, folder }))),
+    KIT_NETWORK: JSON.stringify(Object.fromEntries(network)),
+  };
+  return {
+    scratch,
+    run: script =>
+      new Promise(resolve => {
+        const text = `set -e -o pipefail\n${onMachine(script, scratch)}`;
+        const child = execFile('bash', ['-c', text], { cwd: scratch, env: environment }, (error, stdout, stderr) =>
+          resolve({ code: error ? Number(error.code) : 0, signal: null, stdout, stderr }),
+        );
+        child.stdin?.end();
+      }),
+    calls: () => readFile(join(scratch, 'calls'), 'utf8'),
+    close: async () => {
+      await Promise.all(servers.map(({ leave }) => leave()));
+      for (const folder of [scratch, ...servers.map(each => each.folder)])
+        await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function startServer(): Promise<{ folder: string; url: string; leave(): Promise<void> }> {
+  const folder = await makeServerFolder('kit');
+  const settings = [...quickSettings, 'autovacuum=off', 'max_connections=200'];
+  const postgres = await startEmbeddedPostgres(folder, { settings });
+  // As PostgreSQL is installed elsewhere.
+  await withConnection(postgres.url, client => client.query('grant connect on database postgres to public'));
+  return { folder, ...postgres };
+}
+
+/** Returns a text in which absolute paths of the machine are those of the scratch folder. */
+export function onMachine(text: string, scratch: string): string {
+  return text.replaceAll(folders, `${scratch}/$1/`).replaceAll('/opt/backoffice', root.replace(/\/$/, ''));
+}
+
+/** The file of a stand-in, and its first argument. */
+function standInFile(name: string): string {
+  return `${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts ${name}`;
+}
+
+/** Returns the shell lines of a page under a heading of level 2. */
+export function shellLines(page: string, heading: string): string {
+  const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+  const blocks = [...section.matchAll(/^( *)```sh\n([\s\S]*?)^ *```$/gm)];
+  return blocks.map(([, indent = '', text = '']) => text.replaceAll(new RegExp(`^${indent}`, 'gm'), '')).join('\n');
+}

@@ -1,0 +1,167 @@
+import { expect } from 'chai';
+import type { ApiResponse, Client } from '../support/client.ts';
+import { sql, useWorld } from '../support/world.ts';
+import { expectRefused } from './expect.ts';
+
+type Body = Record<string, unknown>;
+const counted = { Prefer: 'count=exact' };
+const rangeOf = ({ headers }: ApiResponse) => headers.get('content-range');
+const appliedTo = ({ headers }: ApiResponse) => headers.get('preference-applied');
+
+describe('Prefer: count=exact and include', () => {
+  const world = useWorld();
+  let admin: Client;
+  let globex: Client;
+
+  before(async () => {
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    await sql(
+      world.acme,
+      `insert into entities (name, entity_type)
+       select 'Entity ' || i, case when i % 3 = 0 then 'supplier' else 'customer' end from generate_series(1, 57) i;
+       insert into currencies (code, name) values ('EUR', 'Euro'), ('SEK', 'Krona'), ('DKK', 'Krone')`,
+    );
+    await admin.post('/api/v1/Activity', { ActivityCode: 1 });
+    await sql(world.globex, `insert into entities (name, entity_type) values ('Other', 'customer')`);
+  });
+
+  const lists: [string, string][] = [
+    ...['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles'].map((name): [string, string] => [name, 'etag']),
+    ...['Activity', 'AuditLog', 'AuditLog?resource=User'].map((name): [string, string] => [name, 'user']),
+  ];
+
+  for (const [name, include] of lists)
+    it(`the plain response of ${name} is the same before and after Prefer: count=exact and include, which add to it`, async () => {
+      const path = `/api/v1/${name}`;
+      const plain = await admin.get(path);
+      expect([rangeOf(plain), appliedTo(plain)]).to.deep.equal([null, null]);
+      const other = await admin.get(path, { Prefer: 'return=minimal' });
+      expect(other.body).to.deep.equal(plain.body);
+      expect([rangeOf(other), other.headers.get('vary'), other.headers.get('etag')]).to.deep.equal([
+        null,
+        plain.headers.get('vary'),
+        plain.headers.get('etag'),
+      ]);
+      const withCount = await admin.get(path, counted);
+      expect(withCount.body).to.deep.equal(plain.body);
+      expect([withCount.status, appliedTo(withCount)]).to.deep.equal([200, 'count=exact']);
+      expect(rangeOf(withCount)).to.match(/^items 0-\d+\/\d+$/);
+      const included = await admin.get(`${path}${path.includes('?') ? '&' : '?'}include=${include}`);
+      const field = include === 'etag' ? 'ETag' : 'UserName';
+      const withoutField = (included.body as Body[]).map(({ [field]: _, ...record }) => record);
+      expect(withoutField).to.deep.equal(plain.body);
+      expect((await admin.get(path)).body).to.deep.equal(plain.body);
+    });
+
+  it('Content-Range has the places of a page and the number of all records that the filters match', async () => {
+    const get = (query: string, client = admin) => client.get(`/api/v1/Entities${query}`, counted);
+    expect(rangeOf(await get(''))).to.equal('items 0-19/57');
+    expect(rangeOf(await get('', globex))).to.equal('items 0-0/1');
+    expect(rangeOf(await get('?filter[EntityType]=supplier&limit=5'))).to.equal('items 0-4/19');
+    expect(rangeOf(await get('?q=entity%205'))).to.equal('items 0-8/9');
+    const none = await get('?filter[Name]=nobody');
+    expect([none.body, rangeOf(none), appliedTo(none)]).to.deep.equal([[], 'items */0', 'count=exact']);
+    const first = await get('?sort=Name&limit=50');
+    const next = /<([^>]+)>/.exec(first.headers.get('link') ?? '')?.[1] ?? '';
+    const second = await admin.get(next, counted);
+    expect([second.body.length, rangeOf(second), appliedTo(second)]).to.deep.equal([7, 'items */57', 'count=exact']);
+    const byNumber = await get('?after=3');
+    expect([byNumber.status, rangeOf(byNumber), appliedTo(byNumber)]).to.deep.equal([200, null, null]);
+  });
+
+  it('a count is of the records that the caller may see', async () => {
+    const [own] = await sql<{ id: string }>(world.acme, `select id from entities order by id desc limit 1`);
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: Number(own?.id),
+    });
+    expect(rangeOf(await self.get('/api/v1/Entities', counted))).to.equal('items 0-0/1');
+    const audit = await self.get('/api/v1/AuditLog', counted);
+    expect([rangeOf(audit), audit.body.length]).to.deep.equal(['items 0-0/1', 1]);
+  });
+
+  it('Preference-Applied names both preferences, and strict handling knows the parameter include', async () => {
+    const both = await admin.get('/api/v1/Entities?include=etag', { Prefer: 'handling=strict, count=exact' });
+    expect([both.status, appliedTo(both)]).to.deep.equal([200, 'handling=strict, count=exact']);
+    expectRefused(await admin.get('/api/v1/Entities?include=user'), 400, 'validation_failed', ['include']);
+    expectRefused(await admin.get('/api/v1/Entities?include=etag&include=etag'), 400, 'validation_failed', ['include']);
+    expectRefused(await admin.get('/api/v1/Activity?include=etag'), 400, 'validation_failed', ['include']);
+    expect((await admin.get('/api/v1/Entities/1?include=user')).status).to.equal(200);
+    expect((await admin.get('/api/v1/Usage?include=user')).status).to.equal(200);
+  });
+
+  it('more than 100,000 records are not counted, and the total is then *', async () => {
+    const path = '/api/v1/Activity?filter[Screen]=Many';
+    await sql(
+      world.acme,
+      `insert into activities (activity_code, screen, recorded_by, recorded_from)
+       select 1, 'Many', 1, '::1' from generate_series(1, 100000)`,
+    );
+    expect(rangeOf(await admin.get(path, counted))).to.equal('items 0-19/100000');
+    await admin.post('/api/v1/Activity', { ActivityCode: 1, Screen: 'Many' });
+    const more = await admin.get(path, counted);
+    expect([more.status, rangeOf(more), appliedTo(more)]).to.deep.equal([200, 'items 0-19/*', null]);
+    const next = /<([^>]+)>/.exec(more.headers.get('link') ?? '')?.[1] ?? '';
+    expect(rangeOf(await admin.get(next, counted))).to.equal(null);
+  });
+
+  it('a count that takes longer than a second ends, the total is then *, and the connection stays usable', async () => {
+    // The lock lets the page pass: a policy of row security is slow only for the count.
+    await sql(
+      world.globex,
+      `create function slow(name text) returns boolean language plpgsql as
+         $$begin if current_setting('statement_timeout') = '1s' then perform pg_sleep(30); end if; return true; end$$;
+       alter table entities enable row level security;
+       create policy slow on entities using (slow(name))`,
+    );
+    const slow = await globex.get('/api/v1/Entities', counted);
+    expect([slow.status, slow.body.length, rangeOf(slow), appliedTo(slow)]).to.deep.equal([
+      200,
+      1,
+      'items 0-0/*',
+      null,
+    ]);
+    await sql(world.globex, 'alter table entities disable row level security');
+    expect(rangeOf(await globex.get('/api/v1/Entities', counted))).to.equal('items 0-0/1');
+  });
+
+  it('the ETag of each record is the one that a read of the record has, and counts as If-Match', async () => {
+    for (const name of ['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles']) {
+      const { body } = await admin.get(`/api/v1/${name}?include=etag&limit=5`);
+      expect(body.length).to.be.above(0);
+      for (const { Id, ETag } of body)
+        expect((await admin.get(`/api/v1/${name}/${Id}`)).headers.get('etag'), name).to.equal(ETag);
+    }
+    const { body } = await admin.get('/api/v1/Currency?include=etag&filter[Code]=SEK');
+    const patch = (tag: string) => admin.patch(`/api/v1/Currency/${body[0].Id}`, { Symbol: 'kr' }, { 'If-Match': tag });
+    expect((await patch(body[0].ETag)).status).to.equal(200);
+    expectRefused(await patch(body[0].ETag), 412, 'precondition_failed');
+  });
+
+  it('activities and audit entries have the names of their users, and null for others and users of other tenants', async () => {
+    const me = (await admin.get('/api/v1/auth/me')).body;
+    const [stranger] = await sql<{ id: string }>(
+      { adminUrl: world.config.databaseUrl } as never,
+      `select id from users where tenant_id = ${world.globex.id} limit 1`,
+    );
+    const screen = 'Names';
+    await admin.post('/api/v1/Activity', { ActivityCode: 1, Screen: screen, Comment: '"UserId":1' });
+    await admin.post('/api/v1/Activity', { ActivityCode: 2, Screen: screen, UserId: Number(stranger?.id) });
+    await admin.post('/api/v1/Activity', { ActivityCode: 3, Screen: screen, UserId: null });
+    const { body } = await admin.get(`/api/v1/Activity?include=user&filter[Screen]=${screen}&sort=ActivityCode`);
+    const name = `${me.firstName} ${me.lastName}`.trim();
+    expect(body.map(({ UserName }: Body) => UserName)).to.deep.equal([name, null, null]);
+    const entries = (await admin.get('/api/v1/AuditLog?include=user&resource=Currency')).body;
+    expect(entries.length).to.be.above(0);
+    for (const { UserId, UserName } of entries) expect(UserName).to.equal(UserId === null ? null : name);
+  });
+
+  it('CSV has the fields of the view, whatever is included or preferred', async () => {
+    const csv = { Accept: 'text/csv' };
+    const plain = await admin.get('/api/v1/Currency', csv);
+    const preferring = await admin.get('/api/v1/Currency?include=etag', { ...csv, ...counted });
+    expect([preferring.body, rangeOf(preferring)]).to.deep.equal([plain.body, null]);
+  });
+});

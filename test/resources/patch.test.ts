@@ -1,0 +1,177 @@
+import { expect } from 'chai';
+import { resources } from '../../src/resources/index.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
+import { useWorld } from '../support/world.ts';
+import { type Example, examples, referenced } from './examples.ts';
+import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
+import type { References } from './field-values.ts';
+
+type Body = Record<string, unknown>;
+const tagOf = ({ headers }: ApiResponse): string => headers.get('etag') ?? '';
+
+describe('PATCH', () => {
+  const world = useWorld();
+  let admin: Client;
+  let globex: Client;
+  let refs: References;
+
+  before(async () => {
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    refs = {
+      statusId: (await admin.post('/api/v1/EntityStatus', referenced.status)).body.Id,
+      currencyId: (await admin.post('/api/v1/Currency', referenced.currency())).body.Id,
+      countryCode: (await admin.post('/api/v1/Countries', referenced.country())).body.CountryCode,
+      entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
+    };
+  });
+
+  for (const { name } of resources) {
+    describe(name, () => {
+      const example = examples[name] as Example;
+      const { path, key, defaults, fields, missingProblem } = example;
+      const pathOf = (record: Body): string =>
+        key === 'Id' ? `${path}/${record.Id}` : `${path}/code/${encodeURIComponent(String(record[key]))}`;
+      const changeable = Object.keys(fields).filter(field => field !== key);
+      const create = async (): Promise<ApiResponse> => {
+        const created = await admin.post(path, example.first(refs));
+        expect(created.status).to.equal(201);
+        return created;
+      };
+
+      it(`a PATCH of ${name} changes each field alone, with one audit entry, and returns the record and its ETag`, async () => {
+        const { body: record } = await create();
+        const expected: Body = { ...record };
+        for (const field of changeable) {
+          const value = example.second(refs)[field];
+          expected[field] = value;
+          const changed = await admin.patch(pathOf(record), { [field]: value });
+          expect([changed.status, changed.headers.get('cache-control')], field).to.deep.equal([200, 'no-store']);
+          if (example.computed) for (const each of example.computed) expected[each] = changed.body[each];
+          expect(changed.body, field).to.deep.equal(expected);
+          const read = await admin.get(pathOf(record));
+          expect([read.body, tagOf(read)]).to.deep.equal([expected, tagOf(changed)]);
+        }
+        const entries = await auditOf(admin, name, record[key]);
+        const changes = changeable.filter(field => JSON.stringify(expected[field]) !== JSON.stringify(record[field]));
+        expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', ...changes.map(() => 'update')]);
+        expect(entries.at(-1)?.UserGuid).to.be.a('string');
+      });
+
+      it(`a PATCH of ${name} without a change returns the record and leaves no audit entry`, async () => {
+        const { body: record, ...created } = await create();
+        const audited = await newestAudit(admin);
+        for (const patch of [
+          {},
+          undefined,
+          { [changeable[0] ?? '']: record[changeable[0] ?? ''] },
+          { Id: 5, Other: 1 },
+        ]) {
+          const unchanged = await admin.patch(pathOf(record), patch);
+          expect([unchanged.status, unchanged.body]).to.deep.equal([200, record]);
+          expect(tagOf(unchanged)).to.equal(created.headers.get('etag'));
+        }
+        expect(await newestAudit(admin)).to.equal(audited);
+      });
+
+      it(`null in a PATCH of ${name} resets an optional field to its default, and is refused for a required one`, async () => {
+        const { body: record } = await create();
+        const audited = await newestAudit(admin);
+        for (const field of changeable.filter(each => fields[each]?.required))
+          expectRefused(await admin.patch(pathOf(record), { [field]: null }), 400, 'validation_failed', [field]);
+        expect(await newestAudit(admin)).to.equal(audited);
+        for (const [field, value] of Object.entries(defaults)) {
+          const reset = await admin.patch(pathOf(record), { [field]: null });
+          expect([reset.status, reset.body[field]], field).to.deep.equal([200, value]);
+        }
+      });
+
+      it(`a PATCH of ${name} accepts and refuses the values that POST does, and stores nothing of a refused one`, async () => {
+        const { body: record } = await create();
+        for (const field of changeable) {
+          for (const [json, stored] of fields[field]?.good(refs) ?? []) {
+            if (json === 'null' && stored !== null) continue;
+            const changed = await admin.patch(pathOf(record), withField({}, field, json));
+            expect([changed.status, changed.body[field]], json).to.deep.equal([200, stored]);
+          }
+          const before = (await admin.get(pathOf(record))).body;
+          for (const json of (fields[field]?.bad ?? []).filter(each => each !== 'null'))
+            expectRefused(await admin.patch(pathOf(record), withField({}, field, json)), 400, 'validation_failed', [
+              field,
+            ]);
+          expect((await admin.get(pathOf(record))).body).to.deep.equal(before);
+          await admin.patch(pathOf(record), example.first(refs));
+        }
+      });
+
+      it(`a PATCH of ${name} changes the record that If-Match names, and no later version of it`, async () => {
+        const created = await create();
+        const [field = ''] = changeable;
+        const patch = { [field]: example.second(refs)[field] };
+        const first = { 'If-Match': tagOf(created) };
+        expect((await admin.patch(pathOf(created.body), patch, first)).status).to.equal(200);
+        expectRefused(await admin.patch(pathOf(created.body), {}, first), 412, 'precondition_failed');
+      });
+
+      it(`a PATCH of a ${name} record that is missing, or of another tenant, gets the problem of PUT`, async () => {
+        const { body: record } = await create();
+        const patch = { [changeable[0] ?? '']: example.second(refs)[changeable[0] ?? ''] };
+        expectRefused(await globex.patch(pathOf(record), patch), ...missingProblem);
+        expectRefused(
+          await admin.patch(pathOf({ Id: 999_999, [key]: key === 'Id' ? 999_999 : 'gone' }), patch),
+          ...missingProblem,
+        );
+        expectRefused(await admin.patch(`${path}/${key === 'Id' ? '' : 'code/'}%00`, patch), ...missingProblem);
+        expect((await admin.get(pathOf(record))).body).to.deep.equal(record);
+      });
+    });
+  }
+
+  it('a PATCH of a Country ignores its code, which strict handling refuses by name', async () => {
+    const { body } = await admin.post('/api/v1/Countries', { CountryCode: 'QP', CountryName: 'Patched' });
+    const path = '/api/v1/Countries/code/qp';
+    const patch = { CountryCode: 'QQ', CountryName: 'Renamed' };
+    const changed = await admin.patch(path, patch);
+    expect(changed.body).to.deep.equal({ ...body, CountryName: 'Renamed' });
+    const refused = await admin.patch(path, patch, { Prefer: 'handling=strict' });
+    expectRefused(refused, 400, 'validation_failed', ['CountryCode']);
+  });
+
+  it('a PATCH that breaks a rule between a sent and a stored field is refused', async () => {
+    const { body } = await admin.post('/api/v1/Promotions', {
+      ...(examples.Promotion as Example).first(refs),
+      ...{ StartsAt: '2026-05-01T00:00:00.000Z', EndsAt: '2026-06-01T00:00:00.000Z' },
+    });
+    const patch = (sent: Body) => admin.patch(`/api/v1/Promotions/${body.Id}`, sent);
+    expectRefused(await patch({ EndsAt: '2026-04-30T00:00:00Z' }), 400, 'validation_failed', ['EndsAt']);
+    expectRefused(await patch({ StartsAt: '2026-06-01T00:00:00Z' }), 400, 'validation_failed', ['EndsAt']);
+    expectRefused(await patch({ DiscountValue: 101 }), 400, 'validation_failed', ['DiscountValue']);
+    expectRefused(await patch({ DiscountType: 'Amount', CurrencyId: null }), 400, 'validation_failed', ['CurrencyId']);
+  });
+
+  it('a PATCH is a JSON merge patch or JSON; any other body is refused with 415 and Accept-Patch', async () => {
+    const { body } = await admin.post('/api/v1/EntityStatus', { Title: 'Media types' });
+    const send = (type: string, patch: unknown = { Weighting: 5 }) =>
+      admin.patch(`/api/v1/EntityStatus/${body.Id}`, patch, { 'Content-Type': type });
+    for (const type of [
+      'application/merge-patch+json',
+      'application/merge-patch+json; charset=UTF-8',
+      'application/json',
+    ])
+      expect((await send(type)).status, type).to.equal(200);
+    for (const type of ['application/json-patch+json', 'text/plain', 'application/merge-patch+json; charset=latin1']) {
+      const refused = await send(type);
+      expectRefused(refused, 415, 'unsupported_media_type');
+      expect(refused.headers.get('accept-patch')).to.equal('application/merge-patch+json');
+    }
+    for (const patch of ['[]', 'null', '5', '{', '"text"'])
+      expectRefused(await send('application/merge-patch+json', patch), 400, 'malformed_json');
+    const put = await admin.put(
+      `/api/v1/EntityStatus/${body.Id}`,
+      { Weighting: 6 },
+      { 'Content-Type': 'application/merge-patch+json' },
+    );
+    expectRefused(put, 415, 'unsupported_media_type');
+    expect(put.headers.get('accept-patch')).to.equal(null);
+  });
+});

@@ -1,0 +1,85 @@
+import { expect } from 'chai';
+import type { ApiResponse } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { sql, useWorld } from '../support/world.ts';
+
+describe('X-Tenant with a slug', () => {
+  const world = useWorld();
+  const logIn = (tenant: string): Promise<ApiResponse> =>
+    world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': tenant });
+  const control = (text: string) => sql({ adminUrl: world.config.databaseUrl ?? '' }, text);
+  const bodyOf = ({ body: { traceId: _, ...body } }: ApiResponse) => body;
+
+  it('a slug names its tenant, in any letter case, as the guid does', async () => {
+    for (const name of [world.acme.guid, 'acme', 'ACME']) {
+      const { status, body } = await logIn(name);
+      expect(status, name).to.equal(200);
+      const me = await world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
+      expect(me.body.tenantGuid).to.equal(world.acme.guid);
+    }
+    expect([(await logIn('globex')).status, (await logIn('globex')).body.code]).to.deep.equal([
+      401,
+      'invalid_credentials',
+    ]);
+  });
+
+  it('an unknown or malformed slug gets the response of an unknown guid', async () => {
+    const unknown = await logIn('00000000-0000-4000-8000-000000000000');
+    expect([unknown.status, unknown.body.code]).to.deep.equal([403, 'tenant_required']);
+    for (const name of [
+      'acm',
+      'acme-',
+      'a',
+      '-acme',
+      'ac%me',
+      "acme'--",
+      'acme,globex',
+      'a'.repeat(33),
+      'a'.repeat(4_000),
+    ]) {
+      const response = await logIn(name);
+      expect([response.status, bodyOf(response)], name).to.deep.equal([403, bodyOf(unknown)]);
+    }
+  });
+
+  it('a slug is found as soon as its tenant has it, and never names the tenant that had it before', async () => {
+    expect((await logIn('later')).status).to.equal(403);
+    await control(`update tenants set slug = 'later' where slug = 'acme'`);
+    await eventually(async () => expect((await logIn('later')).status).to.equal(200));
+    expect((await logIn('acme')).status).to.equal(403);
+    await control(`update tenants set slug = 'acme' where slug = 'globex'`);
+    await eventually(async () => expect((await logIn('acme')).body.code).to.equal('invalid_credentials'));
+    expect((await logIn('later')).status).to.equal(200);
+  });
+
+  it('the slug of a suspended tenant gets the response of an unknown one', async () => {
+    await control(`update tenants set status = 'suspended' where guid = '${world.globex.guid}'`);
+    await eventually(async () => expect((await logIn('acme')).body.code).to.equal('tenant_required'));
+  });
+
+  it('the control database accepts no slug that looks like a guid', async () => {
+    const change = control(`update tenants set slug = 'a0000000-0000-4000-8000-000000000000' where slug = 'later'`);
+    expect(
+      await change.then(
+        () => 'accepted',
+        error => String(error),
+      ),
+    ).to.match(/tenants_slug_check/);
+  });
+
+  it('a request whose token and X-Tenant name one tenant, by its slug, is not logged as one of another tenant', async () => {
+    const { body } = await logIn('later');
+    const client = world.anonymous.withToken(body.accessToken);
+    const logged = async (tenant: string) => {
+      const { headers } = await client.get('/api/v1/auth/me', { 'X-Tenant': tenant });
+      const id = headers.get('x-request-id') ?? '';
+      return eventually(() => {
+        const line = world.logs.find(each => each.includes(id) && each.includes('"status"'));
+        expect(line).to.be.a('string');
+        return JSON.parse(line ?? '{}');
+      });
+    };
+    expect(await logged('later')).to.not.have.property('otherTenantNamed');
+    expect(await logged('acme')).to.have.property('otherTenantNamed');
+  });
+});
