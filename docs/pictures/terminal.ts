@@ -22,6 +22,7 @@ const themes = {
   light: { background: '#ffffff', border: '#d0d7de', text: '#1f2328', prompt: '#1a7f37' },
   dark: { background: '#0d1117', border: '#30363d', text: '#e6edf3', prompt: '#3fb950' },
 };
+const title = 'A terminal: a tenant is deleted after a dry run, and brought back';
 const [width, lineHeight, characterWidth, margin] = [860, 19, 7.8, 20];
 const maxColumns = Math.floor((width - 2 * margin) / characterWidth);
 
@@ -75,7 +76,8 @@ function picture(lines: readonly string[], theme: (typeof themes)['light']): str
   const dots = ['#ff5f57', '#febc2e', '#28c840'].map(
     (color, index) => `  <circle cx="${margin + 6 + index * 18}" cy="${margin - 2}" r="5.5" fill="${color}"/>`,
   );
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="title">
+  <title id="title">${title}</title>
   <rect x="0.5" y="0.5" width="${width - 1}" height="${height - 1}" rx="8" fill="${theme.background}" stroke="${theme.border}"/>
 ${dots.join('\n')}
   <g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13" fill="${theme.text}">

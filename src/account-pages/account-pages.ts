@@ -15,8 +15,8 @@ import { isUuid } from '../http/uuid.ts';
 import { bindTenant } from '../tenancy/bind-request.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
-import { failure, invalidLink, passwordErrors, titles } from './messages.ts';
 import { accountPage } from './page-shell.ts';
+import { failure, invalidLink, passwordErrors, titles } from './page-texts.ts';
 
 interface AccountPageServices extends AuthServices, ContextServices {
   directory: AuthServices['directory'];

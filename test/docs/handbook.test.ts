@@ -133,7 +133,7 @@ describe('Markdown pages', () => {
     });
 
     it(`the list beside ${page.file} has each of its headings of levels 2 and 3`, async () => {
-      const rendered = await documentPage(page, 'http://backoffice.test');
+      const rendered = await documentPage(page, { base: 'http://backoffice.test', hasHandbook: true });
       const [, list = ''] = /aria-label="On this page">([\s\S]*?)<\/nav>/.exec(rendered) ?? [];
       const linked = [...list.matchAll(/href="#([^"]+)"/g)].map(match => match[1]);
       expect(linked).to.deep.equal([...rendered.matchAll(/<h[23] id="([^"]+)">/g)].map(match => match[1]));

@@ -49,7 +49,6 @@ export function useStarts() {
       PORT: String(await freePort()),
       MANAGEMENT_PORT: String(await freePort()),
       SHUTDOWN_DELAY: '0s',
-      RATE_LIMIT_LOGIN: '100/15m', // the tests log in more often than a user may
     };
     const { user, password } = await start();
     credentials = { email: user, password: password ?? '' };
