@@ -5,6 +5,7 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
 import { fillWith } from '../databases/fill-database.ts';
+import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
@@ -83,6 +84,8 @@ async function drill(
   const prove = async (): Promise<void> => {
     const fill = fillWith(installation, archiveData(target, keyring, archive));
     const adminUrl = installation.servers.adminUrl(server);
+    // Reads the template, if nobody has yet, while few connections of the command are open (`maxNested`).
+    await headFingerprint(installation.control, server, adminUrl);
     await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', database => fill({ server, database }));
     await recordDrill(control, id, null);
   };
