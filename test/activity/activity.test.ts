@@ -402,10 +402,12 @@ describe('activities', () => {
     });
 
     it('every table that the service may write rejects a change without an actor', async () => {
+      // What the service itself keeps of an endpoint while it sends: nobody acts.
+      const ofDispatcher = `('webhook_secrets', 'webhook_messages', 'webhook_deliveries')`;
       const unguarded = `
         select distinct c.relname::text as name from pg_class c, aclexplode(relacl) a
          where relnamespace = 'public'::regnamespace and relkind = 'r' and grantee <> relowner
-           and privilege_type in ('INSERT', 'UPDATE', 'DELETE')
+           and privilege_type in ('INSERT', 'UPDATE', 'DELETE') and c.relname not in ${ofDispatcher}
            and not exists (select from pg_trigger
                             where tgrelid = c.oid and tgname in ('audit_create_delete', 'require_actor'))`;
       expect(await sql(world.acme, unguarded)).to.deep.equal([]);
