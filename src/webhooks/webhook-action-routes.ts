@@ -97,6 +97,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       status: 202,
       response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
       takesIdempotencyKey: true,
+      problems: ['not_found', 'unknown_record'],
       handler: async ({ params, body: { MessageId, Since } }, context) => {
         const condition = webhookCondition(params.id, context);
         if ((MessageId === undefined) === (Since === undefined))

@@ -78,6 +78,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       status: 201,
       takesIdempotencyKey: true,
       location: webhook => `${webhookPath}/${webhook.Id}`,
+      problems: ['limit_reached'],
       handler: async ({ body }, context) => {
         requireScopeAll(context);
         const row = storedRow(services, context, body);

@@ -54,7 +54,15 @@ describe('width of the text', () => {
     'key list': 'acme',
     'client list': 'acme',
   });
-  const without = ['restore moments', 'restore diff', 'runs watch', 'completion', 'server rebalance', 'backup drill'];
+  const without = [
+    'restore moments',
+    'restore diff',
+    'runs watch',
+    'completion',
+    'server rebalance',
+    'backup drill',
+    'console',
+  ];
   const prose = ['backup verify', 'doctor'];
 
   it('no line of a list, of show or of any other look is folded on a terminal of 80 columns', async () => {
