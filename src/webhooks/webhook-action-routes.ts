@@ -166,7 +166,8 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
 
 const rotate = {
   name: 'rotate_webhook_secret',
-  text: `update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
+  text: `with due as (update webhooks set next_attempt_at = null, version = version + 1 where id = $1)
+         update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
           where webhook_id = $1
          returning webhook_id as id, encode(secret, 'base64') as "Sealed",
            to_char(previous_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "PreviousUntil"`,
