@@ -96,6 +96,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       example: { Since: '2026-11-24T08:00:00Z' },
       status: 202,
       response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
+      problems: ['unknown_record', 'not_found'],
       takesIdempotencyKey: true,
       handler: async ({ params, body: { MessageId, Since } }, context) => {
         const condition = webhookCondition(params.id, context);
