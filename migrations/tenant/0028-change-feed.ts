@@ -91,7 +91,11 @@ const removal = (table: string, name: string, beside: string): string => `
 
 /** True if the feed has rows from a transaction on, which `horizon` holds back. */
 const isHeld = Object.keys(removals)
-  .map(table => `exists (select from public.${table} t where (t.feed_era, t.feed_xid) >= (era, horizon))`)
+  .map(
+    table => `exists (
+      select from public.${table} t
+       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon))`,
+  )
   .join(' or ');
 
 /**

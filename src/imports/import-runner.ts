@@ -56,7 +56,10 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
       const leased = await queue.lease(running.size);
       if (!leased) return;
       running.add(leased);
-      if (!background.run('import', () => run(leased))) running.delete(leased);
+      if (background.run('import', () => run(leased))) continue;
+      running.delete(leased);
+      await queue.postpone(leased, retryMs);
+      return;
     }
   };
   const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });

@@ -65,6 +65,7 @@ export function createWebhookSender({
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       keepAliveTimeout: 5_000,
+      keepAliveMaxTimeout: 5_000,
     });
   const checked = agentOf(true);
   const unchecked = agentOf(false);

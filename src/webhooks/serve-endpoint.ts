@@ -66,6 +66,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
   while (mayGoOn() && endpoint) {
     const messages = (await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[];
     let position = endpoint.position;
+    let isEnd = true;
     const isStrict = endpoint.ordering === 'strict';
     const isFirst = isStrict && messages.length > 0; // a gap comes before the changes that follow it
     if (!isFirst && ahead.length === 0 && (await mayReadFeed(services, endpoint))) {
@@ -76,15 +77,16 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
       }
       isHeld = page.isHeld;
       ahead = page.changes;
-      if (ahead.length === 0) position = cursorText(page.last);
+      if (ahead.length === 0) ({ position, isEnd } = { position: cursorText(page.last), isEnd: page.isEnd });
     }
     const sentChanges = isFirst ? [] : ahead.splice(0, isStrict ? 1 : batchSize);
     const items = [...messages.map(itemOfMessage), ...sentChanges.map(each => itemOfChange(each, endpoint!))];
     const isOld = now() - endpoint.positionAt > maxPositionAgeMs;
-    if (items.length === 0 && (position === endpoint.position || !isOld)) return isHeld;
+    if (items.length === 0 && isEnd && (position === endpoint.position || !isOld)) return isHeld;
 
     const results = await sendAll(services, endpoint, items);
-    if (!results) return isHeld; // the process stops
+    const isCutOff = results.includes(undefined); // nothing more may be sent
+    if (isCutOff && results.every(result => result === undefined)) return isHeld;
     const progress = progressOf(services, { ...endpoint, position }, items, results);
     const [saved] = await change(saveProgress(endpoint, progress));
     if (!saved) ahead = [];
@@ -92,8 +94,15 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     endpoint = saved
       ? progress.disable
         ? undefined
-        : { ...endpoint, ...progress.state, position: progress.position, version: saved.version as number }
+        : {
+            ...endpoint,
+            ...progress.state,
+            position: progress.position,
+            positionAt: now(),
+            version: saved.version as number,
+          }
       : await reload(services, endpoint);
+    if (isCutOff) return isHeld;
     if (endpoint?.nextAttemptAt) ahead = [];
   }
   return isHeld;
@@ -163,7 +172,7 @@ const itemOfChange = (change: Change, { payload }: StoredEndpoint): Item => ({
 async function sendAll(services: EndpointServices, endpoint: StoredEndpoint, items: readonly Item[]) {
   const { sender, limit, now, stopping, mayGoOn, onAttempt } = services;
   const secrets = openSecrets(services, endpoint);
-  const results = await Promise.all(
+  return Promise.all(
     items.map(({ messageId, body }) =>
       limit(endpoint.failures > 0, async () => {
         if (!mayGoOn()) return undefined;
@@ -175,7 +184,6 @@ async function sendAll(services: EndpointServices, endpoint: StoredEndpoint, ite
       }),
     ),
   );
-  return results.every(result => result !== undefined) ? results : undefined;
 }
 
 /** The attempt of an endpoint whose secret another tenant's key has sealed, as in a clone. */
@@ -188,11 +196,16 @@ function openSecrets(
   { sealer }: EndpointServices,
   { id, secret, previous }: StoredEndpoint,
 ): SigningSecrets | undefined {
-  try {
-    return { current: sealer.open(secret, id), ...(previous && { previous: sealer.open(previous, id) }) };
-  } catch {
-    return undefined;
-  }
+  const open = (sealed: Uint8Array): string | undefined => {
+    try {
+      return sealer.open(sealed, id);
+    } catch {
+      return undefined;
+    }
+  };
+  const current = open(secret);
+  // In a clone, the former secret cannot be opened after a rotation.
+  return current === undefined ? undefined : { current, previous: previous ? open(previous) : undefined };
 }
 
 const unchanged = (endpoint: StoredEndpoint): Progress => ({
@@ -200,18 +213,20 @@ const unchanged = (endpoint: StoredEndpoint): Progress => ({
   ...{ ended: [], retried: [], queued: [], attempts: [] },
 });
 
-/** What follows from the results of a batch. */
+/** What follows from the results of a batch. What has no result is sent again, and so are the changes after such a one. */
 function progressOf(
   { now, random }: EndpointServices,
   endpoint: StoredEndpoint,
   items: readonly Item[],
-  results: readonly SendResult[],
+  results: readonly (SendResult | undefined)[],
 ): Progress {
   const progress = unchanged(endpoint);
   let { position, disable, succeededAt } = progress;
   let state: EndpointState = endpoint;
+  const firstCutOff = items.findIndex(({ change }, index) => change && !results[index]);
   items.forEach(({ messageId, body, change, message }, index) => {
-    const result = results[index]!;
+    const result = results[index];
+    if (!result || (change && firstCutOff >= 0 && index > firstCutOff)) return;
     const type = change?.Type ?? typeOf(body);
     const at = now();
     const sent = message

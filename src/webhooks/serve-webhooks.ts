@@ -52,8 +52,12 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
   for (let isDue = true; isDue || active.size > 0; ) {
     if (isDue && services.mayGoOn() && !failure) {
       late = new Set(active.keys());
-      for (const endpoint of (await services.read(selectEndpoints(services.now()))) as unknown as StoredEndpoint[])
-        if (!active.has(endpoint.id)) active.set(endpoint.id, serve(endpoint));
+      try {
+        for (const endpoint of (await services.read(selectEndpoints(services.now()))) as unknown as StoredEndpoint[])
+          if (!active.has(endpoint.id)) active.set(endpoint.id, serve(endpoint));
+      } catch (error) {
+        failure ??= { error }; // thrown when the active sends have ended: until then the lease is kept
+      }
     }
     if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
     const isOneLate = [...late].some(id => !active.has(id));

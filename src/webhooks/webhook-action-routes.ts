@@ -96,6 +96,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       example: { Since: '2026-11-24T08:00:00Z' },
       status: 202,
       response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
+      problems: ['unknown_record', 'not_found'],
       takesIdempotencyKey: true,
       problems: ['not_found', 'unknown_record'],
       handler: async ({ params, body: { MessageId, Since } }, context) => {
@@ -167,7 +168,8 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
 
 const rotate = {
   name: 'rotate_webhook_secret',
-  text: `update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
+  text: `with due as (update webhooks set next_attempt_at = null, version = version + 1 where id = $1)
+         update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
           where webhook_id = $1
          returning webhook_id as id, encode(secret, 'base64') as "Sealed",
            to_char(previous_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "PreviousUntil"`,

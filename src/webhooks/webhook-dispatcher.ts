@@ -156,7 +156,8 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     }
     const free = maxTenants - serving.size;
     if (free <= 0 || loop.isStopping) return;
-    for (const leased of await queue.lease(now(), free)) background.run('webhooks', () => run(leased));
+    for (const leased of await queue.lease(now(), free))
+      if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, now() + retryMs);
   };
   const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });
   const wake = (guid: string): void => {

@@ -22,8 +22,9 @@ export async function findChange(read: Read, webhook: PlacedWebhook, messageId: 
 /** The place after the change at which a webhook stands, or after all that are final. */
 export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
   const place = parseCursor(webhook.position) ?? firstCursor;
-  const { changes, last } = await readAfter(read, webhook, all ? 'now' : ofThisData(place));
-  return changes[0]?.Id ?? cursorText(last);
+  let page = await readAfter(read, webhook, all ? 'now' : ofThisData(place));
+  while (page.changes.length === 0 && !page.isEnd) page = await readAfter(read, webhook, page.last);
+  return page.changes[0]?.Id ?? cursorText(page.last);
 }
 
 /** The place before the first change since a minute before a moment: a transaction may have begun before others. */

@@ -79,6 +79,18 @@ describe('webhooks', () => {
     expect(first?.body.data.Record).to.deep.include({ Id: Number(created[0]) });
   });
 
+  it('an endpoint receives a change that follows more than 1,000 changes of other resources', async () => {
+    await createWebhook('/far', { Resources: ['Country'] });
+    await sql(
+      world.acme,
+      `insert into audit_log (action, resource, record_key, after, database_user)
+       select 'create', 'Far', n::text, '{}'::jsonb, 'test' from generate_series(1, 2500) n
+       union all select 'create', 'Country', 'NO', '{}', 'test'`,
+    );
+    await eventually(() => receiver.at('/far').length > 0);
+    expect(keys('/far')).to.deep.equal(['NO']);
+  });
+
   it('a repeated request returns the same secret, which no other response, the audit log nor an attempt has', async () => {
     const key = { 'Idempotency-Key': randomUUID() };
     const body = { Url: receiver.url('/secret') };
