@@ -88,7 +88,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     const isCutOff = results.includes(undefined); // nothing more may be sent
     if (isCutOff && results.every(result => result === undefined)) return isHeld;
     const progress = progressOf(services, { ...endpoint, position }, items, results);
-    const [saved] = await change(saveProgress(endpoint, progress));
+    const [saved] = await change(saveProgress(endpoint, progress, now()));
     if (!saved) ahead = [];
     if (saved && progress.disable) services.onDisabled(endpoint, progress.disable);
     endpoint = saved
@@ -152,7 +152,7 @@ async function storeGap(services: EndpointServices, endpoint: StoredEndpoint, pl
   const position = cursorText(place);
   const messageId = `gap_${endpoint.id}_${position}_${endpoint.version}`;
   const queued = [{ messageId, body: messageBody('webhook.gap', To, { From, To }), failures: 0, at }];
-  await services.change(saveProgress(endpoint, { ...unchanged(endpoint), position, queued }));
+  await services.change(saveProgress(endpoint, { ...unchanged(endpoint), position, queued }, at));
 }
 
 const isExpired = (error: unknown): boolean => error instanceof Problem && error.code === 'cursor_expired';

@@ -98,7 +98,6 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
       problems: ['unknown_record', 'not_found'],
       takesIdempotencyKey: true,
-      problems: ['not_found', 'unknown_record'],
       handler: async ({ params, body: { MessageId, Since } }, context) => {
         const condition = webhookCondition(params.id, context);
         if ((MessageId === undefined) === (Since === undefined))

@@ -108,6 +108,7 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
   progress: Progress,
+  now: number,
 ): Statement => {
   const { state, position, disable, succeededAt, ended, retried, queued, attempts } = progress;
   // The audit trigger runs for these columns alone.
@@ -115,7 +116,7 @@ export const saveProgress = (
   return statement(
     `with moved as (
        update webhooks
-          set position = $3, position_at = now(), version = version + 1, failures = $4,
+          set position = $3, position_at = ${time('$12')}, version = version + 1, failures = $4,
               failing_since = ${time('$5')}, next_attempt_at = ${time('$6')},
               last_success_at = coalesce(${time('$7')}, last_success_at) ${disabling}
         where id = $1 and version = $2 and is_enabled returning id, version),
@@ -136,7 +137,7 @@ export const saveProgress = (
      select version::float8 from moved`,
     [
       ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
-      ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts)],
+      ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts), now],
     ],
   );
 };

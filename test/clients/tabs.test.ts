@@ -23,9 +23,8 @@ interface AppWindow {
   office: ReturnType<typeof createBackOffice>;
   ended: number;
   localStorage: Storage;
-  sessionStorage: Storage;
 }
-type Store = 'localStorage' | 'sessionStorage' | undefined;
+type Store = 'localStorage' | undefined;
 
 describe('TypeScript client in two tabs of a browser', () => {
   const world = useWorld();
@@ -98,7 +97,7 @@ describe('TypeScript client in two tabs of a browser', () => {
     world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
   };
 
-  for (const store of ['localStorage', 'sessionStorage', undefined] as Store[]) {
+  for (const store of ['localStorage', undefined] as Store[]) {
     it(`two tabs with one session, with ${store ?? 'no storage'}, stay logged in for more than an hour`, async () => {
       const one = await openTab(store);
       const tokens = await logIn(one);

@@ -216,7 +216,10 @@ describe('rate limits', function () {
 });
 
 /** The limit of logins is higher on the embedded PostgreSQL. */
-const ofOwnServer = { DATABASE_URL: 'postgres://localhost/control', MASTER_KEY: Buffer.alloc(32, 1).toString('base64') };
+const ofOwnServer = {
+  DATABASE_URL: 'postgres://localhost/control',
+  MASTER_KEY: Buffer.alloc(32, 1).toString('base64'),
+};
 
 const described = {
   RATE_LIMIT_GLOBAL: '500/60s',

@@ -35,7 +35,11 @@ describe('links in mails to a user who is disabled or enabled', () => {
     expect((await admin.post(`${usersPath}/${id}/${action}`)).status).to.equal(200);
   };
   const byCommand = async (email: string, action: 'disable' | 'enable'): Promise<void> => {
-    const { code, stderr } = await runCommand('scripts/tenant.ts', ['user', action, 'acme', email, '--yes'], world.environment);
+    const { code, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['user', action, 'acme', email, '--yes'],
+      world.environment,
+    );
     expect(code, stderr).to.equal(0);
   };
 

@@ -2667,6 +2667,47 @@ export interface components {
                 };
             };
         };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "unknown_record";
+                };
+            };
+        };
         /** @description `invalid_credentials`: The e-mail address or the password is not right */
         "Problem401-invalid_credentials": {
             headers: {
@@ -9480,7 +9521,7 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
@@ -9918,7 +9959,7 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];

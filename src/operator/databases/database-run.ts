@@ -82,8 +82,11 @@ export class DatabaseRun {
     'claim current': () => this.#unlessLost(() => this.#claim(this.#present())),
     'claim target': () => this.#claim(this.#chosen()),
     'upgrade target': async () => {
-      const client = await this.#connect(this.#chosen());
-      await upgradeDatabase(this.#installation, this.#control, client, { target: this.#chosen(), epoch: this.#epoch });
+      const target = this.#chosen();
+      const client = await this.#connect(target);
+      await closeDatabase(client, this.#runEpoch, target.role); // an earlier control database may not know that it is open
+      await endSessions(client, target.role);
+      await upgradeDatabase(this.#installation, this.#control, client, { target, epoch: this.#epoch });
       await beginFeedEra(client, this.#runEpoch);
     },
     'announce fence': () => announceFence(this.#control, this.#tenant.guid, this.#chosen().server.id),
