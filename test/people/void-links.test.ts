@@ -37,7 +37,7 @@ describe('links in mails to a user who is disabled or enabled', () => {
   const byCommand = async (email: string, action: 'disable' | 'enable'): Promise<void> => {
     const { code, stderr } = await runCommand(
       'scripts/tenant.ts',
-      ['user', action, 'acme', email, '--yes'],
+      ['user', action, 'acme', email, ...(action === 'disable' ? ['--yes'] : [])],
       world.environment,
     );
     expect(code, stderr).to.equal(0);

@@ -111,7 +111,7 @@ describe('purge', () => {
     let isPurged = false;
     target.list = async function* (prefix) {
       // The run has read the tenants, and not yet their keys.
-      if (prefix === 'key' && !isPurged) isPurged = (await run('purge', 'wonka', '--yes')).code === 0;
+      if (prefix === 'keys/' && !isPurged) isPurged = (await run('purge', 'wonka', '--yes')).code === 0;
       yield* list(prefix);
     };
     const { failed, archived } = await runBackup(server.installation, target, {
