@@ -12,7 +12,7 @@ import type { ConsoleServices } from './console-services.ts';
 import { type FormTokens, readSubmission } from './form-tokens.ts';
 import { asksReason, checkForm, type FormError, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
-import type { Offered } from './offered.ts';
+import { type Offered, withheld } from './offered.ts';
 import { operationLink } from './view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
@@ -45,6 +45,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
         `This console does not run ${operation.name}: it was started with --read-only or --allow`,
       );
     const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
+    requireArguments(form, offered);
     const run = runs.start(form, ctx.state.visitor, isPlan);
     await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
     ctx.redirect(`/runs/${run.id}`);
@@ -98,4 +99,17 @@ function listView(offered: ConsoleServices['offered']) {
     return html`<h2>${group}</h2><dl class="commands">${items}</dl>`;
   });
   return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;
+}
+
+/**
+ * Refuses a form whose argument makes another command of its own: `databases` of a tenant `prune` is `databases prune`.
+ * @throws {OperatorError}
+ */
+function requireArguments(
+  { operation: { name, fields }, texts }: FilledForm,
+  offered: ConsoleServices['offered'],
+): void {
+  const values = Object.keys(fields).flatMap(field => (fields[field]?.isArgument ? (texts[field] ?? []) : []));
+  const other = values.map(text => `${name} ${text}`).find(each => offered.has(each) || withheld[each] !== undefined);
+  if (other !== undefined) throw new OperatorError(`${other} is a command of its own: open its form`);
 }

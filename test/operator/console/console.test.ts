@@ -248,6 +248,11 @@ describe('console', () => {
     await support.stop();
   });
 
+  it('an argument that is the word of another command does not run that command', async () => {
+    const fields = { slug: 'prune', step: 'run' };
+    expect((await opened.submit('/operations/databases', fields)).text).to.include('is a command of its own');
+  });
+
   it('a team is known by the header of its proxy only, gives a reason, and is named in the log', async () => {
     const args = ['--trusted-proxy', '127.0.0.1', '--user-header', 'X-Forwarded-Email'];
     const team = await openConsole(world.environment, args, { 'X-Forwarded-Email': 'jane@example.com' });
