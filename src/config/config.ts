@@ -42,7 +42,7 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefi
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
 }
 
-/** By default; on the embedded PostgreSQL, whoever tries the service may log in as often as they like. */
+/** By default; on the embedded PostgreSQL, a person who tries the service may log in often. */
 const loginRate = { max: 5, windowMs: 900_000 };
 const demoLoginRate = { max: 1_000, windowMs: 900_000 };
 
