@@ -69,7 +69,10 @@ describe('the feed of changes over databases', () => {
     const restored = await now();
     await create('after the restore');
     await expectNames(restored, ['after the restore']);
-    const history = (await admin.get('/api/v1/Changes?limit=1000&include=record')).body;
+    const history = await eventually(async () => {
+      const { body } = await admin.get('/api/v1/Changes?limit=1000&include=record');
+      return body.at(-1).Record.Name === 'after the restore' && body;
+    });
     await expectNames(history.at(-2).Id, ['after the restore']);
     await servers.runWell(['restore', 'back', 'acme', '--yes']);
     expect([await code(restored), await code(before)]).to.deep.equal(['cursor_expired', 'cursor_expired']);
