@@ -20,8 +20,14 @@ export interface CheckContext {
   report(report: Report): void;
 }
 
-/** Returns the names of the databases and roles of a server that the control database records. */
+/**
+ * Returns the names of the databases and roles of a server that the control database records, under any of its names: an
+ * earlier build could add a server twice.
+ */
 export function recordedNames({ server, control }: CheckContext): Set<string> {
-  const own = control.databases.filter(({ serverId }) => serverId === server.id);
+  const isSame = ({ id, identity }: Server): boolean =>
+    id === server.id || (identity !== null && identity === server.identity);
+  const ids = new Set(control.servers.filter(isSame).map(({ id }) => id));
+  const own = control.databases.filter(({ serverId }) => ids.has(serverId));
   return new Set(own.flatMap(({ database, role }) => [database, role]));
 }

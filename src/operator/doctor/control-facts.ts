@@ -3,6 +3,7 @@ import { Server, type SigningKey, type Tenant } from '../../control/fleet-entiti
 import { keyInForce } from '../../control/master-key-canary.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { readServerIdentity } from '../../postgres/server-address.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
@@ -38,6 +39,7 @@ export interface ControlFacts {
   databases: RecordedDatabase[];
   /** The fences of tenants, by the guid of the tenant: true if it is closed. */
   fences: ReadonlyMap<string, boolean>;
+  /** With the identity also of the one that has the control database. */
   servers: Server[];
   tenants: CheckedTenant[];
   /** The guids of tenants that were purged. */
@@ -78,6 +80,7 @@ export async function readControlFacts(
     'select tenant_guid as guid, closed from tenant_fences',
   );
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
+  for (const server of servers.filter(({ adminUrl }) => !adminUrl)) server.identity = await readServerIdentity(client);
   return {
     controlRestore: await readControlRestore(client),
     databases,

@@ -30,7 +30,7 @@ export interface ServerRemoval {
 interface RemovalFacts extends Omit<ServerRemoval, 'name' | 'left'> {
   tenants: string[];
   unfinished: string[];
-  /** Another name of the same server. */
+  /** Another name of the same server: an earlier build could add a server twice. */
   twin: string | null;
 }
 

@@ -4,7 +4,7 @@ import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { readServerIdentity } from '../../postgres/server-address.ts';
+import { readServerIdentity, serverIdentitySql } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
 import { parseServerUrl } from './parse-server-url.ts';
 import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
@@ -16,7 +16,7 @@ import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts
  * @param capacity maximum number of tenants that are placed there automatically; null for no limit
  * @param isDryRun true to check the server and its name, and to change nothing
  * @returns true if the server was there already
- * @throws {OperatorError} when the server cannot be used, or the name is that of another server
+ * @throws {OperatorError} when the server cannot be used, has another name already, or the name is that of another server
  */
 export async function addServer(
   installation: Installation,
@@ -49,6 +49,7 @@ export async function addServer(
     await em.flush();
     return true;
   }
+  await requireUnknown(installation, identity);
   if (isDryRun) return false;
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
   await em.insert(Server, {
@@ -59,6 +60,22 @@ export async function addServer(
     ...location,
   });
   return false;
+}
+
+/**
+ * A server has one name: under another one, its databases would seem to belong to nobody.
+ * @throws {OperatorError} when the server has a name already
+ */
+async function requireUnknown({ statements }: Installation, identity: string | undefined): Promise<void> {
+  const [found] = await statements.execute<{ name: string; isDefault: boolean }[]>(
+    `select name, on_control_server as "isDefault" from servers
+      where coalesce(identity, case when on_control_server then (${serverIdentitySql}) end) = ? limit 1`,
+    [identity ?? null],
+  );
+  if (!found) return;
+  const { name, isDefault } = found;
+  const remedy = isDefault ? '' : `. To change its URL: npx backoffice server add ${name}`;
+  throw new OperatorError(`The URL leads to the server ${name}, which the installation has already${remedy}`);
 }
 
 /**

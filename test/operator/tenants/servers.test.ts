@@ -1,11 +1,15 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
+import { Server } from '../../../src/control/fleet-entities.ts';
+import { owners } from '../../../src/control/secret-box.ts';
+import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -53,6 +57,34 @@ describe('servers', () => {
       ['second', 0],
     ]);
     expect(stdout).not.to.match(/postgres(ql)?:\/\//);
+  });
+
+  it('server add refuses another name for a server, which would make its databases look like those of nobody', async () => {
+    for (const [url, name, remedy] of [
+      [second.url, 'second', '. To change its URL: npx backoffice server add second'],
+      [postgresUrl(), 'default', '.'],
+    ] as const)
+      for (const args of [[], ['--dry-run']]) {
+        const { code, stderr } = await run(['server', 'add', 'third', ...args], url);
+        expect([code, stderr]).to.deep.equal([
+          1,
+          `The URL leads to the server ${name}, which the installation has already${remedy}\n`,
+        ]);
+      }
+  });
+
+  it('doctor does not call databases of a server orphans that an earlier build has added under a second name', async () => {
+    const { control, secrets } = world.installation;
+    const identity = await withConnection(postgresUrl(), readServerIdentity);
+    const { prefix } = await control.em.fork().findOneOrFail(Server, { name: 'default' });
+    const adminUrl = secrets.seal(postgresUrl(), owners.serverUrl('again'));
+    const address = serverAddressUrl(postgresUrl());
+    await control.em.fork().insert(Server, { name: 'again', prefix, adminUrl, address, identity });
+    const { findings } = JSON.parse((await run(['doctor', '--json'])).stdout);
+    await control.em.fork().nativeDelete(Server, { name: 'again' });
+    const checks = findings.map(({ check, problem }: Record<string, string>) => `${check}: ${problem}`);
+    const own = [world.acme, world.globex].map(({ database }) => database);
+    expect(checks.filter((text: string) => own.some(name => text.includes(name)))).to.deep.equal([]);
   });
 
   it('pool drain drops the warm databases, and server remove a server on which no tenant is', async () => {
