@@ -91,6 +91,13 @@ describe('compose file', () => {
     expect(services.recovered?.image).to.equal(services['postgres-1']?.image);
   });
 
+  it('HAProxy logs no query of a request, where links of mails have their secrets', async () => {
+    const haproxy = await readDeploy('haproxy/haproxy.cfg');
+    const formats = haproxy.match(/^ *(?:option httplog|log-format .*)$/gm) ?? [];
+    expect(formats).to.have.length(1);
+    expect(formats[0]).to.match(/ %HM %HPO %HV"$/).and.not.match(/%(?:\{[^}]*\})?(?:r|HU|HQ|HP)\b/);
+  });
+
   it('no port but that of HAProxy is reachable from other machines, and no secret is in the file', async () => {
     const ports = Object.entries(compose.services).flatMap(([name, { ports = [] }]) =>
       (ports as string[]).filter(port => !port.startsWith('127.0.0.1:')).map(port => `${name} ${port}`),

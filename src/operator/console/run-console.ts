@@ -33,7 +33,10 @@ export async function runConsole(
       mode: allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
     },
   });
-  const server = createConsoleServer(app, request => entrance.visitorOf(request) !== undefined);
+  const server = createConsoleServer(
+    app,
+    request => entrance.admits(request.socket.remoteAddress) && entrance.visitorOf(request) !== undefined,
+  );
   await new Promise<void>((resolve, reject) => {
     server.http.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
     server.http.listen(port, host, resolve);

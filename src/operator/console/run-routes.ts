@@ -1,7 +1,6 @@
 import { PassThrough } from 'node:stream';
 import type { Router } from '@koa/router';
 import type { Context } from 'koa';
-import { OperatorError } from '../../log/operator-error.ts';
 import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
 import { type FormTokens, readSubmission } from './form-tokens.ts';
@@ -50,9 +49,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
   });
 
   function find(ctx: Context): Run {
-    const run = runs.get(ctx.params.id);
-    if (!run) throw new OperatorError('There is no such run in this console. The log has what it changed');
-    return run;
+    return runs.find(ctx.params.id, ctx.state.visitor);
   }
 
   function pageOf(ctx: Context, run: Run, errors: readonly FormError[]): RunPage {

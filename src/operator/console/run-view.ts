@@ -35,13 +35,15 @@ ${commandView(run.form)}`;
 
 /** One sentence about the whole of a run. */
 export function statusText({ command, isPlan }: Run): string {
-  const { count, step, outcome } = command;
+  const { count, step, outcome, isInterrupted } = command;
   const counted = count
     ? `${count.done} of ${count.total} done${count.failed > 0 ? `, ${count.failed} failed` : ''}`
     : '';
   if (outcome === 'done')
     return [isPlan ? 'The plan is ready. Nothing was changed.' : 'It is done.', counted].join(' ').trim();
+  if (outcome === 'failed' && isInterrupted) return ['It was ended early.', counted].join(' ').trim();
   if (outcome === 'failed') return [isPlan ? 'It would fail.' : 'It has failed.', counted].join(' ').trim();
+  if (isInterrupted) return ['It ends early.', counted].join(' ').trim();
   return counted || `It runs${step ? `: ${step}` : ''}.`;
 }
 
@@ -64,7 +66,7 @@ ${notes ? html`<pre class="text notes" tabindex="0" role="group" aria-label="${o
 ${plan ? html`<pre class="text" tabindex="0" role="group" aria-label="Plan">${cut(plan.text)}</pre>` : ''}
 ${hidden > 0 ? html`<p class="hint">${hidden} earlier results are not shown: <a href="/runs/${run.id}/output">all of them as text</a></p>` : ''}
 ${joinTexts(shown).map(partView)}
-${outcome === undefined ? cancelForm(run, tokens.cancel) : ''}
+${outcome === undefined && !command.isInterrupted ? cancelForm(run, tokens.cancel) : ''}
 ${outcome === 'done' && run.isPlan && !plan?.hasFailed ? performForm(page) : ''}`;
 }
 

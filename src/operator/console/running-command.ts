@@ -38,6 +38,8 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   /** Undefined while it runs. */
   outcome: 'done' | 'failed' | undefined;
   endedAt: Date | undefined;
+  /** True after `interrupt`. */
+  isInterrupted = false;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
 
@@ -48,6 +50,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     const operator = name ?? OPERATOR_NAME;
     this.#child = fork(program, ['__run', ...args], {
       stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
+      detached: true, // in a session of its own: a signal of the terminal is for the console, which passes it on once
       env: { ...variables, ...(operator !== undefined && { OPERATOR_NAME: operator }) },
     });
     const { stdin, stderr } = this.#child;
@@ -73,9 +76,12 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     });
   }
 
-  /** Ends it as Ctrl-C does. @param signal that the console has received itself */
-  interrupt(signal: NodeJS.Signals = 'SIGINT'): void {
-    this.#child.kill(signal);
+  /** Ends it as one Ctrl-C does, however often it is called: a second one would end it in the middle. */
+  interrupt(): void {
+    if (this.isInterrupted) return;
+    this.isInterrupted = true;
+    this.#child.kill('SIGINT');
+    this.emit('change');
   }
 
   #take(message: RunMessage, typed: string | undefined): void {

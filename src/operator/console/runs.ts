@@ -61,8 +61,16 @@ export class Runs {
     return run;
   }
 
-  get(id: string): Run | undefined {
-    return this.#runs.get(id);
+  /**
+   * Returns a run to the visitor who has started it: its result may have a secret, such as a new password.
+   * @throws {OperatorError} when there is none, or it is of another visitor
+   */
+  find(id: string, { name }: Visitor): Run {
+    const run = this.#runs.get(id);
+    if (!run) throw new OperatorError('There is no such run in this console. The log has what it changed');
+    if (run.by !== name)
+      throw new OperatorError(`This run is of ${run.by}, who alone sees its result. The log has what it changed`);
+    return run;
   }
 
   /** All, the newest first. */
@@ -74,9 +82,9 @@ export class Runs {
     return this.list.filter(({ command }) => command.outcome === undefined);
   }
 
-  /** Ends the running commands as a signal to them does. @returns when all have ended */
+  /** Ends the running commands as Ctrl-C does. @returns when all have ended */
   async stop(): Promise<void> {
-    for (const { command } of this.running) command.interrupt('SIGTERM');
+    for (const { command } of this.running) command.interrupt();
     await Promise.all(this.running.map(({ command }) => command.ended));
   }
 }

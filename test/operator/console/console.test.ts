@@ -1,8 +1,13 @@
+import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect } from 'chai';
+import type pg from 'pg';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../../src/operator/command/operation.ts';
 import { withheld } from '../../../src/operator/console/offered.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { controlSql } from '../../auth/sample-users.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -266,11 +271,47 @@ describe('console', () => {
     const action = await lastAction();
     expect(action).to.deep.include({ command: 'refresh', reason: 'ticket 7' });
     expect(action?.operator).to.match(/^jane@example\.com \(/);
+
+    const secret = { slug: 'acme', email: 'new@acme.test', because: 'ticket 8' };
+    const plan = await team.ended((await team.submit('/operations/user/add', { ...secret, step: 'plan' })).path);
+    const run = await team.ended((await team.submit(`${plan.path}/perform`, {})).path);
+    expect(run.text, 'the password is shown to the one who made the user').to.match(/password/i);
+    const joe = { 'X-Forwarded-Email': 'joe@example.com' };
+    expect((await team.get('/log', joe)).text).to.include(run.path);
+    for (const path of [run.path, `${run.path}/output`, `${run.path}/events`, plan.path]) {
+      const { text } = await team.get(path, joe);
+      expect(text, path).to.include('This run is of jane@example.com, who alone sees its result');
+      expect(text, path).to.not.match(/password/i);
+    }
     await team.stop();
     const elsewhere = ['--trusted-proxy', '10.0.0.7', '--user-header', 'X-Forwarded-Email'];
     const forged = await openConsole(world.environment, elsewhere, { 'X-Forwarded-Email': 'jane@example.com' });
     expect((await forged.get('/')).status).to.equal(403);
     await forged.stop();
+  });
+
+  it('a command that is ended early, by a button and then with its console, finishes what it has begun', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'archives-'));
+    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    const ending = await openConsole(environment, ['--no-browser']);
+    let stopped: Promise<number | null> | undefined;
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table countries in access exclusive mode');
+      const { path } = await ending.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
+      await waitingFor(client, 'countries');
+      expect((await ending.submit(`${path}/cancel`, {})).text)
+        .to.include('It ends early.')
+        .and.not.include('id="cancel"');
+      const cancelledAt = performance.now();
+      await eventually(() => performance.now() - cancelledAt > 1_100); // two signals within 1 s count as one
+      stopped = ending.stop();
+      await eventually(async () => (await fetch(ending.origin).catch(() => undefined)) === undefined);
+    });
+    expect(await stopped).to.equal(0);
+    const listed = await runCommand('scripts/tenant.ts', ['backup', 'list', 'acme', '--json'], environment);
+    expect(JSON.parse(listed.stdout)).to.have.length(1);
+    await rm(folder, { recursive: true, force: true });
   });
 
   it('a signal ends the console when the commands that it runs have ended', async () => {
@@ -287,6 +328,14 @@ describe('console', () => {
     expect(left).to.equal(true);
   });
 });
+
+/** Waits until a session waits for a lock of a table. */
+async function waitingFor(client: pg.Client, table: string): Promise<void> {
+  await eventually(async () => {
+    const { rows } = await client.query('select from pg_locks where not granted and relation = $1::regclass', [table]);
+    return rows.length > 0;
+  });
+}
 
 function isAlive(pid: number): boolean {
   try {
