@@ -2,8 +2,11 @@ import { type ControlDatabase, queryControl } from './database.ts';
 
 /** The leases that this process holds in a table of the control database with `id`, `holder` and `leased_until`. */
 export interface Leases {
-  /** Says that this process has leased an entry: `renew` extends its lease from now on. */
-  hold(id: number): void;
+  /**
+   * Says that this process has leased an entry: `renew` extends its lease from now on.
+   * @param sentAt when the statement was sent, by `performance.now()`
+   */
+  hold(id: number, sentAt: number): void;
   /** Says that this process no longer holds an entry. */
   forget(id: number): void;
   /** Extends the leases of this process. Call it every `renewalMs`. */
@@ -25,7 +28,7 @@ export function createLeases(control: ControlDatabase, table: string, holder: st
   /** When each lease began or was extended, at the latest. */
   const held = new Map<number, number>();
   return {
-    hold: id => void held.set(id, performance.now()),
+    hold: (id, sentAt) => void held.set(id, sentAt),
     forget: id => void held.delete(id),
     isHeld: id => performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
     renew: async () => {

@@ -31,12 +31,13 @@ const interestForMs = 60_000;
 
 /**
  * Reads, without a connection to them, whether databases may have changed: the rows written, and whether somebody else
- * than this service is connected, whose rows PostgreSQL may count up to 10 s later.
+ * than this service is connected, whose rows PostgreSQL may count up to 10 s later. A tenant's login sees the kind of its
+ * own sessions only: the others count.
  */
 const pollText = `
   select d.datname::text as name, concat_ws(' ', d.datid, tup_inserted, tup_updated, stats_reset) as written,
          exists (select from pg_stat_activity a where a.datid = d.datid and a.application_name not like 'backoffice-api%'
-                    and a.backend_type = 'client backend') as "isShared"
+                    and coalesce(a.backend_type, 'client backend') = 'client backend') as "isShared"
     from pg_stat_database d where d.datname = any ($1)`;
 
 /**

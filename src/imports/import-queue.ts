@@ -106,8 +106,8 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
   const leases = createLeases(control, 'unfinished_imports', holder);
   const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
     queryControl<Row>(control, `imports_${name}`, text, values);
-  const add = (leased: QueuedImport | undefined): void => {
-    if (leased) leases.hold(leased.id);
+  const add = (leased: QueuedImport | undefined, sentAt: number): void => {
+    if (leased) leases.hold(leased.id, sentAt);
   };
   const end = async (name: string, text: string, { id }: QueuedImport, ...values: unknown[]): Promise<void> => {
     leases.forget(id);
@@ -116,16 +116,18 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
   return {
     begin: async ({ tenantId, userId, sessionId, legacyTokenHash, idempotencyKey }) => {
       const values = [tenantId, userId, sessionId || null, legacyTokenHash, idempotencyKey, holder];
+      const sentAt = performance.now();
       const [begun] = await query<QueuedImport>('begin', beginText, values);
-      add(begun);
+      add(begun, sentAt);
       return begun;
     },
     attach: async ({ id }, importId) => (await query('attach', attachText, [id, importId])).length > 0,
     release: queued => end('release', releaseText, queued),
     restore: async (tenantId, importId) => (await query('restore', restoreText, [tenantId, importId])).length > 0,
     lease: async running => {
+      const sentAt = performance.now();
       const [leased] = await query<LeasedImport>('lease', leaseText, [holder, running]);
-      add(leased);
+      add(leased, sentAt);
       return leased;
     },
     postpone: (queued, afterMs) => end('postpone', postponeText, queued, holder, afterMs),

@@ -12,7 +12,13 @@ export interface EndpointState {
 /** What was sent: a change of the feed, or a message beside it. */
 export type Sent =
   | { readonly kind: 'change' }
-  | { readonly kind: 'message'; readonly failures: number; readonly isRetried: boolean };
+  | {
+      readonly kind: 'message';
+      readonly failures: number;
+      readonly isRetried: boolean;
+      /** True: a strict endpoint sends no change before the message has arrived. */
+      readonly isOrdered: boolean;
+    };
 
 /** What the receiver did. */
 export interface Outcome {
@@ -61,15 +67,16 @@ export function afterAttempt(
   outcome: Outcome,
   { now, random }: { now: number; random: number },
 ): Step {
-  const isOwn = sent.kind === 'change' || endpoint.ordering === 'none';
+  const isStrict = endpoint.ordering === 'strict' && (sent.kind === 'change' || sent.isOrdered);
+  const isOwn = isStrict || endpoint.ordering === 'none';
   if (outcome.isSuccess)
     return {
       endpoint: isOwn ? { ...endpoint, failures: 0, failingSince: null, nextAttemptAt: null } : endpoint,
       sent: { is: 'done' },
     };
-  const isStrict = sent.kind === 'change' && endpoint.ordering === 'strict';
+  const mayStay = isStrict && sent.kind === 'change';
   if (outcome.isGone)
-    return { endpoint, disable: 'gone', sent: isStrict ? { is: 'stay' } : { is: 'retry', at: now, failures: 0 } };
+    return { endpoint, disable: 'gone', sent: mayStay ? { is: 'stay' } : { is: 'retry', at: now, failures: 0 } };
 
   const failures = isStrict ? endpoint.failures + 1 : (sent.kind === 'message' ? sent.failures : 0) + 1;
   const isGivenUp = !isStrict && (failures > retryDelaysMs.length || (sent.kind === 'message' && !sent.isRetried));
@@ -82,6 +89,6 @@ export function afterAttempt(
   return {
     endpoint: failed,
     ...(isOwn && now - failingSince >= maxFailingMs && { disable: 'failing' as const }),
-    sent: isStrict ? { is: 'stay' } : isGivenUp ? { is: 'done' } : { is: 'retry', at, failures },
+    sent: mayStay ? { is: 'stay' } : isGivenUp ? { is: 'done' } : { is: 'retry', at, failures },
   };
 }

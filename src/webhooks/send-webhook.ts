@@ -1,5 +1,5 @@
 import type { LookupAddress } from 'node:dns';
-import { lookup } from 'node:dns/promises';
+import { lookup, Resolver } from 'node:dns/promises';
 import type { LookupFunction } from 'node:net';
 import { Agent, type Dispatcher } from 'undici';
 import type { Outcome } from './endpoint-state.ts';
@@ -30,10 +30,12 @@ interface WebhookRequest {
   readonly body: string;
 }
 
+type Resolve = (name: string) => Promise<LookupAddress[]>;
+
 interface SenderOptions {
   trusted: TrustedReceivers;
-  /** Resolves a name to all its addresses; replaced in tests. */
-  resolve?: (name: string) => Promise<LookupAddress[]>;
+  /** Resolves a name to all its addresses; for tests. */
+  resolve?: Resolve;
   timeoutMs?: number;
   /** Certificates that count as issued by an authority; for tests. */
   ca?: string;
@@ -53,22 +55,17 @@ class RefusedAddressError extends Error {
  * checked, and the connection is made to one of these, with the name for TLS and as `Host`. Follows no redirect, and uses
  * no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for another purpose.
  */
-export function createWebhookSender({
-  trusted,
-  resolve = name => lookup(name, { all: true, order: 'verbatim' }),
-  timeoutMs = 10_000,
-  ca,
-}: SenderOptions): WebhookSender {
-  const agentOf = (isChecked: boolean): Agent =>
+export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }: SenderOptions): WebhookSender {
+  const agentOf = (lookup: LookupFunction): Agent =>
     new Agent({
-      connect: { lookup: checkedLookup(resolve, isChecked), timeout: timeoutMs, ...(ca && { ca }) },
+      connect: { lookup, timeout: timeoutMs, ...(ca && { ca }) },
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       keepAliveTimeout: 5_000,
       keepAliveMaxTimeout: 5_000,
     });
-  const checked = agentOf(true);
-  const unchecked = agentOf(false);
+  const checked = agentOf(lookupOf(resolve ?? resolvePublic, isPublicAddress));
+  const unchecked = agentOf(lookupOf(resolve ?? resolveTrusted, () => true));
   const request = async ({ url, headers, body }: WebhookRequest, signal: AbortSignal) => {
     if (refusedUrl(url, trusted) !== undefined) throw new RefusedAddressError();
     const { origin, pathname, search } = new URL(url);
@@ -109,12 +106,28 @@ export function createWebhookSender({
   };
 }
 
-function checkedLookup(resolve: (name: string) => Promise<LookupAddress[]>, isChecked: boolean): LookupFunction {
+/**
+ * Asks the name servers alone, and waits on no thread: the threads of the process, on which `lookup` waits, also hash
+ * passwords, and a tenant chooses the name.
+ */
+async function resolvePublic(name: string): Promise<LookupAddress[]> {
+  const found = await Promise.allSettled([dns.resolve4(name), dns.resolve6(name)]);
+  const addresses = found.flatMap((each, index) =>
+    each.status === 'fulfilled' ? each.value.map(address => ({ address, family: index === 0 ? 4 : 6 })) : [],
+  );
+  if (addresses.length === 0) throw new Error(`${name} has no address`);
+  return addresses;
+}
+
+const dns = new Resolver({ timeout: 2_000, tries: 2 });
+const resolveTrusted: Resolve = name => lookup(name, { all: true, order: 'verbatim' });
+
+/** @param mayUse returns false for an address because of which nothing is sent to the name */
+function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): LookupFunction {
   return (name, { all, family }, callback) => {
     const found = resolve(name).then(addresses => {
-      if (isChecked && !addresses.every(({ address }) => isPublicAddress(address))) throw new RefusedAddressError();
       const usable = addresses.filter(each => !family || each.family === family);
-      if (usable.length === 0) throw new RefusedAddressError();
+      if (usable.length === 0 || !addresses.every(({ address }) => mayUse(address))) throw new RefusedAddressError();
       return usable;
     });
     found.then(

@@ -10,6 +10,7 @@ import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook
 import {
   batchSize,
   countMessages,
+  maxMessages,
   type Progress,
   type StoredEndpoint,
   type StoredMessage,
@@ -26,14 +27,19 @@ export interface EndpointServices {
   readonly change: (statement: Statement) => ReturnType<Read>;
   readonly sealer: SecretSealer;
   readonly sender: WebhookSender;
-  /** Sends in its turn: limits the messages that are sent at the same time. */
-  readonly limit: <T>(isFailing: boolean, send: () => Promise<T>) => Promise<T>;
+  /**
+   * Sends in its turn: limits the messages that are sent at the same time. Those to receivers that fail or are slow take
+   * not all turns.
+   */
+  readonly limit: <T>(isSlow: boolean, send: () => Promise<T>) => Promise<T>;
   readonly now: () => number;
   readonly random: () => number;
   /** Aborted when the process stops. */
   readonly stopping: AbortSignal;
   /** False when nothing more may be sent: the process stops, or another one may serve the tenant. */
   readonly mayGoOn: () => boolean;
+  /** False while nothing of the tenant may be sent: it is suspended, or isolated. */
+  readonly isServed: () => Promise<boolean>;
   readonly onAttempt: (result: SendResult) => void;
   readonly onDisabled: (endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
 }
@@ -47,8 +53,8 @@ interface Item {
   readonly message?: StoredMessage;
 }
 
-/** An endpoint without an order reads no more of the feed while it has so many messages to send again. */
-const maxMessages = 1_000;
+/** A receiver that takes longer is slow. */
+const slowMs = 2_000;
 /** The place of an endpoint that has nothing to send is stored again so often, for the retention of the feed. */
 const maxPositionAgeMs = 24 * 3_600_000;
 
@@ -63,6 +69,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
   let endpoint: StoredEndpoint | undefined = stored;
   let ahead: Change[] = [];
   let isHeld = false;
+  let isSlow = false;
   while (mayGoOn() && endpoint) {
     const messages = (await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[];
     let position = endpoint.position;
@@ -84,7 +91,8 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     const isOld = now() - endpoint.positionAt > maxPositionAgeMs;
     if (items.length === 0 && isEnd && (position === endpoint.position || !isOld)) return isHeld;
 
-    const results = await sendAll(services, endpoint, items);
+    const results = await sendAll(services, endpoint, items, isSlow || endpoint.failures > 0);
+    isSlow = results.some(result => result !== undefined && result.durationMs > slowMs);
     const isCutOff = results.includes(undefined); // nothing more may be sent
     if (isCutOff && results.every(result => result === undefined)) return isHeld;
     const progress = progressOf(services, { ...endpoint, position }, items, results);
@@ -169,13 +177,18 @@ const itemOfChange = (change: Change, { payload }: StoredEndpoint): Item => ({
   change,
 });
 
-async function sendAll(services: EndpointServices, endpoint: StoredEndpoint, items: readonly Item[]) {
-  const { sender, limit, now, stopping, mayGoOn, onAttempt } = services;
+async function sendAll(
+  services: EndpointServices,
+  endpoint: StoredEndpoint,
+  items: readonly Item[],
+  isSlow: boolean,
+): Promise<(SendResult | undefined)[]> {
+  const { sender, limit, now, stopping, mayGoOn, isServed, onAttempt } = services;
   const secrets = openSecrets(services, endpoint);
   return Promise.all(
     items.map(({ messageId, body }) =>
-      limit(endpoint.failures > 0, async () => {
-        if (!mayGoOn()) return undefined;
+      limit(isSlow, async () => {
+        if (!(await isServed()) || !mayGoOn()) return undefined;
         if (!secrets) return unsigned;
         const headers = signedHeaders(messageId, body, secrets, now());
         const result = await sender.send({ url: endpoint.url, headers, body }, stopping);
@@ -230,7 +243,12 @@ function progressOf(
     const type = change?.Type ?? typeOf(body);
     const at = now();
     const sent = message
-      ? { kind: 'message' as const, failures: message.failures, isRetried: type !== 'webhook.test' }
+      ? {
+          kind: 'message' as const,
+          failures: message.failures,
+          isRetried: type !== 'webhook.test',
+          isOrdered: type === 'webhook.gap',
+        }
       : { kind: 'change' as const };
     const step = afterAttempt(state, sent, result, { now: at, random: random() });
     state = step.endpoint;

@@ -13,7 +13,7 @@ import { findChange, nextPlace, type PlacedWebhook, placeAt } from './webhook-pl
 import { lockWebhook, openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
-import { insertMessage, movePosition } from './webhook-store.ts';
+import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
 import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
@@ -80,7 +80,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
             const body = messageBody('webhook.test', new Date(at).toISOString(), {});
             return insertMessage(Number(id), { messageId: `msg_${randomUUID()}`, body, failures: 0, at });
           });
-          return sent as z.input<typeof message>;
+          return requireRoom(sent) as z.input<typeof message>;
         });
       },
     }),
@@ -104,7 +104,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           throw problem('validation_failed', {
             errors: { MessageId: [{ message: 'is required, or Since instead', code: 'required' }] },
           });
-        await changeWebhooks(services, context, () =>
+        const [row] = await changeWebhooks(services, context, () =>
           context.write(async transaction => {
             const webhook = await lockEnabled(transaction, condition);
             if (MessageId === undefined)
@@ -117,6 +117,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
             return insertMessage(Number(webhook.id), { messageId: MessageId, body, failures: 0, at: services.now() });
           }),
         );
+        requireRoom(row);
         return { MessageId: MessageId ?? null };
       },
     }),
@@ -178,6 +179,13 @@ async function lockEnabled(transaction: TenantTransaction, condition: Condition)
   const webhook = await lockWebhook(transaction, condition);
   if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });
   return webhook;
+}
+
+/** @throws {Problem} `rate_limited` when `insertMessage` has added no row */
+function requireRoom(row: RowValues | undefined): RowValues {
+  if (row) return row;
+  const detail = `The webhook has ${maxMessages} messages to send. Wait until the receiver has taken some of them.`;
+  throw problem('rate_limited', { detail, headers: { 'Retry-After': '60' } });
 }
 
 const placed = (webhook: RowValues): PlacedWebhook => webhook as unknown as PlacedWebhook;

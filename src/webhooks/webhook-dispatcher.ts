@@ -1,4 +1,4 @@
-import pLimit from 'p-limit';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { ControlDatabase } from '../control/database.ts';
 import { createLeaseLoop } from '../control/lease-loop.ts';
 import type { TenantRecord } from '../control/records.ts';
@@ -6,6 +6,8 @@ import type { SecretBox } from '../control/secret-box.ts';
 import { Problem } from '../errors.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { DeliveryCounts } from '../metrics/webhook-metrics.ts';
+import { serverAddress } from '../postgres/server-address.ts';
+import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { changeInBackground } from '../tenancy/change-in-background.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { WebhookSender } from './send-webhook.ts';
@@ -46,9 +48,9 @@ interface WebhookDispatcherOptions extends Pick<ContextServices, 'databases' | '
 /** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
 const actor = JSON.stringify({ traceId: 'webhooks' });
 const pollMs = 1_000;
-/** Messages that are sent at the same time: of a tenant, of endpoints that fail, and in the process. */
-const maxSending = { tenant: 20, failing: 100, process: 200 };
-/** Queries of tenants' databases at the same time: the connections that webhooks take from the budget. */
+/** Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and in the process. */
+const maxSending = { tenant: 20, slow: 100, process: 200 };
+/** Queries of the databases of one server at the same time: the connections that webhooks take from its budget. */
 const maxQueries = 8;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
@@ -63,9 +65,16 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   const { control, directory, background, sender, watch, processId, now } = options;
   const queue = createWebhookQueue(control, processId);
   const stopping = new AbortController();
-  const queries = pLimit(maxQueries);
+  const queries = new Map<string, LimitFunction>();
+  /** Runs queries in their turn, one server beside the other: one that does not respond delays no other. */
+  const inTurn = async <T>({ databaseUrl }: TenantRecord, query: () => Promise<T>): Promise<T> => {
+    const server = serverAddress(databaseUrl);
+    const limit = queries.get(server) ?? pLimit(maxQueries);
+    queries.set(server, limit);
+    return limit(query);
+  };
   const all = pLimit(maxSending.process);
-  const failing = pLimit(maxSending.failing);
+  const slow = pLimit(maxSending.slow);
   const counts = {
     succeeded: 0,
     failed: 0,
@@ -90,16 +99,27 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     const until = performance.now() + maxServiceMs;
     const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
     const services: EndpointServices = {
-      read: statement => queries(async () => options.databases.open(await findServed()).read(statement)),
-      change: statement =>
-        queries(async () => changeInBackground(options, await findServed(), actor, async () => statement)),
+      read: async statement =>
+        inTurn(await findServed(), async () => {
+          const driver = options.databases.open(await findServed());
+          return withDeadline(requestDeadlineMs, deadline => driver.read(statement, deadline));
+        }),
+      change: async statement =>
+        inTurn(await findServed(), async () =>
+          changeInBackground(options, await findServed(), actor, async () => statement),
+        ),
       sealer: openTenantKey(options.secrets, tenant.guid, leased.sealedKey),
       sender,
-      limit: (isFailing, send) => own(() => (isFailing ? failing(() => all(send)) : all(send))),
+      limit: (isSlow, send) => own(() => (isSlow ? slow(() => all(send)) : all(send))),
       now,
       random: Math.random,
       stopping: stopping.signal,
       mayGoOn,
+      isServed: () =>
+        findServed().then(
+          () => true,
+          () => false,
+        ),
       onAttempt: ({ isSuccess }) => void (isSuccess ? counts.succeeded++ : counts.failed++),
       onDisabled: (endpoint, reason) =>
         void background.run('webhook_disabled', () => options.onDisabled(tenant, endpoint, reason)),

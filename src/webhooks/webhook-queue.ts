@@ -39,7 +39,10 @@ export interface WebhookQueue {
   activate(tenantId: number, newKey: Buffer): Promise<Buffer>;
   /** Says that active tenants may have work. */
   markDue(tenantGuids: readonly string[]): Promise<void>;
-  /** Returns the tenants that became active since the last call; at first all active ones. */
+  /**
+   * Returns the tenants that became active since the last call, and those of a minute before once more: a transaction may
+   * have begun before others. At first, returns all active ones.
+   */
   newlyActive(): Promise<string[]>;
   /** Leases tenants that are due, those that have waited longest first. */
   lease(now: number, limit: number): Promise<LeasedTenant[]>;
@@ -64,7 +67,7 @@ const markDueText = `
                  where guid = any($1) and is_active order by w.id for update of w)`;
 const newlyActiveText = `
   select guid, activated_at from webhook_tenants join tenants t on t.id = tenant_id
-   where is_active and activated_at >= $1::timestamptz order by activated_at`;
+   where is_active and activated_at >= $1::timestamptz - interval '1 minute' order by activated_at`;
 const leaseText = `
   with next as (
     select w.id, t.guid from webhook_tenants w join tenants t on t.id = tenant_id
@@ -101,8 +104,9 @@ export function createWebhookQueue(control: ControlDatabase, holder: string): We
       return found.map(({ guid }) => guid);
     },
     lease: async (now, limit) => {
+      const sentAt = performance.now();
       const leased = await query<LeasedTenant>('lease', leaseText, [holder, new Date(now), limit]);
-      for (const { id } of leased) leases.hold(id);
+      for (const { id } of leased) leases.hold(id, sentAt);
       return leased;
     },
     release: async ({ id, wakes }, { enabled, failing, failingSince, disabled, dueAt }) => {

@@ -142,9 +142,14 @@ export const saveProgress = (
   );
 };
 
+/** An endpoint without an order reads no more of the feed while it has so many messages to send again. */
+export const maxMessages = 1_000;
+
+/** Adds a message. No row: the endpoint has as many as it may have. */
 export const insertMessage = (webhookId: number, { messageId, body, at }: NewMessage): Statement =>
   statement(
-    `insert into webhook_messages (webhook_id, message_id, body, next_attempt_at) values ($1, $2, $3, ${time('$4')})
+    `insert into webhook_messages (webhook_id, message_id, body, next_attempt_at) select $1, $2, $3, ${time('$4')}
+      where (select count(*) from webhook_messages where webhook_id = $1) < ${maxMessages}
      returning message_id as "MessageId"`,
     [webhookId, messageId, body, at],
   );

@@ -43,12 +43,20 @@ describe('the state of an endpoint', () => {
     const { endpoint, sent } = afterAttempt(fresh('none'), change, failure, { now: 0, random: 0 });
     expect(endpoint.nextAttemptAt).to.equal(null);
     expect(sent).to.deep.equal({ is: 'retry', at: 5_000, failures: 1 });
-    const last = { kind: 'message', failures: retryDelaysMs.length, isRetried: true } as const;
+    const last = { kind: 'message', failures: retryDelaysMs.length, isRetried: true, isOrdered: false } as const;
     expect(afterAttempt(endpoint, last, failure, { now: 0, random: 0 }).sent).to.deep.equal({ is: 'done' });
   });
 
+  it('a strict endpoint keeps its place until the message of a gap has arrived, and gives it up never', () => {
+    const gap = { kind: 'message', failures: 9, isRetried: true, isOrdered: true } as const;
+    const { endpoint, sent } = afterAttempt(fresh('strict'), gap, failure, { now: 0, random: 0 });
+    expect(sent).to.deep.equal({ is: 'retry', at: endpoint.nextAttemptAt, failures: 1 });
+    const arrived = afterAttempt(endpoint, gap, success, { now: 5_000, random: 0 });
+    expect(arrived).to.deep.equal({ endpoint: fresh('strict'), sent: { is: 'done' } });
+  });
+
   it('a failed test is not repeated, and does not change a strict endpoint', () => {
-    const test = { kind: 'message', failures: 0, isRetried: false } as const;
+    const test = { kind: 'message', failures: 0, isRetried: false, isOrdered: false } as const;
     const step = afterAttempt(fresh('strict'), test, failure, { now: 0, random: 0 });
     expect(step).to.deep.equal({ endpoint: fresh('strict'), sent: { is: 'done' } });
   });

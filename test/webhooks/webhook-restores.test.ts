@@ -45,7 +45,7 @@ describe('webhooks of restored data and copies', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it('after restore swap and back, each endpoint gets webhook.gap with two moments, and then goes on', async () => {
+  it('after restore swap and back, each endpoint gets webhook.gap with two moments, also if it fails at first, and then goes on', async () => {
     await addCurrency('EUR');
     const { body: webhooks } = await admin.get('/api/v1/Webhooks');
     await eventually(async () => (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0);
@@ -61,9 +61,16 @@ describe('webhooks of restored data and copies', () => {
     expect(From < archivedAt && archivedAt < To, `${From} ${archivedAt} ${To}`).to.equal(true);
     await addCurrency('NOK');
     expect(received().filter(code => code === 'EUR')).to.have.length(1);
+    let failures = 0;
+    receiver.respond('/hook', response => response.writeHead(failures++ === 0 ? 500 : 204).end());
     await tenant('restore', 'back', 'acme', '--yes');
-    await eventually(() => gaps().length === 2);
+    await eventually(() => failures > 0);
     await addCurrency('SEK');
+    expect(gaps().map(({ id }) => id)).to.have.length(3);
+    const types = receiver.at('/hook').map(({ body }) => body.type);
+    expect(types.slice(-3), 'the failed gap, the gap, and what follows').to.deep.equal([
+      ...['webhook.gap', 'webhook.gap', 'currency.created'],
+    ]);
     expect(received()).to.deep.equal(['EUR', 'CHF', 'NOK', 'SEK']);
   });
 
