@@ -41,6 +41,7 @@ const connectFailures: Record<string, string> = {
   NOT_DELIVERED: 'its notifications do not arrive, as through a pooler in transaction mode',
   SHARED_SESSION:
     'its connections change sessions, as through a pooler in transaction mode; connect directly, or use session mode',
+  '57P01': 'it has ended the connection, because it stops or because this command did not respond for 5 s',
   '57P03': 'it is starting up; try again in a moment',
 };
 

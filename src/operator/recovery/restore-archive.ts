@@ -36,9 +36,9 @@ export async function restoreArchive<T>(
 ): Promise<{ restored: T; archive: LedgerEntry }> {
   const { archive, keyring } = await findArchive(installation, source, target, id);
   return explainingFaults(archive, source.slug, restoreCommand(source.slug, destination), async () => {
-    onStep(`checking ${archive.file}`);
+    onStep(`checking the archive of ${archive.snapshotAt.toISOString()}`);
     await openArchive(target, keyring, archive, checkRows);
-    onStep(`loading ${archive.file}`);
+    onStep(`loading the archive of ${archive.snapshotAt.toISOString()}`);
     return { restored: await restore(archiveData(target, keyring, archive)), archive };
   });
 }
