@@ -20,6 +20,7 @@ const ids: Record<string, { id?: number; deletedId?: number }> = {
   Role: { id: 3, deletedId: 3 },
   EntityStatus: { deletedId: 3 },
   Entity: { deletedId: 4 },
+  Webhook: { deletedId: 1 },
 };
 
 /**

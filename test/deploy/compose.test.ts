@@ -95,7 +95,9 @@ describe('compose file', () => {
     const haproxy = await readDeploy('haproxy/haproxy.cfg');
     const formats = haproxy.match(/^ *(?:option httplog|log-format .*)$/gm) ?? [];
     expect(formats).to.have.length(1);
-    expect(formats[0]).to.match(/ %HM %HPO %HV"$/).and.not.match(/%(?:\{[^}]*\})?(?:r|HU|HQ|HP)\b/);
+    expect(formats[0])
+      .to.match(/ %HM %HPO %HV"$/)
+      .and.not.match(/%(?:\{[^}]*\})?(?:r|HU|HQ|HP)\b/);
   });
 
   it('no port but that of HAProxy is reachable from other machines, and no secret is in the file', async () => {
