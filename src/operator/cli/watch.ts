@@ -17,7 +17,12 @@ export async function watch(
   untilDone: boolean,
 ): Promise<boolean> {
   if (!process.stdout.isTTY && !wantsDocuments())
-    throw new OperatorError('--watch needs a terminal: add --json, or run the command again', { usage: true });
+    throw new OperatorError(
+      untilDone
+        ? 'Without a terminal, add --json: one line every 2 seconds'
+        : '--watch needs a terminal: add --json, or run the command again',
+      { usage: true },
+    );
   const stopped = new AbortController();
   onStopSignal(
     ['SIGINT', 'SIGTERM'],

@@ -136,6 +136,8 @@ async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {
     throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
   }
   const { checkManifest } = await import('./manifest.ts');
+  const { checkPackNames } = await import('./read-pack.ts');
+  checkPackNames(packs ?? []);
   const admin = { email: adminEmail };
   return checkManifest({ slug, name, appId, features: feature, server, admin, packs }, 'the arguments');
 }

@@ -29,6 +29,9 @@ describe('runs of migrations, and servers', () => {
     const { code, stdout, stderr } = await run('status', '--watch');
     expect([code, stdout]).to.deep.equal([2, '']);
     expect(stderr).to.match(/--watch needs a terminal/);
+    const runs = await run('runs', 'watch');
+    expect([runs.code, runs.stdout]).to.deep.equal([2, '']);
+    expect(runs.stderr).to.match(/^Without a terminal, add --json/);
   });
 
   it('server set changes the capacity of a server, and refuses another name', async () => {

@@ -155,7 +155,7 @@ describe('packs of reference data', () => {
       const { code, stderr } = await runCommand('scripts/tenant.ts', args, world.environment);
       expect(code).to.equal(2);
       expect(stderr)
-        .to.include('countries, currencies, units')
+        .to.include('There is no pack "planets". The packs are countries, currencies, units')
         .and.not.match(/\bat .*\.ts/);
     }
   });
