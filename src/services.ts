@@ -159,7 +159,7 @@ export async function createServices({
     responseCache,
     background,
     sender: webhookSender,
-    watch: (guid, wake) => changeWatch.subscribe(guid, wake),
+    watch: (guid, wake) => changeWatch.subscribe(guid, wake, false),
     onDisabled: disabledWebhookMail(control, sendMail, config.publicUrl),
     processId: process.id,
     now: now ?? Date.now,

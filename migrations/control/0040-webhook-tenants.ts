@@ -18,6 +18,7 @@ export class WebhookTenants extends Migration {
         is_active boolean not null default true,
         due_at timestamptz default now(),
         wakes bigint not null default 0,
+        polled text,
         failing integer not null default 0,
         disabled integer not null default 0,
         failing_since timestamptz,
@@ -31,6 +32,7 @@ export class WebhookTenants extends Migration {
       is_active: 'false: no webhook is enabled',
       due_at: 'when the webhooks are served next; null: when the tenant database changes',
       wakes: 'grows when somebody says that there may be work: a process that ends then serves the tenant again',
+      polled: 'what a poll has seen of the tenant database when it said that last',
       failing: 'enabled webhooks whose last attempt failed, when they were served last',
       leased_until: 'until then no other process than the holder serves the webhooks',
     };

@@ -41,6 +41,17 @@ const pollText = `
     from pg_stat_database d where d.datname = any ($1)`;
 
 /**
+ * Called when a tenant may have new changes.
+ * @param written after a poll, what the server has counted: two processes that see the same get the same
+ */
+export type Wake = (written?: string) => void;
+
+interface Follower {
+  readonly wake: Wake;
+  readonly hearsOthers: boolean;
+}
+
+/**
  * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change; another
  * one says so; or a poll of the server shows that somebody has written. It holds no connection to a tenant's database: a
  * server beside that of the control database is polled on the connection of one tenant.
@@ -51,7 +62,7 @@ const pollText = `
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
   readonly #clock: Clock;
-  readonly #followers = new Map<string, Set<() => void>>();
+  readonly #followers = new Map<string, Set<Follower>>();
   /** Until when tenants are followed by another process. */
   readonly #interest = new Map<string, number>();
   readonly #written = new Map<string, string>();
@@ -64,20 +75,26 @@ export class ChangeWatch {
     this.#clock = options.clock ?? processClock;
     options.feed.subscribe(changeTopics.changes, key => {
       if (key.startsWith('?')) this.#remember(key);
-      else if (key === '*') for (const guid of this.#followers.keys()) this.#wake(guid);
-      else this.#wake(key);
+      else if (key === '*') for (const guid of this.#followers.keys()) this.#wakeHearing(guid);
+      else this.#wakeHearing(key);
     });
   }
 
-  /** Calls `wake` when the tenant may have new changes, perhaps too often. @returns what ends that */
-  subscribe(guid: string, wake: () => void): () => void {
-    const wakes = this.#followers.get(guid) ?? new Set();
-    this.#followers.set(guid, wakes.add(wake));
-    this.#tell([guid]);
+  /**
+   * Calls `wake` when the tenant may have new changes, perhaps too often.
+   * @param hearsOthers false for a follower that each process has: the one that commits a change serves it, and a poll
+   *   shows what it did not serve. So nobody announces a commit for it
+   * @returns what ends that
+   */
+  subscribe(guid: string, wake: Wake, hearsOthers = true): () => void {
+    const followers = this.#followers.get(guid) ?? new Set();
+    const follower: Follower = { wake, hearsOthers };
+    this.#followers.set(guid, followers.add(follower));
+    if (hearsOthers) this.#tell([guid]);
     this.#timer ??= this.#clock.setInterval(() => this.#tick(), pollMs).unref();
     return () => {
-      wakes.delete(wake);
-      if (wakes.size === 0 && this.#followers.get(guid) === wakes) this.#followers.delete(guid);
+      followers.delete(follower);
+      if (followers.size === 0 && this.#followers.get(guid) === followers) this.#followers.delete(guid);
     };
   }
 
@@ -96,8 +113,12 @@ export class ChangeWatch {
     await this.#polling;
   }
 
-  #wake(guid: string): void {
-    for (const wake of this.#followers.get(guid) ?? []) wake();
+  #wake(guid: string, written?: string): void {
+    for (const { wake } of this.#followers.get(guid) ?? []) wake(written);
+  }
+
+  #wakeHearing(guid: string): void {
+    for (const { wake, hearsOthers } of this.#followers.get(guid) ?? []) if (hearsOthers) wake();
   }
 
   #tell(guids: Iterable<string>): void {
@@ -128,7 +149,8 @@ export class ChangeWatch {
     const now = this.#clock.now();
     if (now - this.#saidAt >= interestEveryMs) {
       this.#saidAt = now;
-      this.#tell(this.#followers.keys());
+      for (const [guid, followers] of this.#followers)
+        if ([...followers].some(({ hearsOthers }) => hearsOthers)) this.#tell([guid]);
     }
     const { log } = this.#options;
     this.#polling ??= this.#poll()
@@ -148,7 +170,8 @@ export class ChangeWatch {
     const byName = new Map(tenants.map(tenant => [databaseOf(tenant), tenant]));
     for (const { name, written, isShared } of await this.#query(server, tenants, [...byName.keys()])) {
       const { guid } = byName.get(String(name)) as TenantRecord;
-      if (this.#written.get(guid) !== written || isShared) this.#wake(guid);
+      const isNew = this.#written.get(guid) !== written;
+      if (isNew || isShared) this.#wake(guid, isNew ? String(written) : undefined);
       this.#written.set(guid, String(written));
     }
   }

@@ -9,7 +9,6 @@ import { changeBody, messageBody, messageIdOf, ofThisData, typeOf } from './webh
 import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook-secret.ts';
 import {
   batchSize,
-  countMessages,
   maxMessages,
   type Progress,
   type StoredEndpoint,
@@ -70,19 +69,24 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
   let ahead: Change[] = [];
   let isHeld = false;
   let isSlow = false;
+  let isRead = false; // to its end: what follows wakes the tenant again
   while (mayGoOn() && endpoint) {
-    const messages = (await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[];
+    const messages =
+      endpoint.dueMessages > 0
+        ? ((await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[])
+        : [];
     let position = endpoint.position;
     let isEnd = true;
     const isStrict = endpoint.ordering === 'strict';
     const isFirst = isStrict && messages.length > 0; // a gap comes before the changes that follow it
-    if (!isFirst && ahead.length === 0 && (await mayReadFeed(services, endpoint))) {
+    if (!isFirst && ahead.length === 0 && !isRead && mayReadFeed(services, endpoint)) {
       const page = await readOn(services, endpoint);
       if (page === 'gap') {
         endpoint = await reload(services, endpoint);
         continue;
       }
       isHeld = page.isHeld;
+      isRead = page.isEnd && !page.isHeld;
       ahead = page.changes;
       if (ahead.length === 0) ({ position, isEnd } = { position: cursorText(page.last), isEnd: page.isEnd });
     }
@@ -98,18 +102,19 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     const progress = progressOf(services, { ...endpoint, position }, items, results);
     const [saved] = await change(saveProgress(endpoint, progress, now()));
     if (!saved) ahead = [];
+    if (!saved || progress.state.nextAttemptAt) isRead = false;
     if (saved && progress.disable) services.onDisabled(endpoint, progress.disable);
-    endpoint = saved
-      ? progress.disable
-        ? undefined
-        : {
-            ...endpoint,
-            ...progress.state,
-            position: progress.position,
-            positionAt: now(),
-            version: saved.version as number,
-          }
-      : await reload(services, endpoint);
+    const hasMessages = messages.length > 0 || progress.queued.length > 0;
+    if (!saved || hasMessages) endpoint = await reload(services, endpoint);
+    else if (progress.disable) endpoint = undefined;
+    else
+      endpoint = {
+        ...endpoint,
+        ...progress.state,
+        position: progress.position,
+        positionAt: now(),
+        version: saved.version as number,
+      };
     if (isCutOff) return isHeld;
     if (endpoint?.nextAttemptAt) ahead = [];
   }
@@ -121,10 +126,8 @@ async function reload({ read, now }: EndpointServices, { id }: StoredEndpoint): 
   return endpoint as unknown as StoredEndpoint | undefined;
 }
 
-async function mayReadFeed({ read, now }: EndpointServices, endpoint: StoredEndpoint): Promise<boolean> {
-  if (endpoint.ordering === 'strict') return (endpoint.nextAttemptAt ?? 0) <= now();
-  const [row] = await read(countMessages(endpoint.id));
-  return Number(row?.count) < maxMessages;
+function mayReadFeed({ now }: EndpointServices, { ordering, nextAttemptAt, messages }: StoredEndpoint): boolean {
+  return ordering === 'strict' ? (nextAttemptAt ?? 0) <= now() : messages < maxMessages;
 }
 
 /**

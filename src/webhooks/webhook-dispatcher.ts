@@ -4,6 +4,7 @@ import { createLeaseLoop } from '../control/lease-loop.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { Problem } from '../errors.ts';
+import type { Wake } from '../events/change-watch.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { DeliveryCounts } from '../metrics/webhook-metrics.ts';
 import { serverAddress } from '../postgres/server-address.ts';
@@ -23,8 +24,11 @@ export interface WebhookDispatcher {
   readonly counts: DeliveryCounts;
   /** Begins to lease tenants, also those that other processes left when they ended. */
   start(): void;
-  /** Says that the webhooks of a tenant may have work. */
-  wake(tenantGuid: string): void;
+  /**
+   * Says that the webhooks of a tenant may have work.
+   * @param written what a poll has seen, if it was a poll: another process that has seen the same need not serve it again
+   */
+  wake(tenantGuid: string, written?: string): void;
   /** Leases no more tenants, and cuts off what is being sent: it is sent again, with the same ids. */
   stop(): void;
 }
@@ -36,7 +40,7 @@ interface WebhookDispatcherOptions extends Pick<ContextServices, 'databases' | '
   background: BackgroundTasks;
   sender: WebhookSender;
   /** Calls `wake` when the database of a tenant may have changed, until the returned function is called. */
-  watch: (tenantGuid: string, wake: () => void) => () => void;
+  watch: (tenantGuid: string, wake: Wake) => () => void;
   /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (tenant: TenantRecord, endpoint: { url: string }, reason: 'gone' | 'failing') => Promise<void>;
   /** Identifies this process. */
@@ -83,7 +87,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     },
   };
   const watched = new Map<string, () => void>();
-  const woken = new Set<string>();
+  const woken = new Map<string, string | undefined>();
   const serving = new Map<string, Wakes>();
   let polledAt = Number.NEGATIVE_INFINITY;
 
@@ -128,7 +132,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     const isUnfinished = !mayGoOn();
     const [summary] = (await services.read(selectSummary())) as unknown as ServedTenant[];
     if (!summary) throw new Error('there is no summary');
-    if (isHeld) setTimeout(loop.wake, heldMs).unref();
+    if (isHeld) setTimeout(loop.wake, heldMs + 10).unref(); // when the tenant is due
     const soon = isUnfinished || wakes.take() ? now() : isHeld ? now() + heldMs : summary.dueAt;
     return { ...summary, dueAt: soon === null ? null : Math.min(soon, summary.dueAt ?? soon) };
   };
@@ -161,16 +165,16 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       if (!watched.has(guid))
         watched.set(
           guid,
-          watch(guid, () => wake(guid)),
+          watch(guid, written => wake(guid, written)),
         );
   };
   const lease = async (): Promise<void> => {
     await watchNew();
     if (woken.size > 0) {
-      const guids = [...woken];
+      const marked = new Map(woken);
       woken.clear();
-      await queue.markDue(guids).catch(error => {
-        for (const guid of guids) woken.add(guid);
+      await queue.markDue(marked).catch(error => {
+        for (const [guid, written] of marked) addWoken(guid, written);
         throw error;
       });
     }
@@ -180,13 +184,17 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, now() + retryMs);
   };
   const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });
-  const wake = (guid: string): void => {
+  /** What a commit has woken is served in any case. */
+  const addWoken = (guid: string, written: string | undefined): void => {
+    woken.set(guid, woken.has(guid) && woken.get(guid) === undefined ? undefined : written);
+  };
+  const wake = (guid: string, written?: string): void => {
     const wakes = serving.get(guid);
     if (wakes) {
       wakes.wake();
       return;
     }
-    woken.add(guid);
+    addWoken(guid, written);
     loop.wake();
   };
   return {

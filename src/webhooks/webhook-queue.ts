@@ -37,8 +37,12 @@ export interface WebhookQueue {
    * @returns the sealed key of its secrets
    */
   activate(tenantId: number, newKey: Buffer): Promise<Buffer>;
-  /** Says that active tenants may have work. */
-  markDue(tenantGuids: readonly string[]): Promise<void>;
+  /**
+   * Says that active tenants may have work.
+   * @param woken by the guid of the tenant, what a poll has seen; with what it or another process has seen before, the
+   *   tenant is not due. Undefined: it is due in any case
+   */
+  markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void>;
   /**
    * Returns the tenants that became active since the last call, and those of a minute before once more: a transaction may
    * have begun before others. At first, returns all active ones.
@@ -62,9 +66,14 @@ const activateText = `
         set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1
   returning sealed`;
 const markDueText = `
-  update webhook_tenants set due_at = least(due_at, now()), wakes = wakes + 1
-   where id in (select w.id from webhook_tenants w join tenants t on t.id = tenant_id
-                 where guid = any($1) and is_active order by w.id for update of w)`;
+  update webhook_tenants w
+     set due_at = least(due_at, now()), wakes = wakes + 1, polled = coalesce(due.written, polled)
+    from (select w.id, n.written
+            from unnest($1::uuid[], $2::text[]) n (guid, written) join tenants t on t.guid = n.guid
+            join webhook_tenants w on w.tenant_id = t.id
+           where is_active and (n.written is null or n.written is distinct from polled)
+           order by w.id for update of w) due
+   where w.id = due.id`;
 const newlyActiveText = `
   select guid, activated_at from webhook_tenants join tenants t on t.id = tenant_id
    where is_active and activated_at >= $1::timestamptz - interval '1 minute' order by activated_at`;
@@ -96,7 +105,9 @@ export function createWebhookQueue(control: ControlDatabase, holder: string): We
       const [row] = await query<{ sealed: Buffer }>('activate', activateText, [tenantId, newKey]);
       return row!.sealed;
     },
-    markDue: async guids => void (await query('mark_due', markDueText, [guids])),
+    markDue: async woken => {
+      await query('mark_due', markDueText, [[...woken.keys()], [...woken.values()].map(written => written ?? null)]);
+    },
     newlyActive: async () => {
       const values = [knownUntil ?? '-infinity'];
       const found = await query<{ guid: string; activated_at: string }>('newly_active', newlyActiveText, values);

@@ -17,6 +17,9 @@ export interface StoredEndpoint {
   readonly failures: number;
   readonly failingSince: number | null;
   readonly nextAttemptAt: number | null;
+  /** Messages beside the feed that are still to be sent, and how many of them are due. */
+  readonly messages: number;
+  readonly dueMessages: number;
   /** Sealed. */
   readonly secret: Buffer;
   readonly previous: Buffer | null;
@@ -88,9 +91,13 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
   statement(
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
             version::float8, failures, ${ms('failing_since')} as "failingSince",
-            ${ms('next_attempt_at')} as "nextAttemptAt", secret,
+            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages",
             case when previous_until > ${time('$1')} then previous end as previous
-       from webhooks join webhook_secrets on webhook_id = id where is_enabled and ($2::integer is null or id = $2)`,
+       from webhooks w join webhook_secrets on webhook_id = id
+      cross join lateral (select count(*)::integer as messages,
+                                 count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
+                            from webhook_messages m where m.webhook_id = w.id) waiting
+      where is_enabled and ($2::integer is null or id = $2)`,
     [now, id],
   );
 
@@ -161,10 +168,6 @@ export const movePosition = (webhookId: number, position: string): Statement =>
       where id = $1 returning id`,
     [webhookId, position],
   );
-
-/** Counts the messages beside the feed that are still to be sent. */
-export const countMessages = (webhookId: number): Statement =>
-  statement('select count(*)::integer from webhook_messages where webhook_id = $1', [webhookId]);
 
 /** How the endpoints of the tenant are doing: the fields of `ServedTenant`. */
 export const selectSummary = (): Statement =>

@@ -18,12 +18,6 @@ describe('webhooks', () => {
     admin = await world.login(world.acme);
   });
   after(async () => {
-    console.log(
-      world.logs
-        .filter(l => /background_failed/.test(l))
-        .slice(0, 3)
-        .join(''),
-    );
     await world.close();
     await receiver.close();
   });
@@ -182,7 +176,8 @@ describe('webhooks', () => {
     expect(keys('/any')).to.deep.equal(created);
     world.clock.offsetSeconds += 6;
     await eventually(() => receiver.at('/any').length === 3);
-    expect(receiver.at('/any').filter(({ id }) => id === first)).to.have.length(2);
+    const ids = receiver.at('/any').map(({ id }) => id);
+    expect(ids, 'the change that was refused comes again').to.deep.equal([first, ids[1], first]);
   });
 
   it('skip lets a failing endpoint leave out one change, and replay sends one change or all since a moment again', async () => {

@@ -1,0 +1,251 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import pLimit from 'p-limit';
+import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import type { RunningScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import { startRedis, type TestRedis } from '../support/redis.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
+
+const tenantCount = Number(process.env.TENANTS ?? 1_000);
+const changesPerSecond = Number(process.env.RATE ?? 50);
+const phaseMs = Number(process.env.SECONDS ?? 40) * 1_000;
+const outageMs = 30_000;
+/** Of the tenants, by their number: what their receivers do while something is wrong. */
+const kinds = ['500', 'hang', '10 MB', 'early end'];
+const wrongPerKind = 10;
+
+interface Followed {
+  readonly tenant: TestTenant;
+  readonly path: string;
+  /** At each of the two processes. */
+  readonly clients: Client[];
+  /** Ids of the records whose creation was confirmed, and when each was sent. */
+  readonly created: Map<string, number>;
+  isWriting: boolean;
+}
+
+/** The changes of many tenants arrive at their receivers, whatever fails in between. */
+describe('drill: webhooks of many tenants, sent by two processes', function () {
+  this.timeout(3_600_000);
+  const processes = createServiceProcesses();
+  const followed: Followed[] = [];
+  const arrivals = new Map<string, number>();
+  let world: World;
+  let receiver: Receiver;
+  let redis: TestRedis;
+  let ports: number[];
+  let services: RunningScript[];
+  let isWrong = false;
+  let refused = 0;
+
+  before(async () => {
+    receiver = await startReceiver();
+    redis = await startRedis();
+    world = await createWorld({
+      WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
+      REDIS_URL: redis.url,
+      ACCESS_TOKEN_TTL: '3600',
+    });
+    const startedAt = performance.now();
+    const limit = pLimit(4);
+    await Promise.all(Array.from({ length: tenantCount }, (_, number) => limit(() => add(number))));
+    console.log(`    ${followed.length} tenants with a webhook each in ${seconds(startedAt)} s`);
+    await world.service.stop();
+    ports = [await freePort(), await freePort()];
+    services = await Promise.all(ports.map(port => processes.start(world, port)));
+    for (const each of followed)
+      each.clients.push(...ports.map(port => (each.clients[0] as Client).at(`http://127.0.0.1:${port}`)));
+    for (const each of followed) each.clients.shift();
+  });
+  after(async () => {
+    await processes.killAll();
+    await redis.close();
+    await world.close();
+    await receiver.close();
+  });
+
+  async function add(number: number): Promise<void> {
+    const slug = `t${number}`;
+    const manifest = checkManifest({ slug, name: slug, admin: { email: 'a@b.test' } }, slug);
+    const { tenant, logins } = await provision(world.installation, world.passwords, manifest);
+    const made = { ...world.acme, guid: tenant.guid, slug, database: tenant.databaseName };
+    const client = await world.login(made, { email: 'a@b.test', password: logins[0]?.password ?? '' });
+    const path = `/${slug}`;
+    const kind = kinds[Math.floor(number / wrongPerKind)];
+    receiver.respond(path, (response, message) => {
+      const key = `${path} ${message.body.data.Key}`;
+      if (isWrong && kind === '500') return void response.writeHead(500).end();
+      if (isWrong && kind === 'hang') return;
+      if (isWrong && kind === '10 MB') return void response.writeHead(500).end(Buffer.alloc(10_000_000));
+      if (isWrong && kind === 'early end') return void response.destroy();
+      if (!arrivals.has(key)) arrivals.set(key, performance.now());
+      response.writeHead(204).end();
+    });
+    const webhook = { Url: receiver.url(path), Resources: ['OrderStatus'] };
+    expect((await client.post('/api/v1/Webhooks', webhook)).status).to.equal(201);
+    const url = new URL(postgresUrl());
+    url.pathname = `/${tenant.databaseName}`;
+    const adminUrl = url.href;
+    followed.push({ tenant: { ...made, adminUrl }, path, clients: [client], created: new Map(), isWriting: false });
+  }
+
+  /** Creates records of random tenants at the rate of the drill; each tenant creates one after the other. */
+  async function write(forMs: number, work?: () => Promise<unknown>): Promise<void> {
+    const until = performance.now() + forMs;
+    const pending = new Set<Promise<void>>();
+    const working = work?.();
+    let next = performance.now();
+    while (performance.now() < until) {
+      next += 1_000 / changesPerSecond;
+      await sleep(Math.max(0, next - performance.now()));
+      const free = followed[Math.floor(Math.random() * followed.length)];
+      if (!free || free.isWriting) continue;
+      const writing = create(free).finally(() => pending.delete(writing));
+      pending.add(writing);
+    }
+    await Promise.all([...pending, working]);
+  }
+
+  async function create(each: Followed): Promise<void> {
+    each.isWriting = true;
+    const sentAt = performance.now();
+    try {
+      const client = each.clients[Math.floor(Math.random() * 2)] as Client;
+      const Name = `Status ${each.created.size} ${Math.random()}`;
+      const { status, body } = await client.post('/api/v1/OrderStatuses', { Name });
+      if (status === 201) each.created.set(String(body.Id), sentAt);
+      else refused++;
+    } catch {
+      refused++; // the process was killed
+    } finally {
+      each.isWriting = false;
+    }
+  }
+
+  const isHealthy = (each: Followed): boolean => Number(each.tenant.slug.slice(1)) >= kinds.length * wrongPerKind;
+
+  /** Prints how long changes of a phase took, from their requests to their arrival, of the tenants with healthy receivers. */
+  async function report(phase: string, since: number): Promise<number> {
+    const healthy = followed.filter(isHealthy);
+    const waiting = () =>
+      healthy.flatMap(({ path, created }) =>
+        [...created].filter(([id, at]) => at >= since && !arrivals.has(`${path} ${id}`)),
+      ).length;
+    await eventually(() => waiting() === 0, 300_000);
+    const times = healthy
+      .flatMap(({ path, created }) =>
+        [...created].filter(([, at]) => at >= since).map(([id, at]) => (arrivals.get(`${path} ${id}`) ?? 0) - at),
+      )
+      .sort((a, b) => a - b);
+    const at = (share: number): number => Math.round(times[Math.floor(times.length * share)] ?? 0);
+    console.log(`    ${phase}: ${times.length} changes, p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, worst ${at(0.9999)} ms`);
+    return at(0.95);
+  }
+
+  const tenantSessions = async (): Promise<number> =>
+    withConnection(postgresUrl(), async client => {
+      const { rows } = await client.query<{ count: number }>(
+        'select count(*)::int as count from pg_stat_activity where datname = any ($1)',
+        [followed.map(({ tenant }) => tenant.database)],
+      );
+      return rows[0]?.count ?? 0;
+    });
+
+  it('while nothing fails, 95 % of the changes arrive within a second', async () => {
+    const since = performance.now();
+    await write(phaseMs);
+    expect(await report('nothing fails', since)).to.be.at.most(1_000);
+  });
+
+  it('no connection to a tenant is held while nothing changes', async () => {
+    await eventually(async () => (await tenantSessions()) === 0, 180_000);
+  });
+
+  it('changes of other tenants arrive while receivers fail, hang, send 10 MB and end early', async () => {
+    isWrong = true;
+    const since = performance.now();
+    await write(phaseMs);
+    expect(await report('40 receivers are wrong', since)).to.be.at.most(1_000);
+  });
+
+  it('changes arrive after kill -9 of either process', async () => {
+    for (const index of [0, 1]) {
+      const since = performance.now();
+      await write(phaseMs, async () => {
+        await sleep(phaseMs / 4);
+        services[index]?.process.kill('SIGKILL');
+        await services[index]?.ended;
+        services[index] = await processes.start(world, ports[index] as number);
+      });
+      await report(`kill -9 of process ${index + 1}`, since);
+    }
+  });
+
+  it('changes arrive after Redis and the control database were away for 30 s', async () => {
+    const control = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
+    let since = performance.now();
+    await write(outageMs + phaseMs, async () => {
+      await redis.kill();
+      await sleep(outageMs);
+      await redis.start();
+    });
+    await report('Redis away for 30 s', since);
+    since = performance.now();
+    await write(outageMs + phaseMs, () =>
+      withConnection(postgresUrl(), async client => {
+        await client.query(`alter database "${control}" allow_connections false`);
+        await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${control}'`);
+        await sleep(outageMs);
+        await client.query(`alter database "${control}" allow_connections true`);
+      }),
+    );
+    await report('control database away for 30 s', since);
+  });
+
+  it('every change has arrived in the end, in order, and twice only with the same id', async () => {
+    isWrong = false;
+    // In place of the hours until the next attempt.
+    for (const each of followed.filter(one => !isHealthy(one)))
+      await sql(each.tenant, 'update webhooks set next_attempt_at = now() where next_attempt_at is not null');
+    await withConnection(world.installation.controlUrl, client =>
+      client.query('update webhook_tenants set due_at = now(), wakes = wakes + 1 where is_active'),
+    );
+    let rows = 0;
+    for (const { tenant, path, created } of followed) {
+      const stored = await sql<{ id: number }>(
+        tenant,
+        `select id from order_statuses where name like 'Status %' order by id`,
+      );
+      const ids = stored.map(({ id }) => String(id));
+      rows += ids.length;
+      expect(ids, 'confirmed').to.include.members([...created.keys()]);
+      const arrived = (): string[] => [
+        ...new Map(
+          receiver
+            .at(path)
+            .filter(({ body }) => arrivals.has(`${path} ${body.data.Key}`))
+            .map(({ id, body }) => [id, String(body.data.Key)]),
+        ).values(),
+      ];
+      await eventually(() => arrived().length >= ids.length, 120_000);
+      expect(arrived(), path).to.deep.equal(ids);
+    }
+    const keys = new Set(receiver.messages.map(({ path, body }) => `${path} ${body.data.Key}`));
+    const messages = new Set(receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`));
+    expect(messages.size, 'each change has one id').to.equal(keys.size);
+    const { length } = receiver.messages;
+    console.log(
+      `    ${rows} changes, ${length} messages, ${length - messages.size} of them repeated; ${refused} refused`,
+    );
+  });
+});
+
+const seconds = (startedAt: number): number => Math.round((performance.now() - startedAt) / 1_000);
