@@ -190,7 +190,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   };
   const wake = (guid: string, written?: string): void => {
     const wakes = serving.get(guid);
-    if (wakes) {
+    if (wakes && written === undefined) {
       wakes.wake();
       return;
     }

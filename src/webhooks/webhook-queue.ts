@@ -10,6 +10,8 @@ export interface LeasedTenant {
   readonly sealedKey: Buffer;
   /** How often somebody had said that there may be work. */
   readonly wakes: string;
+  /** What a poll had seen last. */
+  readonly polled: string | null;
 }
 
 /** How the webhooks of a tenant are doing after they were served. */
@@ -60,14 +62,21 @@ export interface WebhookQueue {
   isHeld(leased: LeasedTenant): boolean;
 }
 
+const settled = `interval '2 seconds'`;
 const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
       on conflict (tenant_id) do update
         set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1
   returning sealed`;
+/**
+ * After a poll, a tenant that is being served, or was just now, is served again a little later: what the poll has seen
+ * may be what serving it has written.
+ */
 const markDueText = `
   update webhook_tenants w
-     set due_at = least(due_at, now()), wakes = wakes + 1, polled = coalesce(due.written, polled)
+     set due_at = least(due_at, case when due.written is null or leased_until < now() - ${settled} then now()
+                                     else now() + ${settled} end),
+         wakes = wakes + (due.written is null)::int, polled = coalesce(due.written, polled)
     from (select w.id, n.written
             from unnest($1::uuid[], $2::text[]) n (guid, written) join tenants t on t.guid = n.guid
             join webhook_tenants w on w.tenant_id = t.id
@@ -84,12 +93,13 @@ const leaseText = `
      order by due_at limit $3 for update of w skip locked)
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now()
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", sealed as "sealedKey", wakes`;
+  returning w.id::float8 as id, guid as "tenantGuid", sealed as "sealedKey", wakes, polled`;
 const releaseText = `
   update webhook_tenants
      set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7,
          is_active = $4 > 0 or activated_at > now() - interval '1 minute',
-         due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute' else $8 end
+         due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute'
+                       when polled is distinct from $9 then least($8, now() + ${settled}) else $8 end
    where id = $1 and holder = $2 returning is_active as "isActive"`;
 const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = $3 where id = $1 and holder = $2`;
@@ -120,10 +130,10 @@ export function createWebhookQueue(control: ControlDatabase, holder: string): We
       for (const { id } of leased) leases.hold(id, sentAt);
       return leased;
     },
-    release: async ({ id, wakes }, { enabled, failing, failingSince, disabled, dueAt }) => {
+    release: async ({ id, wakes, polled }, { enabled, failing, failingSince, disabled, dueAt }) => {
       leases.forget(id);
       const due = dueAt === null ? null : new Date(dueAt);
-      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, due];
+      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, due, polled];
       const [row] = await query<{ isActive: boolean }>('release', releaseText, values);
       return row?.isActive ?? true;
     },
