@@ -53,8 +53,8 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
     if (isDue && services.mayGoOn() && !failure) {
       late = new Set(active.keys());
       try {
+        // One that was active has moved on since it was read.
         for (const endpoint of (await services.read(selectEndpoints(services.now()))) as unknown as StoredEndpoint[])
-          // One that was active has moved on since it was read.
           if (!late.has(endpoint.id)) active.set(endpoint.id, serve(endpoint));
       } catch (error) {
         failure ??= { error }; // thrown when the active sends have ended: until then the lease is kept
