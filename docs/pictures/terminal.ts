@@ -1,9 +1,6 @@
-import { execFile, spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
+import { root, startDemo } from './demo.ts';
 
 // Makes the pictures of the README from a real run, on an embedded PostgreSQL in a temporary folder:
 //   npm run -s readme:picture
@@ -26,41 +23,15 @@ const title = 'A terminal: a tenant is deleted after a dry run, and brought back
 const [width, lineHeight, characterWidth, margin] = [860, 19, 7.8, 20];
 const maxColumns = Math.floor((width - 2 * margin) / characterWidth);
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const folder = await mkdtemp(join(tmpdir(), 'backoffice-picture-'));
-const environment = {
-  ...process.env,
-  DATA_DIR: join(folder, 'data'),
-  COLUMNS: String(maxColumns),
-  PORT: '0',
-  MANAGEMENT_PORT: '0',
-};
-const service = spawn('npm', ['start'], { cwd: root, env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
+const demo = await startDemo(maxColumns);
 try {
-  await new Promise<void>((resolve, reject) => {
-    service.stdout.on('data', text => String(text).includes('Demo user') && resolve());
-    service.once('exit', code => reject(new Error(`npm start ended with ${code}`)));
-  });
-  for (const line of prepared) await type(line);
+  for (const line of prepared) await demo.type(line);
   const lines: string[] = [];
-  for (const line of shown) lines.push(`$ ${line}`, ...(await type(line)).trimEnd().split('\n'), '');
+  for (const line of shown) lines.push(`$ ${line}`, ...(await demo.type(line)).trimEnd().split('\n'), '');
   for (const [name, theme] of Object.entries(themes))
     await writeFile(join(root, `docs/pictures/terminal-${name}.svg`), picture(lines.slice(0, -1), theme));
 } finally {
-  service.kill('SIGINT');
-  await new Promise(resolve => service.once('exit', resolve));
-  await rm(folder, { recursive: true, force: true });
-}
-
-/** Runs a line in a shell, without the time that npx takes. @returns what it printed */
-async function type(line: string): Promise<string> {
-  process.stderr.write(`${line}\n`);
-  const { stdout, stderr } = await promisify(execFile)(
-    'bash',
-    ['-c', `npx() { shift; bin/backoffice "$@"; }; ${line}`],
-    { cwd: root, env: environment },
-  );
-  return stderr + stdout;
+  await demo.stop();
 }
 
 /** Returns a terminal with these lines as SVG. @throws {Error} when a line is wider than the terminal */

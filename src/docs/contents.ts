@@ -1,6 +1,6 @@
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { assets, type Content, ownFile } from './assets.ts';
-import { documentPage, shownDocuments } from './document-page.ts';
+import { documentPage, documentText, pictures, shownDocuments } from './document-page.ts';
 import { errorsPage } from './errors-page.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
 import type { Site } from './page.ts';
@@ -18,9 +18,11 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
   };
   const tags = [...new Set(routes.map(({ tag }) => tag))];
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
+  const picture = (path: string): Content => ({ type: 'svg', render: () => documentText(path.slice(1)) });
   return new Map<string, Content>([
     ...assets,
     ...shownDocuments(site).map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, site))]),
+    ...(site.hasHandbook ? pictures.map((path): [string, Content] => [path, picture(path)]) : []),
     ['/docs/reference', htmlPage(() => referencePage(groups(), site))],
     ...tags.map((tag): [string, Content] => [pageOf(tag), htmlPage(() => groupPage(tag, groups(), site))]),
     ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups()), site))],

@@ -65,6 +65,9 @@ export function shownDocuments({ hasHandbook }: Site): readonly Document[] {
   return hasHandbook ? documents : guidePages;
 }
 
+/** The pictures of the handbook, by their path on the service: the same as in the repository. */
+export const pictures: readonly string[] = ['now', 'tenant', 'plan'].map(name => `/docs/pictures/console-${name}.svg`);
+
 const chains: readonly PageChain[] = [
   { name: 'Guide', pages: guidePages },
   { name: 'Operators', pages: operatorPages },
@@ -73,6 +76,7 @@ const chains: readonly PageChain[] = [
 /** The pages of the service by the file of the repository that a link leads to. */
 const pageOf: Record<string, string> = {
   ...Object.fromEntries(documents.map(({ file, path }) => [file, path])),
+  ...Object.fromEntries(pictures.map(path => [path.slice(1), path])),
   // These pages are generated. On a code host, the link leads to their source.
   'src/errors.ts': '/docs/errors',
   'src/routes.ts': '/docs/reference',

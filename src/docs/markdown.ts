@@ -23,7 +23,7 @@ export function renderInline(text: string): Html {
 
 /**
  * Renders a document: headings get ids, code blocks and tables are those of `html.ts`, raw HTML is escaped.
- * @param linkTarget maps the target of each link to the address that the page links to
+ * @param linkTarget maps the target of each link, and each picture, to its address on the service
  */
 export function renderDocument(text: string, linkTarget: (target: string) => string): RenderedDocument {
   const sections: [id: string, name: string, parts: Section[]][] = [];
@@ -44,6 +44,8 @@ export function renderDocument(text: string, linkTarget: (target: string) => str
       const cells = rows.map(row => row.map(inline));
       return `${table(columns, cells).html}\n`;
     },
+    image: ({ href, text }) =>
+      `<img class="picture" src="${escapeHtml(linkTarget(href))}" alt="${escapeHtml(text)}" loading="lazy">`,
     link({ href, tokens }) {
       return `<a href="${escapeHtml(linkTarget(href))}">${this.parser.parseInline(tokens)}</a>`;
     },

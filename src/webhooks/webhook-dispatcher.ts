@@ -56,6 +56,11 @@ const pollMs = 1_000;
 const maxSending = { tenant: 20, slow: 100, process: 200 };
 /** Queries of the databases of one server at the same time: the connections that webhooks take from its budget. */
 const maxQueries = 8;
+/**
+ * Of them, first queries of tenants. So those that were begun are done first: with many at once, each would lose its
+ * connection to another one before its next query.
+ */
+const maxBeginning = 2;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
 /** Tenants that are served at the same time; each holds some memory, and a connection only for a query. */
@@ -69,13 +74,13 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   const { control, directory, background, sender, watch, processId, now } = options;
   const queue = createWebhookQueue(control, processId);
   const stopping = new AbortController();
-  const queries = new Map<string, LimitFunction>();
-  /** Runs queries in their turn, one server beside the other: one that does not respond delays no other. */
-  const inTurn = async <T>({ databaseUrl }: TenantRecord, query: () => Promise<T>): Promise<T> => {
-    const server = serverAddress(databaseUrl);
-    const limit = queries.get(server) ?? pLimit(maxQueries);
-    queries.set(server, limit);
-    return limit(query);
+  const servers = new Map<string, { begin: LimitFunction; query: LimitFunction }>();
+  /** The turns of queries, one server beside the other: one that does not respond delays no other. */
+  const turnsOf = ({ databaseUrl }: TenantRecord) => {
+    const address = serverAddress(databaseUrl);
+    const turns = servers.get(address) ?? { begin: pLimit(maxBeginning), query: pLimit(maxQueries) };
+    servers.set(address, turns);
+    return turns;
   };
   const all = pLimit(maxSending.process);
   const slow = pLimit(maxSending.slow);
@@ -102,16 +107,21 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     const own = pLimit(maxSending.tenant);
     const until = performance.now() + maxServiceMs;
     const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
+    let hasBegun = false;
+    const inTurn = async <T>(query: () => Promise<T>): Promise<T> => {
+      const turns = turnsOf(await findServed());
+      if (hasBegun) return turns.query(query);
+      hasBegun = true;
+      return turns.begin(() => turns.query(query));
+    };
     const services: EndpointServices = {
-      read: async statement =>
-        inTurn(await findServed(), async () => {
+      read: statement =>
+        inTurn(async () => {
           const driver = options.databases.open(await findServed());
           return withDeadline(requestDeadlineMs, deadline => driver.read(statement, deadline));
         }),
-      change: async statement =>
-        inTurn(await findServed(), async () =>
-          changeInBackground(options, await findServed(), actor, async () => statement),
-        ),
+      change: statement =>
+        inTurn(async () => changeInBackground(options, await findServed(), actor, async () => statement)),
       sealer: openTenantKey(options.secrets, tenant.guid, leased.sealedKey),
       sender,
       limit: (isSlow, send) => own(() => (isSlow ? slow(() => all(send)) : all(send))),
