@@ -32,7 +32,7 @@ const shown: readonly [name: string, title: string, open: (page: Page, origin: s
 async function showPlan(page: Page, origin: string): Promise<void> {
   await page.goto(`${origin}/operations/restore/swap?slug=acme&because=prices+of+yesterday`);
   await page.getByRole('button', { name: 'Show the plan' }).click();
-  await page.locator('[data-ended]').waitFor();
+  await page.getByRole('button', { name: 'Do it' }).waitFor();
 }
 
 const demo = await startDemo(120);

@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,10 +18,12 @@ export interface Demo {
 
 export async function startDemo(columns: number): Promise<Demo> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-picture-'));
+  const archives = join(folder, 'archives');
+  await mkdir(archives);
   const environment = {
     ...process.env,
     DATA_DIR: join(folder, 'data'),
-    BACKUP_TARGET: join(folder, 'archives'),
+    BACKUP_TARGET: archives,
     COLUMNS: String(columns),
     PORT: '0',
     MANAGEMENT_PORT: '0',
