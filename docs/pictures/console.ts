@@ -44,7 +44,10 @@ try {
 }
 
 async function picture({ environment }: Demo): Promise<void> {
-  const command = spawn('bin/backoffice', ['console', '--no-browser', '--port', '0'], { cwd: root, env: environment });
+  const command = spawn(join(root, 'bin', 'backoffice'), ['console', '--no-browser', '--port', '0'], {
+    cwd: root,
+    env: environment,
+  });
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
     command.stdout.on('data', data => {
