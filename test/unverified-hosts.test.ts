@@ -6,6 +6,7 @@ import { root, startScript } from './support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from './support/dedicated-server.ts';
 import { eventually } from './support/eventually.ts';
 import { runCommand } from './support/run-command.ts';
+import { postgresUrl } from './support/test-server.ts';
 
 /** Names the loopback in a way that counts as another machine. */
 const elsewhere = (url: string): string => url.replace('127.0.0.1', '127.1');
@@ -44,15 +45,16 @@ describe('connections to other machines', () => {
   });
 
   it('server add warns of a server without verified TLS, and again replaces the URL of the same server only', async () => {
-    const plain = await run(['server', 'add', 'second', '--capacity', '7'], server.environment, elsewhere(server.url));
+    const second = postgresUrl();
+    const plain = await run(['server', 'add', 'second', '--capacity', '7'], server.environment, elsewhere(second));
     expect(plain.code, plain.stderr).to.equal(0);
     expect(plain.stderr).to.match(
       /^Warning: connections to 127\.1 are not verified: .* sslmode=verify-full .*: npx backoffice server add second\n$/,
     );
-    const local = await run(['server', 'add', 'second'], server.environment, server.url);
+    const local = await run(['server', 'add', 'second'], server.environment, second);
     expect(local).to.include({ code: 0, stderr: '', stdout: 'Changed the URL of second.\n' });
     expect(await server.control("select capacity, address from servers where name = 'second'")).to.deep.equal([
-      { capacity: 7, address: server.url.replace(/\/\/.*@/, '//') },
+      { capacity: 7, address: second.replace(/\/\/.*@/, '//') },
     ]);
     const other = await run(['server', 'add', 'default'], server.environment, server.url);
     expect(other.code).to.equal(1);

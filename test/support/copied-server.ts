@@ -35,12 +35,14 @@ export async function copyServer(
       `select current_setting('data_directory') as source from pg_backup_start('copy', fast => true)`,
     );
     const source = rows[0]?.source ?? '';
-    await cp(source, data, { recursive: true, filter: path => !path.endsWith('postmaster.pid') });
+    // The write-ahead log is copied at the end; its files come and go meanwhile.
+    await cp(source, data, { recursive: true, filter: path => !/postmaster\.pid$|\/pg_wal\//.test(path) });
     const { rows: stopped } = await client.query<{ label: string }>(
       'select labelfile as label from pg_backup_stop(wait_for_archive => false)',
     );
     await rm(join(data, 'pg_wal'), { recursive: true });
-    await cp(join(source, 'pg_wal'), join(data, 'pg_wal'), { recursive: true });
+    const filter = (path: string): boolean => !path.includes('/archive_status/');
+    await cp(join(source, 'pg_wal'), join(data, 'pg_wal'), { recursive: true, filter });
     await writeFile(join(data, 'backup_label'), stopped[0]?.label ?? '', { mode: 0o600 });
   });
   const settings = [...quickSettings, ...extraSettings];
