@@ -7,7 +7,7 @@ import { findServer } from './pid-file.ts';
 
 /** The role that owns the cluster. */
 export const superuser = 'postgres';
-/** The `cluster_name` of an embedded server, by which it is told from others. */
+/** The `cluster_name` of an embedded server, which distinguishes it from others. */
 export const embeddedCluster = 'embedded by backoffice';
 /** The file in the data folder that holds the password of the superuser. */
 export const passwordFile = 'superuser.password';

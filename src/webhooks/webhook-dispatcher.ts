@@ -107,9 +107,9 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     const own = pLimit(maxSending.tenant);
     const until = performance.now() + maxServiceMs;
     const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
+    const turns = turnsOf(tenant);
     let hasBegun = false;
-    const inTurn = async <T>(query: () => Promise<T>): Promise<T> => {
-      const turns = turnsOf(await findServed());
+    const inTurn = <T>(query: () => Promise<T>): Promise<T> => {
       if (hasBegun) return turns.query(query);
       hasBegun = true;
       return turns.begin(() => turns.query(query));

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { postgresUrl } from './test-server.ts';
 
-/** A TCP proxy in front of a PostgreSQL server, that of the suite unless told, which can stop passing bytes, like a network that is lost. */
+/** A TCP proxy in front of a PostgreSQL server, which can stop passing bytes, like a network that is lost. */
 export interface SilentProxy {
   /** Returns the URL with the address of the proxy in place of the server's. */
   through(url: string): string;
@@ -35,7 +35,7 @@ interface Hold {
   pass?: () => void;
 }
 
-/** Starts a proxy. A connection belongs to the database that its first packet names (no TLS). */
+/** Starts a proxy, by default of the suite's PostgreSQL. A connection belongs to the database that its first packet names (no TLS). */
 export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy> {
   const { hostname, port } = new URL(url);
   const silent = new Map<string, (packet: Buffer) => boolean>();

@@ -56,7 +56,7 @@ function optionsOf({ host, port, readOnly, allow, trustedProxy, userHeader, noBr
   if (trustedProxy.length > 0 && userHeader === undefined)
     throw usage('Name the header in which the proxy names the user: --user-header X-Forwarded-Email');
   if (userHeader === undefined && !['127.0.0.1', '::1'].includes(host))
-    throw usage(`Whoever reaches ${host} could use the console: give --user-header and --trusted-proxy, too`);
+    throw usage(`Everybody who reaches ${host} could use the console: give --user-header and --trusted-proxy, too`);
   const options: ConsoleOptions = {
     host,
     port,

@@ -26,7 +26,7 @@ export interface CheckContext {
  */
 export function recordedNames({ server, control }: CheckContext): Set<string> {
   const isSame = ({ id, identity }: Server): boolean =>
-    id === server.id || (identity !== null && identity === server.identity);
+    id === server.id || (Boolean(identity) && identity === server.identity);
   const ids = new Set(control.servers.filter(isSame).map(({ id }) => id));
   const own = control.databases.filter(({ serverId }) => ids.has(serverId));
   return new Set(own.flatMap(({ database, role }) => [database, role]));

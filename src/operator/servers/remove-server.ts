@@ -7,11 +7,10 @@ import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { serverIdentitySql } from '../../postgres/server-address.ts';
 import { isPhysicalName } from '../databases/physical-names.ts';
 import { drainPool } from '../databases/warm-pool.ts';
 import { tenantGroup } from '../schema/template.ts';
-import { noSuchServer } from '../tenants/read-servers.ts';
+import { noSuchServer, storedIdentity } from '../tenants/read-servers.ts';
 import { findServer } from '../tenants/servers.ts';
 
 /** A server, and what ends when it is removed. */
@@ -43,9 +42,7 @@ const facts = `
            where server_id = s.id and tenant_id is not null and state not in ('current', 'gone')) as forgotten,
          (select count(distinct tenant_id)::int from tenant_databases
            where server_id = s.id and state = 'gone') as "formerTenants",
-         (select o.name from servers o where o.id <> s.id and
-            coalesce(o.identity, case when o.on_control_server then (${serverIdentitySql}) end) = s.identity
-           limit 1) as twin
+         (select o.name from servers o where o.id <> s.id and ${storedIdentity('o')} = s.identity limit 1) as twin
     from servers s where id = ?`;
 
 /**

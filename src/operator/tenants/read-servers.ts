@@ -1,4 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import { serverIdentitySql } from '../../postgres/server-address.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
@@ -8,6 +9,10 @@ export interface ServerSummary {
   tenants: number;
   capacity: number | null;
 }
+
+/** SQL for the identity of a row of `servers`, also of the server that has the control database. */
+export const storedIdentity = (row: string): string =>
+  `coalesce(${row}.identity, case when ${row}.on_control_server then (${serverIdentitySql}) end)`;
 
 /** Returns all servers, in the order in which they were added. */
 export async function listServers({ statements }: { readonly statements: Statements }): Promise<ServerSummary[]> {

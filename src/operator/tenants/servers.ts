@@ -4,10 +4,10 @@ import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { readServerIdentity, serverIdentitySql } from '../../postgres/server-address.ts';
+import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
 import { parseServerUrl } from './parse-server-url.ts';
-import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
+import { listServers, noSuchServer, type ServerSummary, storedIdentity } from './read-servers.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
@@ -68,8 +68,7 @@ export async function addServer(
  */
 async function requireUnknown({ statements }: Installation, identity: string | undefined): Promise<void> {
   const [found] = await statements.execute<{ name: string; isDefault: boolean }[]>(
-    `select name, on_control_server as "isDefault" from servers
-      where coalesce(identity, case when on_control_server then (${serverIdentitySql}) end) = ? limit 1`,
+    `select name, on_control_server as "isDefault" from servers s where ${storedIdentity('s')} = ? limit 1`,
     [identity ?? null],
   );
   if (!found) return;

@@ -106,7 +106,7 @@ describe('console', () => {
 
     it('a console that strangers could reach, or whose header anybody could send, does not start', async () => {
       const refused: [string[], RegExp][] = [
-        [['--host', '0.0.0.0'], /Whoever reaches 0\.0\.0\.0 could use the console/],
+        [['--host', '0.0.0.0'], /Everybody who reaches 0\.0\.0\.0 could use the console/],
         [['--user-header', 'X-User'], /Name the proxy whose header is trusted/],
         [['--trusted-proxy', '10.0.0.7'], /Name the header/],
         [['--trusted-proxy', '0.0.0.0/0', '--user-header', 'X-User'], /not the address of a proxy/],

@@ -57,7 +57,7 @@ ${facts([
 ])}
 <progress max="${Math.max(1, run.tenants)}" value="${done}" aria-label="Tenants done">${done} of ${run.tenants}</progress>
 ${isPlain ? '' : actions(operationLink('migrate', 'Retry what failed', { retryFailed: 'on' }), operationLink('migrate', 'Resume with all', { all: 'on' }))}
-${run.state === 'running' ? html`<p class="hint">Whoever started it can end it: in the console that runs it, or with Ctrl-C.</p>` : ''}
+${run.state === 'running' ? html`<p class="hint">The operator who started it can end it: in the console that runs it, or with Ctrl-C.</p>` : ''}
 ${causes.length > 0 ? html`<h2>Failures by cause</h2>${causes.map(causeView)}` : ''}
 ${table({
   caption: run.tenants > maxOutcomes ? `The first ${maxOutcomes} of ${run.tenants} tenants, failures first` : 'Tenants',
