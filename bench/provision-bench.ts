@@ -1,4 +1,5 @@
 import { createPasswords } from '../src/auth/passwords.ts';
+import { Server } from '../src/control/fleet-entities.ts';
 import { fillPool } from '../src/operator/databases/warm-pool.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
@@ -23,6 +24,7 @@ async function bench({ installation, server, controlUrl }: BenchInstallation): P
   const tenant = (slug: string) =>
     provision(installation, passwords, checkManifest({ slug, name: slug, admin: { email: 'admin@bench.test' } }, slug));
   await tenant('warm-up');
+  const servers = await installation.control.em.fork().findAll(Server);
 
   const bare: number[] = [];
   const cold: number[] = [];
@@ -32,7 +34,7 @@ async function bench({ installation, server, controlUrl }: BenchInstallation): P
     for (let round = 0; round < rounds; round++) {
       bare.push(await timed(() => client.query(`create database bare_${round} template ${template} strategy wal_log`)));
       cold.push(await timed(() => tenant(`cold-${round}`)));
-      fill.push(await timed(() => fillPool(installation, 1)));
+      fill.push(await timed(() => fillPool(installation, servers, 1)));
       warm.push(await timed(() => tenant(`warm-${round}`)));
     }
   });

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config/config.ts';
+import { Server } from '../../src/control/fleet-entities.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { fillPool } from '../../src/operator/databases/warm-pool.ts';
@@ -48,7 +49,7 @@ describe('log of the PostgreSQL server', () => {
 
   it('provisioning from the template and the pool, and the repair of a login role, log no secret', async () => {
     await server.provision('acme');
-    await fillPool(server.installation, 1);
+    await fillPool(server.installation, await server.installation.control.em.fork().findAll(Server), 1);
     const { tenant } = await server.provision('globex');
     await server.sql(`revoke connect on database "${tenant.databaseName}" from "${tenant.roleName}"`);
     await server.sql(`drop role "${tenant.roleName}"`);

@@ -8,20 +8,23 @@ import { tableText } from '../command/text-table.ts';
 /** Warm databases on each server. */
 const defaultSize = 10;
 
+const server = option('<name>', 'only those of this server', { kind: 'server' });
+
 const fill = defineOperation({
   name: 'pool fill',
   description: 'make warm databases for new tenants, and drop those that no tenant of this build can use',
   fields: {
     size: option('<databases>', 'warm databases on each server', { parse: parsePositive, default: defaultSize }),
+    server,
   },
   examples: ['pool fill --size 20'],
   access: 'installation',
   effect: 'changes',
   isRoutine: true,
-  async plan({ size }, { installation }) {
+  async plan({ size, server: only }, { installation }) {
     const { listPool } = await import('./warm-pool.ts');
     const warm = await listPool(installation);
-    const planned = (await chosenServers(installation, undefined)).map(({ name }) => {
+    const planned = (await chosenServers(installation, only)).map(({ name }) => {
       const here = warm.filter(({ server }) => server === name);
       const ready = here.filter(({ state }) => state === 'ready').length;
       return { server: name, ready, made: Math.max(0, size - ready), dropped: here.length - ready };
@@ -29,10 +32,10 @@ const fill = defineOperation({
     const rows = planned.map(({ made, dropped, ...row }) => ({ ...row, 'to make': made, 'to drop': dropped }));
     return { document: planned, text: () => tableText(rows, 'There is no server.') };
   },
-  async run({ size }, { installation, output, progress }) {
+  async run({ size, server: only }, { installation, output, progress }) {
     const { fillPool } = await import('./warm-pool.ts');
     progress.step('copying the template');
-    const servers = await fillPool(installation, size);
+    const servers = await fillPool(installation, await chosenServers(installation, only), size);
     output.result(servers, () => tableText(servers, 'There is no server.'));
     return servers.every(({ error }) => error === null);
   },
@@ -59,7 +62,7 @@ const list = defineOperation({
 const drain = defineOperation({
   name: 'pool drain',
   description: 'drop the warm databases; new tenants take longer until the next pool fill',
-  fields: { server: option('<name>', 'only those of this server', { kind: 'server' }) },
+  fields: { server },
   examples: ['pool drain --server second --dry-run', 'pool drain --server second'],
   access: 'installation',
   effect: 'changes',

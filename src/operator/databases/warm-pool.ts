@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -35,10 +35,13 @@ export interface FillResult {
 const copyConcurrency = 2;
 
 /**
- * Fills the pool of every server up to `size`. First drops warm databases with other migrations and incomplete ones.
+ * Fills the pool of each of the servers up to `size`. First drops warm databases with other migrations and incomplete ones.
  */
-export async function fillPool(installation: Installation, size: number): Promise<FillResult[]> {
-  const servers = await installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });
+export async function fillPool(
+  installation: Installation,
+  servers: readonly Server[],
+  size: number,
+): Promise<FillResult[]> {
   return Promise.all(
     servers.map(async server => {
       const filled: FillResult = { server: server.name, ready: 0, made: 0, dropped: 0, error: null };

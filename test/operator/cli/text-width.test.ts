@@ -7,6 +7,7 @@ import { operationsOf } from '../../../src/operator/command/operation.ts';
 import { addSampleUser } from '../../auth/sample-users.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { insertWarm } from '../../support/warm-databases.ts';
 import { sql, useWorld } from '../../support/world.ts';
 
 const width = 80;
@@ -30,12 +31,12 @@ describe('width of the text', () => {
       ['client', 'add', 'acme', email, '--name', 'Till in the second shop in Graz, beside the station'],
       ['key', 'rotate', 'acme', '--reason', 'the yearly rotation of keys, as the rules of the company say'],
       ['role', 'add', 'acme', 'Buyer and seller', 'orders.read', 'orders.write', 'users.manage'],
-      ['pool', 'fill', '--size', '1'],
       ['backup', 'init'],
       ['backup', 'run', '--all'],
       ['suspend', 'nobody', '--yes'],
     ];
     for (const line of lines) await run(...line);
+    await insertWarm(world);
     await world.control.em.fork().execute(`update tenants set schema_fingerprint = null`);
     await sql(world.globex, 'create table unexpected_table_of_somebody (id bigint)');
     await run('migrate', '--all');

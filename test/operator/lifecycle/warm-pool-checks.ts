@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
+import { Server } from '../../../src/control/fleet-entities.ts';
 import { type FillResult, fillPool, listPool } from '../../../src/operator/databases/warm-pool.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { startScript } from '../../support/command-line.ts';
@@ -55,8 +56,10 @@ export const fillMoments: Moment[] = [
  * @param dedicated returns the server; called when one of the functions runs
  */
 export function poolChecks(dedicated: () => DedicatedServer) {
-  const fill = async (size: number): Promise<FillResult | undefined> =>
-    (await fillPool(dedicated().installation, size))[0];
+  const fill = async (size: number): Promise<FillResult | undefined> => {
+    const { installation } = dedicated();
+    return (await fillPool(installation, await installation.control.em.fork().findAll(Server), size))[0];
+  };
   const poolLines = async () =>
     (await listPool(dedicated().installation)).map(({ database, state }) => `${database} ${state}`);
   const findings = async (fix = false) =>

@@ -10,6 +10,7 @@ import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { postgresUrl } from '../../support/test-server.ts';
+import { insertWarm } from '../../support/warm-databases.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -95,7 +96,8 @@ describe('servers', () => {
       });
     const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
     await provision('there', '--server', 'second');
-    await run(['pool', 'fill', '--size', '1']);
+    await insertWarm(world); // of the other server
+    expect((await json('pool', 'fill', '--size', '1', '--server', 'second')).length).to.equal(1);
     expect(await databases(), 'of the tenant, warm, and the template').to.equal(3);
     const refused = await run(['server', 'remove', 'second', '--yes']);
     expect([refused.code, refused.stderr]).to.deep.equal([
