@@ -1,7 +1,9 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { unverifiedHost, unverifiedRedisHost } from '../src/postgres/unverified-host.ts';
+import { makeCertificate } from './support/certificate.ts';
 import { root, startScript } from './support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from './support/dedicated-server.ts';
 import { eventually } from './support/eventually.ts';
@@ -97,6 +99,46 @@ describe('connections to other machines', () => {
     expect(lines[0]).not.to.include('very-secret');
     expect(JSON.parse(lines[0] ?? '')).to.deep.include({ level: 40, hosts: ['127.1', '0x7f.1'] });
     expect(await starts({})).to.deep.equal([]);
+  });
+
+  it('a server whose TLS cannot be had or trusted is refused with the reason, by the commands and the service', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'tls-'));
+    const [certificate, other, key] = ['server.crt', 'other.crt', 'server.key'].map(name => join(folder, name)) as [
+      string,
+      string,
+      string,
+    ];
+    await makeCertificate('db.internal', [other, key]);
+    await makeCertificate('db.internal', [certificate, key]);
+    const refusal = async (query: string): Promise<string> => {
+      const environment = { ...server.environment, DATABASE_URL: `${server.environment.DATABASE_URL}?${query}` };
+      const { code, stderr } = await run(['doctor'], environment);
+      expect(code, stderr).to.equal(1);
+      return stderr;
+    };
+    const unreadable =
+      'The control database cannot be used: its URL names a file of certificates or keys, such as sslrootcert, that cannot be read. ';
+    expect(await refusal('sslmode=verify-full')).to.include(': it does not support TLS, which its URL requires. ');
+    expect(await refusal(`sslmode=verify-full&sslrootcert=${folder}/missing.pem`)).to.include(unreadable);
+
+    await server.sql(`alter system set ssl_cert_file = '${certificate}'`);
+    await server.sql(`alter system set ssl_key_file = '${key}'`);
+    await server.sql('alter system set ssl = on');
+    await server.sql('select pg_reload_conf()');
+    await eventually(async () => (await server.sql<{ ssl: string }>('show ssl'))[0]?.ssl === 'on');
+    const unknown = ': its certificate is not signed by an authority in the file that sslrootcert names in its URL. ';
+    const wrongName = ': its certificate is for another host name than the URL has. ';
+    expect(await refusal('sslmode=verify-full')).to.include(unknown);
+    expect(await refusal(`sslmode=verify-full&sslrootcert=${other}`)).to.include(unknown);
+    expect(await refusal(`sslmode=verify-full&sslrootcert=${certificate}`)).to.include(wrongName);
+    const service = startScript('src/main.ts', [], {
+      ...server.environment,
+      DATABASE_URL: `${server.environment.DATABASE_URL}?sslmode=verify-full&sslrootcert=${folder}/missing.pem`,
+    });
+    const { code, stdout, stderr } = await service.ended;
+    expect([code, stdout]).to.deep.equal([1, '']);
+    expect(stderr).to.include(unreadable);
+    await rm(folder, { recursive: true });
   });
 
   it('every example and kit uses verified TLS to PostgreSQL and Redis', async () => {

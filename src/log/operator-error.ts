@@ -22,6 +22,8 @@ export class OperatorError extends Error {
   }
 }
 
+const unknownAuthority = 'its certificate is not signed by an authority in the file that sslrootcert names in its URL';
+
 /** Why a PostgreSQL server cannot be used, by SQLSTATE, or by the code of the driver or of Node. */
 const connectFailures: Record<string, string> = {
   ECONNREFUSED: 'nothing listens at its address',
@@ -42,6 +44,15 @@ const connectFailures: Record<string, string> = {
   SHARED_SESSION:
     'its connections change sessions, as through a pooler in transaction mode; connect directly, or use session mode',
   '57P01': 'it has ended the connection, because it stops or because this command did not respond for 5 s',
+  TLS_FILE: 'its URL names a file of certificates or keys, such as sslrootcert, that cannot be read',
+  TLS_REFUSED: 'it does not support TLS, which its URL requires',
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name than the URL has',
+  DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
+  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
   '57P03': 'it is starting up; try again in a moment',
 };
 

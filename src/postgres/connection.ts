@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import pg from 'pg';
+import { PoolError, sqlState } from './database-error.ts';
 import { ScramClient } from './scram-client.ts';
 import type { Queryable } from './shared-connection.ts';
 
@@ -162,7 +163,7 @@ export async function withConnection<T>(
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
   return withinGate(url, 1, async (_, processId) => {
-    const client = new ScramClient({ ...connectionConfig(url, kind, settings, processId), pipeline });
+    const client = newClient({ ...connectionConfig(url, kind, settings, processId), pipeline });
     client.on('error', () => {}); // the running query rejects
     try {
       await client.connect();
@@ -171,6 +172,16 @@ export async function withConnection<T>(
       await client.end().catch(() => {});
     }
   });
+}
+
+/** @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read */
+function newClient(config: ConstructorParameters<typeof ScramClient>[0]): ScramClient {
+  try {
+    return new ScramClient(config);
+  } catch (error) {
+    if (!['ENOENT', 'EACCES', 'EISDIR'].includes(sqlState(error) ?? '')) throw error;
+    throw new PoolError('TLS_FILE', 'a file that the URL names cannot be read');
+  }
 }
 
 /** Runs `work` with up to `max` operator connections. Commits that arrive together cost one write to the disk. */

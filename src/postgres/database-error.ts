@@ -3,7 +3,7 @@ import { type Problem, problem } from '../errors.ts';
 /** No connection could be had, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {
   override name = 'PoolError';
-  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'POOL_FENCED' | 'ETIMEDOUT';
+  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'POOL_FENCED' | 'ETIMEDOUT' | 'TLS_FILE';
 
   constructor(code: PoolError['code'], message: string) {
     super(message);
@@ -24,6 +24,7 @@ export function sqlState(error: unknown): string | undefined {
   if (/^timeout expired$/.test(error.message)) return 'ETIMEDOUT';
   if (/Connection terminated|Query read timeout|Client has encountered a connection error/.test(error.message))
     return '08006';
+  if (/^The server does not support SSL connections$/.test(error.message)) return 'TLS_REFUSED';
   return undefined;
 }
 
@@ -37,6 +38,8 @@ export function isConnectionLost(error: unknown): boolean {
 /** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
 const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
 const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];
+/** Of Node, but for the first two: TLS could not be had, or the certificate of the server is not to be trusted. */
+const tls = ['TLS_FILE', 'TLS_REFUSED', 'CERT_.*', 'ERR_TLS_.*', '.*SELF_SIGNED_CERT.*', 'UNABLE_TO_(VERIFY|GET)_.*'];
 /**
  * Lost connections, refused logins, sessions that the server ended in a transaction, deadlocks, exhausted resources,
  * cancelled statements, failures of the server.
@@ -55,7 +58,7 @@ const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
   [codes('TENANT_VERSION'), cause => problem('migration_pending', { cause })],
   [codes('53300', 'POOL_TIMEOUT'), cause => problem('overloaded', { cause })],
   [
-    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', ...serverStates, ...network),
+    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', ...serverStates, ...network, ...tls),
     cause => problem('unavailable', { cause }),
   ],
 ];

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeCertificate } from '../../support/certificate.ts';
 import { type Manifest, podTemplate, readDeploy, readManifests } from '../read-deploy.ts';
-import { makeCertificate } from './certificate.ts';
 import { onMachine } from './kit.ts';
 import { beginServer } from './postgres.ts';
 import { fail, note, runInImage, scratch, tryService } from './programs.ts';
