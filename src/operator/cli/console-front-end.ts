@@ -12,6 +12,7 @@ const countIntervalMs = 100;
  * Warnings and errors go to stderr. A command whose console is gone goes on, and says nothing.
  */
 export function createConsoleFrontEnd(): FrontEnd {
+  process.stderr.on('error', () => {}); // a pipe to the console
   const send = (message: RunMessage): void => {
     if (process.connected) process.send?.(message, () => {});
   };

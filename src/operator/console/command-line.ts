@@ -9,8 +9,11 @@ export interface FilledForm {
   readonly reason: string;
 }
 
-/** Returns the arguments of the command line that a form stands for. Secrets are not among them: see `secretOf`. */
-export function argumentsOf({ operation: { name, fields }, texts, reason }: FilledForm): string[] {
+/**
+ * Returns the arguments of the command line that a form stands for. Secrets are not among them: see `secretOf`.
+ * @param isPlan true to show what would happen, and to change nothing
+ */
+export function argumentsOf({ operation: { name, fields }, texts, reason }: FilledForm, isPlan = false): string[] {
   const given = Object.entries(fields).map(([field, definition]) => ({
     definition,
     flag: optionFlag(field, definition),
@@ -29,6 +32,7 @@ export function argumentsOf({ operation: { name, fields }, texts, reason }: Fill
     ...(isOdd ? [] : positions),
     ...options,
     ...(reason ? [`--reason=${reason}`] : []),
+    ...(isPlan ? ['--dry-run'] : []),
     ...(isOdd ? ['--', ...positions] : []),
   ];
 }

@@ -50,9 +50,11 @@ export function commandView(form: FilledForm): Html {
   return html`<div class="command"><h2>As a command</h2><pre tabindex="0" role="group" aria-label="Code: the command"><code>${text}</code></pre></div>`;
 }
 
-function effectNote({ operation: { effect }, isAllowed }: Offered): Html {
+function effectNote({ operation: { effect, changingFields }, isAllowed }: Offered): Html {
   const texts = {
-    reads: 'It only reads.',
+    reads: changingFields
+      ? `It changes something if you give: ${changingFields.map(fieldLabel).join(', ')}.`
+      : 'It only reads.',
     changes: 'It makes changes.',
     'locks out': 'It locks out people or programs. The plan comes first, and wants a name typed.',
     destroys: 'It destroys what cannot be had back easily. The plan comes first, and wants a name typed.',

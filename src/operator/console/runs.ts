@@ -34,7 +34,6 @@ export class Runs {
     if (this.running.length >= maxRunning)
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
     const input = secretOf(form);
-    const args = [...argumentsOf(form), ...(isPlan ? ['--dry-run'] : [])];
     let performed: Run | undefined;
     let planned: FilledForm | undefined = isPlan ? form : undefined;
     setTimeout(() => {
@@ -46,7 +45,7 @@ export class Runs {
       isPlan,
       by: visitor.name,
       startedAt: new Date(),
-      command: new RunningCommand(args, { input, name: visitor.name, typed }),
+      command: new RunningCommand(argumentsOf(form, isPlan), { input, name: visitor.name, typed }),
       perform: (by, name) => {
         if (performed) return performed;
         if (!planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');

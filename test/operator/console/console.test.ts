@@ -10,6 +10,7 @@ import { withheld } from '../../../src/operator/console/offered.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { controlSql } from '../../auth/sample-users.ts';
 import { eventually } from '../../support/eventually.ts';
+import { seeProcesses } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { sql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from './console-client.ts';
@@ -258,6 +259,17 @@ describe('console', () => {
     expect((await opened.submit('/operations/databases', fields)).text).to.include('is a command of its own');
   });
 
+  it('a plan changes nothing when an argument begins with a hyphen', async () => {
+    const fields = { slug: 'acme', role: '-x', permissions: 'orders.read', step: 'plan' };
+    const { path } = await opened.submit('/operations/role/add', fields);
+    const { text } = await opened.ended(path);
+    expect(await controlSql(world, `select from roles where name = '-x'`), text).to.have.length(0);
+    await opened.ended((await opened.submit(`${path}/perform`, {})).path);
+    expect(await controlSql(world, `select permissions from roles where name = '-x'`)).to.deep.equal([
+      { permissions: ['orders.read'] },
+    ]);
+  });
+
   it('a team is known by the header of its proxy only, gives a reason, and is named in the log', async () => {
     const args = ['--trusted-proxy', '127.0.0.1', '--user-header', 'X-Forwarded-Email'];
     const team = await openConsole(world.environment, args, { 'X-Forwarded-Email': 'jane@example.com' });
@@ -311,6 +323,31 @@ describe('console', () => {
     expect(await stopped).to.equal(0);
     const listed = await runCommand('scripts/tenant.ts', ['backup', 'list', 'acme', '--json'], environment);
     expect(JSON.parse(listed.stdout)).to.have.length(1);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('a command whose console was killed goes on, and ends early without a loss when it gets a signal', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'archives-'));
+    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    const killed = await openConsole(environment, ['--no-browser']);
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table countries in access exclusive mode');
+      await killed.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
+      await waitingFor(client, 'countries');
+      const command = (await seeProcesses()).find(({ parent }) => parent === killed.process.pid);
+      killed.process.kill('SIGKILL');
+      await eventually(async () => (await fetch(killed.origin).catch(() => undefined)) === undefined);
+      process.kill(command?.pid ?? 0, 'SIGTERM');
+    });
+    const lastState = async () => {
+      const rows = await controlSql<{ state: string }>(
+        world,
+        `select state from operator_actions where command = 'backup run' order by id desc limit 1`,
+      );
+      return rows[0]?.state;
+    };
+    await eventually(async () => (await lastState()) === 'done');
     await rm(folder, { recursive: true, force: true });
   });
 

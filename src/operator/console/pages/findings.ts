@@ -7,6 +7,7 @@ import { actions, facts, operationLink, pageNumber, pager, state, tenantLink, ti
 import type { PageRequest } from './page-request.ts';
 
 const pageSize = 40;
+const repair = operationLink('doctor', 'Repair all that has no risk', { fix: 'on' });
 
 /** The last report of doctor. */
 export async function findingsPage({ services: { control }, query }: PageRequest) {
@@ -14,7 +15,7 @@ export async function findingsPage({ services: { control }, query }: PageRequest
   const check = actions(
     operationLink('doctor', 'Check now'),
     operationLink('doctor', 'Check every database', { full: 'on' }),
-    operationLink('doctor', 'Repair what has no risk', { fix: 'on' }),
+    repair,
   );
   if (!stored)
     return { title: 'Findings', main: html`<h1>Findings</h1><p class="empty">doctor has not looked yet.</p>${check}` };
@@ -55,5 +56,5 @@ function findingView(finding: ReportedFinding): Html {
 <p>${problem}</p>
 <p class="remedy">${remedy}</p>
 <p class="hint"><code>${check}</code> <code>${id}</code>${accepted ? html` Accepted by ${accepted.by}, ${time(accepted.at)}: ${accepted.reason}` : ''}</p>
-${fixed ? '' : accepted ? actions(operationLink('doctor reopen', 'Open it again', { finding: id })) : actions(...(remedy.includes('doctor --fix') ? [operationLink('doctor', 'Repair it', { fix: 'on' })] : []), operationLink('doctor accept', 'Let it stay', { finding: id }))}</section>`;
+${fixed ? '' : accepted ? actions(operationLink('doctor reopen', 'Open it again', { finding: id })) : actions(...(remedy.includes('doctor --fix') ? [repair] : []), operationLink('doctor accept', 'Let it stay', { finding: id }))}</section>`;
 }
