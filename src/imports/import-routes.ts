@@ -5,6 +5,7 @@ import { flag, int32, longId } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireScopeAll } from '../tenancy/require-manager.ts';
 import type { ImportRunner } from './import-runner.ts';
 import { selectImport } from './import-table.ts';
 import { importableResources } from './importable-resources.ts';
@@ -130,5 +131,5 @@ function requireWriter(resource: string, { caller }: RequestContext): void {
   const permission = importableResources.get(resource)?.access.write;
   if (!permission) throw problem('not_found');
   if (!caller.permissions.has(permission)) throw permissionMissing(permission);
-  if (caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+  requireScopeAll(caller);
 }

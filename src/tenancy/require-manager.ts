@@ -26,7 +26,7 @@ export async function requireManager(
   return new Set(row.permissions.filter(permission => caller.permissions.has(permission)));
 }
 
-/** @throws {Problem} `forbidden` for a caller of scope Self, who manages nobody */
+/** @throws {Problem} `forbidden` for a caller of scope Self, who reads and changes only what belongs to one entity */
 export function requireScopeAll({ scope }: Caller): void {
   if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }

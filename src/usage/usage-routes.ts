@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
 import { queryList } from '../control/tenant-queues.ts';
-import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { moment, timestamp } from '../http/fields.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import { preparedStatement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { usageSums } from './usage-sums.ts';
 
 const periods = ['hour', 'day'] as const;
@@ -65,7 +65,7 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
       query,
       response: z.array(view),
       handler: async ({ query: { from = null, to = null, by } }, context) => {
-        if (context.caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+        requireScopeAll(context.caller);
         const rows = await queryList(
           control,
           context,

@@ -13,6 +13,7 @@ import type { Condition, RowValues } from '../postgres/statement.ts';
 import { toRow } from '../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
 import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
@@ -48,7 +49,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       response: z.array(webhookView),
       list,
       handler: async ({ list }, context) => {
-        requireScopeAll(context);
+        requireScopeAll(context.caller);
         const read = context.read.bind(context);
         if (list) return (await readPage(list, { table: webhookTable, conditions: [], read })) as never;
         const rows = await read(webhookTable.selectJson([], { orderBy: { id: 'asc' } }));
@@ -80,7 +81,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       location: webhook => `${webhookPath}/${webhook.Id}`,
       problems: ['limit_reached'],
       handler: async ({ body }, context) => {
-        requireScopeAll(context);
+        requireScopeAll(context.caller);
         const row = storedRow(services, context, body);
         return changeWebhooks(services, context, async sealer => {
           const [result] = await context.write(transaction => insertWebhook(transaction, row, sealer));
@@ -129,7 +130,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
 
 /** The condition for the webhook that a path names. @throws {Problem} `not_found`; 403 without the scope `All` */
 export function webhookCondition(id: string | undefined, context: RequestContext): Condition {
-  requireScopeAll(context);
+  requireScopeAll(context.caller);
   const parsed = pathId(id, maxInt32);
   if (parsed === undefined) throw problem('not_found');
   return ['id = ?', parsed];
@@ -153,10 +154,6 @@ export async function lockWebhook(
 /** Opens a secret that a statement has returned in the column `Sealed`, as base64. */
 export function openSealed(sealer: SecretSealer, { Sealed }: RowValues, webhookId: number): string {
   return sealer.open(Buffer.from(Sealed as string, 'base64'), webhookId);
-}
-
-function requireScopeAll({ caller }: RequestContext): void {
-  if (caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }
 
 /** @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may not read */

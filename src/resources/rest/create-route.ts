@@ -2,12 +2,13 @@ import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { RowValues } from '../../postgres/statement.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { requireScopeAll, writeRecord } from './resource-access.ts';
+import { requireScopeAll } from '../../tenancy/require-manager.ts';
+import { writeRecord } from './resource-access.ts';
 import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** POST of the collection: creates a record, which gets its audit entry from a trigger of the database. */
 export function createRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, access, table, view, create, example, validate } = resource;
+  const { name, path, access, table, view, create, example, scopedBy, validate } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'POST',
@@ -23,7 +24,7 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     problems: changeProblems(resource, 'create'),
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
-      requireScopeAll(resource, context.caller);
+      if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
       const row = toRow(body);
       const validated: Prepare = async transaction => {
         await validate?.(row, transaction.em, {});

@@ -1,12 +1,13 @@
 import { problem } from '../../errors.ts';
 import { pathId } from '../../http/route.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { keyCondition, lockRecord, requireScopeAll, visibleTo, writeRecord } from './resource-access.ts';
+import { requireScopeAll } from '../../tenancy/require-manager.ts';
+import { keyCondition, lockRecord, visibleTo, writeRecord } from './resource-access.ts';
 import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
 export function deleteRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, key, access, table, softDelete, onMissing, isReferenced } = resource;
+  const { name, recordPath, key, access, table, scopedBy, softDelete, onMissing, isReferenced } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'DELETE',
@@ -16,7 +17,7 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
     takesIfMatch: true,
     problems: changeProblems(resource, 'delete'),
     handler: async ({ params, ifMatch }, context) => {
-      requireScopeAll(resource, context.caller);
+      if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
       if (id !== undefined && (await isReferenced?.(id, context))) throw problem('in_use');
       const condition = keyCondition(resource, params);

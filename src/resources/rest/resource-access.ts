@@ -116,8 +116,3 @@ async function duplicateProblem(
     cause,
   });
 }
-
-/** Only callers of scope `All` may create and delete the records that the scope `Self` refers to: business entities. */
-export function requireScopeAll({ scopedBy }: ResourceDefinition, caller: Caller): void {
-  if (scopedBy && caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
-}
