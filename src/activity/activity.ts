@@ -129,7 +129,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         }
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
-        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+        return (await Representation.ofRows(rows)) as never;
       },
     }),
     defineRoute({

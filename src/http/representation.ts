@@ -76,6 +76,11 @@ export class Representation {
     return new Representation(Buffer.concat(parts), hashed.update(text).digest('base64url'));
   }
 
+  /** Encodes a list of records, given as rows whose column `json` is the JSON text of a record. */
+  static ofRows(rows: readonly Record<string, unknown>[]): Promise<Representation> {
+    return Representation.ofList(rows.map(({ json }) => json as string));
+  }
+
   /** Encodes text that is sent many times. */
   static ofDocument(text: string): Representation {
     const document = Representation.ofText(text);

@@ -58,7 +58,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
         if (list) return (await readPage(list, { table: roleTable, conditions, read })) as never;
         const rows = await read(roleTable.selectJson(conditions, { orderBy: { name: 'asc', id: 'asc' } }));
-        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+        return (await Representation.ofRows(rows)) as never;
       },
     }),
     defineRoute({

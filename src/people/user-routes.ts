@@ -47,7 +47,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         if (list) return (await readPage(list, { table: userTable, conditions, read })) as never;
         if (after !== undefined) conditions.push(['id > ?', after]);
         const rows = await read(userTable.selectJson(conditions, { orderBy: { id: 'asc' }, limit }));
-        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+        return (await Representation.ofRows(rows)) as never;
       },
     }),
     defineRoute({

@@ -60,7 +60,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         ];
         if (list) return (await readPage(list, { table: deliveryTable, conditions, read })) as never;
         const rows = await read(deliveryTable.selectJson(conditions, { orderBy: { id: 'desc' }, limit }));
-        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+        return (await Representation.ofRows(rows)) as never;
       },
     }),
     defineRoute({

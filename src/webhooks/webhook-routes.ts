@@ -53,7 +53,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         const read = context.read.bind(context);
         if (list) return (await readPage(list, { table: webhookTable, conditions: [], read })) as never;
         const rows = await read(webhookTable.selectJson([], { orderBy: { id: 'asc' } }));
-        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+        return (await Representation.ofRows(rows)) as never;
       },
     }),
     defineRoute({

@@ -37,7 +37,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
         table.selectJson([...visibleTo(resource, context.caller, page), after], { orderBy, limit: page.limit });
       return respondWith(resource, context, page.includeDeleted ? 'all' : 'list', select, rows => {
         if (rows.length === 0 && !paged) throw problem('not_found');
-        return Representation.ofList(rows.map(({ json }) => json as string));
+        return Representation.ofRows(rows);
       });
     },
   });
