@@ -1,6 +1,8 @@
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { problem } from '../errors.ts';
 import { type ContentCoding, compress } from './content-coding.ts';
+import { namesStrongly } from './entity-tags.ts';
 
 const maxTextLength = 4_096;
 /** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
@@ -121,6 +123,14 @@ export class Representation {
   get size(): number {
     return typeof this.body === 'string' ? 2 * this.body.length : this.body.byteLength;
   }
+}
+
+/**
+ * Requires that `If-Match` names what a client has received of a record: its view, before a change.
+ * @throws {Problem} `precondition_failed`
+ */
+export function requireMatch(ifMatch: string, viewed: unknown): void {
+  if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
 }
 
 function toTag(hash: string): string {

@@ -1,8 +1,7 @@
 import type { QueryControl } from '../control/database.ts';
 import { permissions as allPermissions, type Permission } from '../control/permissions.ts';
 import { problem } from '../errors.ts';
-import { namesStrongly } from '../http/entity-tags.ts';
-import { Representation } from '../http/representation.ts';
+import { requireMatch } from '../http/representation.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById } from './role-statements.ts';
@@ -86,8 +85,7 @@ async function findManagedRole(
   if (!role) throw problem('not_found');
   if (isBuiltIn(role.Name)) throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
   requireMayManage(role.Permissions, permissions);
-  if (ifMatch !== undefined && !namesStrongly(ifMatch, Representation.of(role).tag))
-    throw problem('precondition_failed');
+  if (ifMatch !== undefined) requireMatch(ifMatch, role);
   return role;
 }
 

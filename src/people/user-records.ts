@@ -2,9 +2,8 @@ import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
-import { namesStrongly } from '../http/entity-tags.ts';
 import { lengths, longId, text } from '../http/fields.ts';
-import { Representation } from '../http/representation.ts';
+import { requireMatch } from '../http/representation.ts';
 import { Entity } from '../resources/entity.ts';
 import { fieldProblem } from '../resources/record.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
@@ -59,7 +58,7 @@ export async function findManagedUser(
   if (ifMatch !== undefined) {
     const { name, text, values } = userById([['tenant_id = ?', tenantId]], user.id);
     const viewed = viewOf<UserView>(await query(name, text, values));
-    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+    requireMatch(ifMatch, viewed);
   }
   return user;
 }

@@ -7,14 +7,15 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { readPage } from '../lists/read-page.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
+import { lockRecord } from '../resources/rest/resource-access.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
 import { findChange, nextPlace, type PlacedWebhook, placeAt } from './webhook-places.ts';
-import { lockWebhook, openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
+import { openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
 import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
-import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
+import { deliveryTable, deliveryView, storedWebhook, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
 const query = z.object({ limit: limit(), after: queryId() });
@@ -133,7 +134,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         const condition = webhookCondition(params.id, context);
         await changeWebhooks(services, context, () =>
           context.write(async transaction => {
-            const webhook = await lockWebhook(transaction, condition);
+            const webhook = await lockRecord(storedWebhook, transaction, [condition]);
             return movePosition(
               Number(webhook.id),
               await nextPlace(transaction.query.bind(transaction), placed(webhook), all),
@@ -155,7 +156,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         const condition = webhookCondition(params.id, context);
         return changeWebhooks(services, context, async sealer => {
           const [row] = await context.write(async transaction => {
-            const id = Number((await lockWebhook(transaction, condition)).id);
+            const id = Number((await lockRecord(storedWebhook, transaction, [condition])).id);
             return { ...rotate, values: [id, sealer.seal(createSecret(), id)] };
           });
           const { PreviousUntil } = row as { PreviousUntil: string };
@@ -176,7 +177,7 @@ const rotate = {
 };
 
 async function lockEnabled(transaction: TenantTransaction, condition: Condition): Promise<RowValues> {
-  const webhook = await lockWebhook(transaction, condition);
+  const webhook = await lockRecord(storedWebhook, transaction, [condition]);
   if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });
   return webhook;
 }

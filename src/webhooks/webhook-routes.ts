@@ -4,19 +4,19 @@ import { problem } from '../errors.ts';
 import { cursorText } from '../events/change-cursor.ts';
 import { readChanges } from '../events/change-reader.ts';
 import { visibleChanges } from '../events/change-sources.ts';
-import { namesStrongly } from '../http/entity-tags.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { maxInt32, pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
 import type { Condition, RowValues } from '../postgres/statement.ts';
+import { lockRecord } from '../resources/rest/resource-access.ts';
 import { toRow } from '../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
-import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
+import { storedWebhook, webhookContract, webhookTable, webhookView } from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
 
 export const webhookPath = '/api/v1/Webhooks';
@@ -104,7 +104,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         const row = storedRow(services, context, body);
         return changeWebhooks(services, context, async () => {
           const [changed] = await context.write(async transaction => {
-            const before = await lockWebhook(transaction, condition, ifMatch);
+            const before = await lockRecord(storedWebhook, transaction, [condition], ifMatch);
             return webhookTable.update({ ...row, version: Number(before.version) + 1 }, [condition]);
           });
           return changed as View;
@@ -120,7 +120,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       handler: async ({ params, ifMatch }, context) => {
         const condition = webhookCondition(params.id, context);
         await context.write(async transaction => {
-          await lockWebhook(transaction, condition, ifMatch);
+          await lockRecord(storedWebhook, transaction, [condition], ifMatch);
           return webhookTable.delete([condition]);
         });
       },
@@ -134,21 +134,6 @@ export function webhookCondition(id: string | undefined, context: RequestContext
   const parsed = pathId(id, maxInt32);
   if (parsed === undefined) throw problem('not_found');
   return ['id = ?', parsed];
-}
-
-/** Locks a webhook until the transaction ends, and returns all its properties. */
-export async function lockWebhook(
-  transaction: TenantTransaction,
-  condition: Condition,
-  ifMatch?: string,
-): Promise<RowValues> {
-  const [stored] = await transaction.query(webhookTable.selectForUpdate([condition]));
-  if (!stored) throw problem('not_found');
-  if (ifMatch !== undefined) {
-    const [viewed] = await transaction.query(webhookTable.select([condition]));
-    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
-  }
-  return stored;
 }
 
 /** Opens a secret that a statement has returned in the column `Sealed`, as base64. */

@@ -1,8 +1,7 @@
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
-import { namesStrongly } from '../../http/entity-tags.ts';
-import { Representation } from '../../http/representation.ts';
+import { requireMatch } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/statement.ts';
@@ -83,7 +82,7 @@ export async function writeRecord(
  * @throws {Problem} `onMissing` when there is no such record; `precondition_failed` when `ifMatch` does not name it
  */
 export async function lockRecord(
-  { table, onMissing }: ResourceDefinition,
+  { table, onMissing }: Pick<ResourceDefinition, 'table' | 'onMissing'>,
   transaction: TenantTransaction,
   conditions: (Condition | undefined)[],
   ifMatch?: string,
@@ -92,7 +91,7 @@ export async function lockRecord(
   if (!record) throw problem(onMissing);
   if (ifMatch !== undefined) {
     const [viewed] = await transaction.query(table.select(conditions));
-    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+    requireMatch(ifMatch, viewed);
   }
   return record;
 }
