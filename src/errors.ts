@@ -106,6 +106,11 @@ export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
   return new Problem(code, options);
 }
 
+/** True for a problem with one of the codes. */
+export function hasCode(error: unknown, ...codes: ProblemCode[]): boolean {
+  return error instanceof Problem && codes.includes(error.code);
+}
+
 export const outcomeUnknownDetail =
   'The change may have been made: its confirmation was lost. Read the data before you send the change again.';
 

@@ -2,7 +2,7 @@ import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import type { SecretBox } from '../control/secret-box.ts';
-import { Problem, problem } from '../errors.ts';
+import { hasCode, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { failuresPrefix } from '../http/rate-limit/process-windows.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
@@ -62,7 +62,7 @@ export function limitFailures({ control, log, secrets, store, rate, draining }: 
     try {
       await next();
     } catch (error) {
-      if (error instanceof Problem && error.code === 'invalid_credentials') {
+      if (hasCode(error, 'invalid_credentials')) {
         log.info({ event: 'login_failed', ...line }, 'a login failed');
         await store.hit(key, rate);
       }

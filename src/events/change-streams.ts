@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { Problem, problem } from '../errors.ts';
+import { hasCode, problem } from '../errors.ts';
 import type { EventSink } from '../http/event-stream.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from '../tenancy/caller.ts';
@@ -127,7 +127,7 @@ export class ChangeStreams {
     if (stream.isBusy) return;
     stream.isBusy = true;
     this.#send(followed, stream)
-      .catch(error => end(stream, isExpired(error) ? 'cursor_expired' : 'unavailable'))
+      .catch(error => end(stream, hasCode(error, 'cursor_expired') ? 'cursor_expired' : 'unavailable'))
       .finally(() => {
         stream.isBusy = false;
         if (stream.isStale && !stream.sink.isClosed) this.#pump(followed, stream);
@@ -191,8 +191,4 @@ function keepAlive(stream: Stream): void {
 
 function end({ sink }: Stream, reason: EndReason): void {
   sink.end(`${retry()}event: end\ndata: ${JSON.stringify({ Reason: reason })}\n\n`);
-}
-
-function isExpired(error: unknown): boolean {
-  return error instanceof Problem && error.code === 'cursor_expired';
 }

@@ -1,6 +1,6 @@
 import type { ControlDatabase } from '../control/database.ts';
 import { createLeaseLoop } from '../control/lease-loop.ts';
-import { Problem } from '../errors.ts';
+import { hasCode } from '../errors.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { createImportQueue, type ImportQueue, type LeasedImport } from './import-queue.ts';
@@ -43,7 +43,8 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
     try {
       isEnded = await runImport(options, leased, () => loop.isStopping);
     } catch (error) {
-      if (!isUnserved(error)) throw error;
+      // That this process serves no requests of the tenant is no failure of the import.
+      if (!hasCode(error, 'migration_pending', 'tenant_inactive')) throw error;
     } finally {
       running.delete(leased);
       await (isEnded ? queue.remove(leased) : queue.postpone(leased, loop.isStopping ? 0 : retryMs));
@@ -74,9 +75,4 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
       });
     },
   };
-}
-
-/** True when this process serves no requests of the tenant, which is no failure of the import. */
-function isUnserved(error: unknown): boolean {
-  return error instanceof Problem && (error.code === 'migration_pending' || error.code === 'tenant_inactive');
 }

@@ -1,4 +1,4 @@
-import { Problem } from '../errors.ts';
+import { hasCode } from '../errors.ts';
 import type { Change } from '../events/change.ts';
 import { type Cursor, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
@@ -141,13 +141,13 @@ async function readOn(services: EndpointServices, endpoint: StoredEndpoint): Pro
   try {
     return await readFeed(read, endpoint, after, batchSize);
   } catch (error) {
-    if (!isExpired(error)) throw error;
+    if (!hasCode(error, 'cursor_expired')) throw error;
   }
   const { last: end } = await readChanges(read, { after: 'now', limit: 1, filter: filterOf(endpoint) });
   const isKept = await readFeed(read, endpoint, ofThisData(after), 1).then(
     () => true,
     error => {
-      if (isExpired(error)) return false;
+      if (hasCode(error, 'cursor_expired')) return false;
       throw error;
     },
   );
@@ -166,7 +166,6 @@ async function storeGap(services: EndpointServices, endpoint: StoredEndpoint, pl
   await services.change(saveProgress(endpoint, { ...unchanged(endpoint), position, queued }, at));
 }
 
-const isExpired = (error: unknown): boolean => error instanceof Problem && error.code === 'cursor_expired';
 const filterOf = ({ resources, actions }: StoredEndpoint) => ({ resources, actions });
 
 function readFeed(read: Read, endpoint: StoredEndpoint, after: Cursor, limit: number): Promise<ChangePage> {

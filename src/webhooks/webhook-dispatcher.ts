@@ -3,7 +3,7 @@ import type { ControlDatabase } from '../control/database.ts';
 import { createLeaseLoop } from '../control/lease-loop.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { SecretBox } from '../control/secret-box.ts';
-import { Problem } from '../errors.ts';
+import { hasCode, problem } from '../errors.ts';
 import type { Wake } from '../events/change-watch.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { DeliveryCounts } from '../metrics/webhook-metrics.ts';
@@ -100,7 +100,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     /** Looked up before each query: the tenant may be isolated, suspended or moved meanwhile. */
     const findServed = async (): Promise<TenantRecord> => {
       const found = await directory.tenant(leased.tenantGuid);
-      if (found?.status !== 'active' || found.isIsolated) throw new Problem('tenant_inactive');
+      if (found?.status !== 'active' || found.isIsolated) throw problem('tenant_inactive');
       return found;
     };
     const tenant = await findServed();
@@ -158,7 +158,8 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     } catch (error) {
       serving.delete(tenantGuid);
       await queue.postpone(leased, now() + retryMs);
-      if (!isUnserved(error)) throw error;
+      // That this process serves no requests of the tenant is no failure.
+      if (!hasCode(error, 'migration_pending', 'tenant_inactive')) throw error;
     } finally {
       loop.wake();
     }
@@ -218,9 +219,4 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       for (const guid of [...watched.keys()]) unwatch(guid);
     },
   };
-}
-
-/** True when this process serves no requests of the tenant, which is no failure. */
-function isUnserved(error: unknown): boolean {
-  return error instanceof Problem && (error.code === 'migration_pending' || error.code === 'tenant_inactive');
 }
