@@ -38,7 +38,7 @@ async function read(ctx: Context, limit: number): Promise<object> {
 }
 
 /** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
-const closing = { Connection: 'close' };
+export const closing = { Connection: 'close' };
 
 /** The media type of a JSON merge patch (RFC 7396). */
 export const mergePatch = 'application/merge-patch+json';

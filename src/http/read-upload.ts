@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
 import { problem } from '../errors.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
+import { closing } from './read-body.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {
@@ -28,9 +29,6 @@ const uploads = new WeakSet<IncomingMessage>();
 export function isUploading(request: IncomingMessage): boolean {
   return uploads.has(request) && !request.complete;
 }
-
-/** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
-const closing = { Connection: 'close' };
 
 /**
  * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits meanwhile. The time that it

@@ -1,17 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
 import { problem } from '../errors.ts';
+import { closing } from './read-body.ts';
 
 /** A host and a port (RFC 3986 §3.2.2 and §3.2.3), both of which may be empty. */
 const hostPattern = /^(?:\[[\da-f:.]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
 
-/** The next request of a client that a proxy in front may read differently is not read. */
-const closing = { Connection: 'close' };
-
 /**
  * Rejects a request whose target is ambiguous. A request line may hold an absolute URL (RFC 9112 §3.2.2); Koa throws
  * when it reads the path of a malformed one. `Host` is required in HTTP/1.1, must be sent once, and must be a host
- * (§3.2): a client that ignores this may not follow the framing of messages either.
+ * (§3.2): a client that ignores this may not follow the framing of messages either. A proxy in front may read its next
+ * request differently, so the connection ends.
  * @throws {Problem} `invalid_request`
  */
 export function requireTarget(ctx: Context): void {
