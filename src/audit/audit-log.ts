@@ -16,7 +16,8 @@ import { pascalCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 
-const actions = ['create', 'update', 'delete'] as const;
+/** What a change does with a record. */
+export const changeActions = ['create', 'update', 'delete'] as const;
 type Row = Record<string, unknown>;
 
 const AuditEntrySchema = defineEntity({
@@ -29,7 +30,7 @@ const AuditEntrySchema = defineEntity({
     userGuid: p.uuid().nullable(),
     /** The business entity that owns the record; a reader of scope `Self` sees only the entries of its own. */
     entityId: p.bigint('number').nullable(),
-    action: p.text().$type<(typeof actions)[number]>(),
+    action: p.text().$type<(typeof changeActions)[number]>(),
     resource: p.text(),
     key: p.text().fieldName('record_key'),
     before: p.json().$type<Row>().nullable(),
@@ -49,7 +50,7 @@ const view = describeFields(
     CreatedAt: timestamp(),
     UserId: longId().nullable(),
     UserGuid: guid().nullable(),
-    Action: z.enum(actions),
+    Action: z.enum(changeActions),
     Resource: z.string(),
     Key: z.string(),
     Before: z.record(z.string(), z.unknown()).nullable(),

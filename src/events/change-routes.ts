@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { changeActions } from '../audit/audit-log.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { EventStream } from '../http/event-stream.ts';
@@ -24,7 +25,7 @@ const view = describeFields(
     Type: z.string(),
     Resource: z.string(),
     Key: z.string(),
-    Action: z.enum(['create', 'update', 'delete']),
+    Action: z.enum(changeActions),
     At: timestamp(),
     UserGuid: guid().nullable(),
     Fields: z.array(z.string()),

@@ -1,3 +1,4 @@
+import { changeActions } from '../audit/audit-log.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { Cursor } from './change-cursor.ts';
 
@@ -78,15 +79,13 @@ export interface ScannedRow {
   readonly after: Record<string, unknown> | null;
 }
 
-const allActions = ['create', 'update', 'delete'];
-
 /**
  * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not.
  * @param owned the resources whose records belong to an entity
  */
 export function changeStatement(
   { era, xid, kind, id }: Cursor,
-  { resources, actions = allActions, ownEntity }: ChangeFilter,
+  { resources, actions = changeActions, ownEntity }: ChangeFilter,
   limit: number,
   owned: readonly string[],
 ): Statement {

@@ -1,5 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { changeActions } from '../audit/audit-log.ts';
 import { changeSources } from '../events/change-sources.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { int32, lengths, longId, optionalText, text, timestamp } from '../http/fields.ts';
@@ -53,7 +54,6 @@ export class WebhookDelivery extends DeliverySchema.class {}
 DeliverySchema.setClass(WebhookDelivery);
 
 const resources = [...changeSources.keys()] as [string, ...string[]];
-const actions = ['create', 'update', 'delete'] as const;
 const disabledReasons = ['gone', 'failing', 'operator'] as const;
 
 const fields = {
@@ -72,7 +72,7 @@ export const webhookView = describeFields(
     Url: z.string(),
     Description: z.string().nullable(),
     Resources: z.array(z.enum(resources)),
-    Actions: z.array(z.enum(actions)),
+    Actions: z.array(z.enum(changeActions)),
     Payload: z.enum(['thin', 'record']),
     Ordering: z.enum(['strict', 'none']),
     IsEnabled: z.boolean(),
@@ -103,10 +103,10 @@ export const webhookContract = describeFields(
     Description: optionalText({ max: lengths.name }).nullable().default(null),
     Resources: z.array(z.enum(resources)).min(1).transform(distinct).optional(),
     Actions: z
-      .array(z.enum(actions))
+      .array(z.enum(changeActions))
       .min(1)
       .transform(distinct)
-      .default([...actions]),
+      .default([...changeActions]),
     Payload: z.enum(['thin', 'record']).default('thin'),
     Ordering: z.enum(['strict', 'none']).default('strict'),
     IsEnabled: z.boolean().default(true),
