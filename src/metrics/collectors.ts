@@ -11,7 +11,7 @@ interface MetricOptions {
   help: string;
   labelNames?: string[];
   /** How the values of several worker processes become one. Default: their sum. */
-  aggregator?: 'sum' | 'min' | 'max';
+  aggregator?: 'sum' | 'min' | 'max' | undefined;
   /** Reads the current values. It is called at each scrape, so that a request only has to add to a number. */
   read: () => Iterable<Sample>;
 }
@@ -24,6 +24,22 @@ export function addGauge(registry: Registry, options: MetricOptions): void {
 /** Registers a total that only grows while the process runs. */
 export function addCounter(registry: Registry, options: MetricOptions): void {
   addMetric(Counter, registry, options);
+}
+
+/**
+ * Registers a metric of one number without labels.
+ * @param read returns null or undefined while there is none
+ */
+export function addValue(
+  registry: Registry,
+  type: 'gauge' | 'counter',
+  name: string,
+  help: string,
+  read: () => number | null | undefined,
+  aggregator?: MetricOptions['aggregator'],
+): void {
+  const samples = (value: number | null | undefined): Sample[] => (value == null ? [] : [{ value }]);
+  addMetric(type === 'gauge' ? Gauge : Counter, registry, { name, help, aggregator, read: () => samples(read()) });
 }
 
 function addMetric(

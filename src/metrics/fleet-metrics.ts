@@ -1,9 +1,56 @@
 import type { Registry } from 'prom-client';
 import type { FleetCounts } from '../control/fleet-counts.ts';
-import { addGauge } from './collectors.ts';
+import { addGauge, addValue } from './collectors.ts';
+
+/** The metrics of one number, and where it is; null or undefined: there is none. */
+const values: readonly [name: string, help: string, value: (fleet: FleetCounts) => number | null | undefined][] = [
+  [
+    'migration_run_last_start_timestamp_seconds',
+    'Start of the newest migration run, in seconds since 1970.',
+    fleet => fleet.lastRun?.startedAt,
+  ],
+  [
+    'migration_run_last_finish_timestamp_seconds',
+    'End of the newest migration run, in seconds since 1970; absent while it runs.',
+    fleet => fleet.lastRun?.finishedAt,
+  ],
+  [
+    'backup_last_success_timestamp_seconds',
+    'End of the newest backup run without a failure, in seconds since 1970; absent before the first one.',
+    ({ backup }) => backup.lastSuccessAt,
+  ],
+  [
+    'backup_last_proved_timestamp_seconds',
+    'When an archive was last restored and compared, in seconds since 1970; absent before the first drill.',
+    ({ backup }) => backup.lastProvedAt,
+  ],
+  [
+    'backup_oldest_proof_timestamp_seconds',
+    'When an archive of the tenant with the oldest drill was last restored as a drill, in seconds since 1970; tenants without a drill do not count.',
+    ({ backup }) => backup.oldestProofAt,
+  ],
+  ['backup_tenants_unarchived', 'Tenants without an archive.', ({ backup }) => backup.tenantsUnarchived],
+  [
+    'backup_tenants_unproved',
+    'Tenants without an archive that a drill has proved.',
+    ({ backup }) => backup.tenantsUnproved,
+  ],
+  [
+    'backup_archives_faulty',
+    'Archives that failed their last verification or drill.',
+    ({ backup }) => backup.faultyArchives,
+  ],
+  [
+    'webhook_longest_wait_seconds',
+    'How long a tenant whose webhooks are due has waited for a process to serve them; 0 if none waits.',
+    ({ webhooks }) => webhooks.longestWaitSeconds,
+  ],
+  ['webhooks_failing', 'Enabled webhooks whose last attempt failed.', ({ webhooks }) => webhooks.failing],
+  ['webhooks_disabled', 'Webhooks that the service has disabled.', ({ webhooks }) => webhooks.disabled],
+];
 
 /**
- * Registers the tenants by state and version, and the newest migration run.
+ * Registers the tenants by state and version, the newest migration run, and the state of backups and webhooks.
  * @param read returns undefined until the counts are known
  */
 export function addFleetMetrics(registry: Registry, read: () => FleetCounts | undefined): void {
@@ -26,26 +73,15 @@ export function addFleetMetrics(registry: Registry, read: () => FleetCounts | un
       return run ? [{ labels: { state: run.state, schema_version: run.head }, value: 1 }] : [];
     },
   });
-  const time = (name: string, help: string, value: (run: NonNullable<FleetCounts['lastRun']>) => number | null): void =>
-    addGauge(registry, {
-      name: `migration_run_last_${name}_timestamp_seconds`,
-      help,
-      read: () => {
-        const run = read()?.lastRun;
-        const at = run ? value(run) : null;
-        return at === null ? [] : [{ value: at }];
-      },
-    });
-  time('start', 'Start of the newest migration run, in seconds since 1970.', run => run.startedAt);
-  time(
-    'finish',
-    'End of the newest migration run, in seconds since 1970; absent while it runs.',
-    run => run.finishedAt,
-  );
   addGauge(registry, {
     name: 'migration_run_last_tenants',
     help: 'Tenants of the newest migration run by outcome.',
     labelNames: ['outcome'],
     read: () => (read()?.outcomes ?? []).map(({ state, tenants }) => ({ labels: { outcome: state }, value: tenants })),
   });
+  for (const [name, help, value] of values)
+    addValue(registry, 'gauge', name, help, () => {
+      const fleet = read();
+      return fleet && value(fleet);
+    });
 }

@@ -8,9 +8,8 @@ import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log/log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
-import { addBackupMetrics } from './backup-metrics.ts';
 import { addCacheMetrics } from './cache-metrics.ts';
-import { addCounter, addGauge } from './collectors.ts';
+import { addValue } from './collectors.ts';
 import { addConnectionMetrics } from './connection-metrics.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
@@ -60,69 +59,51 @@ export interface MetricsSources {
 
 /** Collects the metrics of the process. The number of label values is bounded, however many tenants there are. */
 export function createMetrics(sources: MetricsSources): Metrics {
-  const { databases, responseCache, feed, passwords, logOutput, mails, rateLimitStore, readFleet } = sources;
+  const { databases, responseCache, feed, passwords, logOutput, mails, unsentResponses, rateLimitStore, readFleet } =
+    sources;
   const registry = new Registry();
+  const gauge = addValue.bind(undefined, registry, 'gauge');
+  const counter = addValue.bind(undefined, registry, 'counter');
   let fleet: FleetCounts | undefined;
   addNodeMetrics(registry);
   addBuildMetric(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
-  addBackupMetrics(registry, () => fleet);
-  addWebhookMetrics(registry, sources.webhooks, () => fleet);
+  addWebhookMetrics(registry, sources.webhooks);
   addConnectionMetrics(registry, databases.budgets);
   addCacheMetrics(registry, responseCache, feed);
-  addGauge(registry, {
-    name: 'master_key_known',
-    help: '1 while the process has the master key of the control database; 0 after a reseal under another one.',
-    aggregator: 'min',
-    read: () => [{ value: sources.masterKey.isKnown ? 1 : 0 }],
-  });
-  addCounter(registry, {
-    name: 'password_hashes_total',
-    help: 'Passwords hashed, for verification or to set them.',
-    read: () => [{ value: passwords.usage.hashed }],
-  });
-  addGauge(registry, {
-    name: 'password_hashes_waiting',
-    help: 'Requests that wait for a password hash.',
-    read: () => [{ value: passwords.usage.waiting }],
-  });
-  addGauge(registry, {
-    name: 'large_read_bytes',
-    help: 'Bytes of large results that were received from tenant databases and are not yet encoded.',
-    read: () => [{ value: databases.readMemory.bytes }],
-  });
-  addGauge(registry, {
-    name: 'unsent_response_bytes',
-    help: 'Bytes of responses that clients have not received yet.',
-    read: () => [{ value: sources.unsentResponses.bytes }],
-  });
-  addCounter(registry, {
-    name: 'unsent_responses_cut_total',
-    help: 'Connections reset, because the unsent bytes of all responses were above the limit.',
-    read: () => [{ value: sources.unsentResponses.cut }],
-  });
-  addCounter(registry, {
-    name: 'log_lines_dropped_total',
-    help: 'Log lines dropped, because standard output did not accept them.',
-    read: () => [{ value: logOutput.droppedLines }],
-  });
-  addCounter(registry, {
-    name: 'mails_sent_total',
-    help: 'Mails that the mail server accepted, or that were written to a file.',
-    read: () => [{ value: mails.sent }],
-  });
-  addCounter(registry, {
-    name: 'mails_failed_total',
-    help: 'Mails that could not be sent.',
-    read: () => [{ value: mails.failed }],
-  });
-  addGauge(registry, {
-    name: 'rate_limits_own',
-    help: '1 while a process cannot reach Redis or its primary process, and counts rate limits alone; otherwise 0.',
-    aggregator: 'max',
-    read: () => [{ value: rateLimitStore.isFallback ? 1 : 0 }],
-  });
+  gauge(
+    'master_key_known',
+    '1 while the process has the master key of the control database; 0 after a reseal under another one.',
+    () => Number(sources.masterKey.isKnown),
+    'min',
+  );
+  counter('password_hashes_total', 'Passwords hashed, for verification or to set them.', () => passwords.usage.hashed);
+  gauge('password_hashes_waiting', 'Requests that wait for a password hash.', () => passwords.usage.waiting);
+  gauge(
+    'large_read_bytes',
+    'Bytes of large results that were received from tenant databases and are not yet encoded.',
+    () => databases.readMemory.bytes,
+  );
+  gauge('unsent_response_bytes', 'Bytes of responses that clients have not received yet.', () => unsentResponses.bytes);
+  counter(
+    'unsent_responses_cut_total',
+    'Connections reset, because the unsent bytes of all responses were above the limit.',
+    () => unsentResponses.cut,
+  );
+  counter(
+    'log_lines_dropped_total',
+    'Log lines dropped, because standard output did not accept them.',
+    () => logOutput.droppedLines,
+  );
+  counter('mails_sent_total', 'Mails that the mail server accepted, or that were written to a file.', () => mails.sent);
+  counter('mails_failed_total', 'Mails that could not be sent.', () => mails.failed);
+  gauge(
+    'rate_limits_own',
+    '1 while a process cannot reach Redis or its primary process, and counts rate limits alone; otherwise 0.',
+    () => Number(rateLimitStore.isFallback),
+    'max',
+  );
   const render = async (): Promise<string> => {
     fleet = await readFleet();
     return registry.metrics();

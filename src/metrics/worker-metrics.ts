@@ -1,6 +1,6 @@
 import { AggregatorRegistry, type MetricValueWithName, Registry } from 'prom-client';
 import { addTenantRequests, BusiestTenants, tenantRequests } from './busiest-tenants.ts';
-import { addCounter, addGauge } from './collectors.ts';
+import { addValue } from './collectors.ts';
 import { definitionsOf, type MetricDefinition, type MetricValues } from './metrics.ts';
 import { addNodeMetrics } from './process-metrics.ts';
 
@@ -39,16 +39,10 @@ export class WorkerMetrics {
     this.#tenants = new BusiestTenants(clock);
     addNodeMetrics(this.#own);
     addTenantRequests(this.#own, this.#tenants);
-    addGauge(this.#own, {
-      name: 'workers',
-      help: 'Worker processes that serve requests; without PROCESSES there is none.',
-      read: () => [{ value: readCounts().serving }],
-    });
-    addCounter(this.#own, {
-      name: 'workers_died_total',
-      help: 'Worker processes that ended although nobody stopped them.',
-      read: () => [{ value: readCounts().died }],
-    });
+    const serving = 'Worker processes that serve requests; without PROCESSES there is none.';
+    addValue(this.#own, 'gauge', 'workers', serving, () => readCounts().serving);
+    const died = 'Worker processes that ended although nobody stopped them.';
+    addValue(this.#own, 'counter', 'workers_died_total', died, () => readCounts().died);
   }
 
   /** The metrics of the primary process alone. */
