@@ -30,31 +30,17 @@ export function requiredPermission({ access }: Pick<TenantRoute, 'access'>): Per
 
 export type TenantRoute = Route<Access, RequestContext>;
 
-interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject> {
-  method: Route['method'];
-  path: string;
-  access: Access;
-  tag: string;
-  summary: string;
-  description?: string | undefined;
+/** The fields of a route that have a default. */
+type Defaulted = 'bodyLimit' | 'status' | 'cache';
+
+/** A route whose handler has the types of its contracts. */
+interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject>
+  extends Omit<TenantRoute, Defaulted | 'query' | 'body' | 'example' | 'response' | 'location' | 'handler'>,
+    Partial<Pick<TenantRoute, Defaulted>> {
   query?: Query | undefined;
-  list?: Route['list'];
   body?: Body | undefined;
-  upload?: Route['upload'];
   example?: z.input<Body>;
-  bodyLimit?: number;
-  rateLimit?: Route['rateLimit'];
   response?: Output;
-  contentType?: string;
-  status?: Route['status'];
-  mayBeEmpty?: boolean;
-  cache?: Route['cache'];
-  hasTag?: boolean;
-  takesIfMatch?: boolean;
-  takesIdempotencyKey?: boolean;
-  problems?: Route['problems'];
-  hasCursor?: boolean;
-  takesLastEventId?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,
