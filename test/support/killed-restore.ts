@@ -16,7 +16,7 @@ import { openTarget } from '../../src/operator/archives/targets/open-target.ts';
 import { archivedControl } from '../../src/operator/control/control-source.ts';
 import { restoreControl } from '../../src/operator/control/restore-control.ts';
 import { createFenceGuard } from '../../src/operator/databases/fence-guard.ts';
-import { restoreBeside, restoreLost } from '../../src/operator/databases/restore-database.ts';
+import { restoreDatabase } from '../../src/operator/databases/restore-database.ts';
 import { switchDatabase } from '../../src/operator/databases/switch-database.ts';
 import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
 import { restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
@@ -38,8 +38,10 @@ if (kind === 'control') {
 } else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);
   const options = { target: openTarget(config.backup), destination: kind === 'lost' ? '--lost' : '' };
-  const restore = kind === 'lost' ? restoreLost : restoreBeside;
-  await restoreArchive(installation, source, options, data => restore(installation, subject, data, observers));
+  const goal = kind === 'lost' ? 'replace' : 'place';
+  await restoreArchive(installation, source, options, data =>
+    restoreDatabase(installation, subject, data, goal, observers),
+  );
 } else if (kind === 'purge') {
   await purgeTenant(installation, subject, onStep);
 } else {

@@ -12,39 +12,19 @@ import { type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
 /**
- * Restores earlier data of a tenant beside it: in a database of the tenant that nobody uses. It keeps the ids of the
- * users, so that the two can be compared and exchanged. Killed at any point, the command is run again.
- * @throws {OperatorError} when this build does not know the version of the data, or another command works on the tenant
+ * Restores earlier data of a tenant in a database with new names. `place` puts it beside the tenant, where nobody uses
+ * it, with the ids of the users, so that the two can be compared and exchanged. `replace` puts it in the place of a lost
+ * database, and serves the tenant again. Killed at any point, the command is run again, and a `replace` also with other
+ * data.
+ * @throws {OperatorError} when this build does not know the version of the data, another command works on the tenant, or
+ *   the database to replace exists
  */
-export async function restoreBeside(
-  installation: Installation,
-  slug: string,
-  data: EarlierData,
-  observers: RunObservers = {},
-): Promise<TenantDatabase> {
-  return place(installation, slug, data, 'place', observers);
-}
-
-/**
- * Restores the lost database of a tenant, with new names, and serves the tenant again. Killed at any point, the command
- * is run again, also with other data.
- * @throws {OperatorError} when the database exists, or another command works on the tenant
- */
-export async function restoreLost(
-  installation: Installation,
-  slug: string,
-  data: EarlierData,
-  observers: RunObservers = {},
-): Promise<TenantDatabase> {
-  return place(installation, slug, data, 'replace', observers);
-}
-
-async function place(
+export async function restoreDatabase(
   installation: Installation,
   slug: string,
   data: EarlierData,
   goal: 'place' | 'replace',
-  observers: RunObservers,
+  observers: RunObservers = {},
 ): Promise<TenantDatabase> {
   await requireKnownVersion(data.schemaVersion);
   return withTenant(installation, slug, async (control, tenant) => {

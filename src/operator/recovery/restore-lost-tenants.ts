@@ -9,7 +9,7 @@ import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
 import { archiveData } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
-import { restoreLost } from '../databases/restore-database.ts';
+import { restoreDatabase } from '../databases/restore-database.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { restoreCommand } from './restore-command.ts';
 
@@ -115,7 +115,7 @@ async function restore(
   archive: LedgerEntry | undefined,
 ): Promise<void> {
   if (!archive) throw new OperatorError('it has no archive');
-  await restoreLost(installation, slug, archiveData(target, keyring, archive)).catch(error => {
+  await restoreDatabase(installation, slug, archiveData(target, keyring, archive), 'replace').catch(error => {
     if (!(error instanceof ArchiveFault)) throw error;
     const next = `Restore another archive: ${restoreCommand(slug, '--lost')}`;
     throw new OperatorError(`${error.message}. ${next}`, { cause: error });

@@ -116,10 +116,10 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
 
 async function restoreAside({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  const { restoreBeside } = await import('../databases/restore-database.ts');
+  const { restoreDatabase } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
   const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
-    restoreBeside(installation, slug, data, observeRun(context)),
+    restoreDatabase(installation, slug, data, 'place', observeRun(context)),
   );
   const document = { slug, database: restored.database, server: restored.server.name, ...facts };
   output.result(document, () =>
@@ -129,11 +129,11 @@ async function restoreAside({ slug, ...values }: OneTenant, context: Context<'in
 
 async function restoreLostOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  const { requireLost, restoreLost } = await import('../databases/restore-database.ts');
+  const { requireLost, restoreDatabase } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
   await requireLost(installation, source);
   const { restored: _, ...facts } = await restoreData(installation, source, values, progress, data =>
-    restoreLost(installation, slug, data, observeRun(context)),
+    restoreDatabase(installation, slug, data, 'replace', observeRun(context)),
   );
   const document = { ...summarise(await findTenant(installation, slug)), ...facts };
   output.result(document, () => fieldsText(document));
