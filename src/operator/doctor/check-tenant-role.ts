@@ -109,7 +109,8 @@ function checkExcess(
     });
 }
 
-function openPassword({ rolePassword, guid }: CheckedTenant, secrets: SecretBox): string | undefined {
+/** Returns the stored password of the role; undefined when it cannot be decrypted. */
+export function openPassword({ rolePassword, guid }: CheckedTenant, secrets: SecretBox): string | undefined {
   try {
     return secrets.open(rolePassword, owners.rolePassword(guid)).toString();
   } catch {

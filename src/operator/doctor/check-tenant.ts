@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
@@ -12,6 +11,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
 import { checkLargeObjects } from './check-large-objects.ts';
 import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
+import { openPassword } from './check-tenant-role.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 
@@ -22,15 +22,15 @@ import { type Finding, type Report, toFinding } from './finding.ts';
 export async function checkTenant(installation: Installation, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;
   const adminUrl = installation.servers.adminUrl(tenant.server);
-  const check = (login?: Login): Promise<Finding[]> =>
+  const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
     withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, head), {
       kind: 'doctor',
       settings: catalogQuerySettings,
     });
-  const login = openLogin(installation, tenant);
-  if (!login) return check(); // checkControl reports that the password cannot be decrypted
+  const password = openPassword(tenant, installation.secrets);
+  if (password === undefined) return check(); // checkControl reports that the password cannot be decrypted
   try {
-    return await check(login);
+    return await check({ user: roleName, password });
   } catch (error) {
     if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
     const isPassword = sqlState(error) === '28P01';
@@ -41,32 +41,14 @@ export async function checkTenant(installation: Installation, tenant: CheckedTen
       remedy: isPassword
         ? `Give role ${roleName} the password that the control database has`
         : 'Resolve the other findings of the tenant.',
-      statements: isPassword ? [setPassword(login)] : undefined,
+      statements: isPassword ? [setPassword(roleName, password)] : undefined,
     });
     return [refused, ...(await check())];
   }
 }
 
-/** Returns whether the stored password of the tenant can be decrypted, so that a check logs in with it. */
-export function opensLogin(installation: Installation, tenant: CheckedTenant): boolean {
-  return openLogin(installation, tenant) !== undefined;
-}
-
-interface Login {
-  user: string;
-  password: string;
-}
-
-function openLogin({ secrets }: Installation, { guid, roleName, rolePassword }: CheckedTenant): Login | undefined {
-  try {
-    return { user: roleName, password: secrets.open(rolePassword, owners.rolePassword(guid)).toString() };
-  } catch {
-    return undefined;
-  }
-}
-
-function setPassword({ user, password }: Login): string {
-  return `alter role ${quote(user)} password ${quoteLiteral(tenantVerifier(password))}`;
+function setPassword(roleName: string, password: string): string {
+  return `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`;
 }
 
 /** @param client on the tenant's database */

@@ -3,7 +3,8 @@ import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
 import { errorText } from '../command/error-text.ts';
 import type { Head } from './check-schema.ts';
-import { checkTenant, opensLogin } from './check-tenant.ts';
+import { checkTenant } from './check-tenant.ts';
+import { openPassword } from './check-tenant-role.ts';
 import { recordCheckedDatabases } from './checked-databases.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
@@ -41,8 +42,9 @@ export async function checkTenants(
   const findings = await pLimit(concurrency).map(opened, async tenant => {
     const found = await checkTenant(installation, tenant, head).catch((error: unknown) => [notExamined(tenant, error)]);
     const fingerprint = evidence.get(tenant.id)?.fingerprint;
-    if (found.length === 0 && fingerprint !== undefined && opensLogin(installation, tenant))
-      healthy.set(tenant.id, fingerprint);
+    // Without its password, the check has not logged in as the tenant.
+    const isHealthy = found.length === 0 && openPassword(tenant, installation.secrets) !== undefined;
+    if (isHealthy && fingerprint !== undefined) healthy.set(tenant.id, fingerprint);
     else others.push(tenant.id);
     onTenant?.(found.length > 0);
     return found;
