@@ -1,6 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';
+import { openBackupTarget } from '../archives/open-backup-target.ts';
 import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag, option, type Values } from '../command/operation-fields.ts';
@@ -36,11 +37,9 @@ afterwards, with the same MASTER_KEY.`,
   effect: 'changes',
   json: 'print JSON lines on stdout, the last one with the totals',
   async plan({ all, ...chosen }, { installation }) {
-    const { readConfig } = await import('../../config/config.ts');
-    const { openTarget } = await import('../archives/targets/open-target.ts');
     const { openControlArchives } = await import('../archives/control-archive.ts');
     const { requireRestorable } = await import('./restore-control.ts');
-    const access = await openControlArchives(openTarget(readConfig().backup), installation.secrets);
+    const access = await openControlArchives(await openBackupTarget(), installation.secrets);
     const source = await chooseSource(installation, access, chosen);
     await requireRestorable(installation.controlUrl, source);
     const tenants = all ? ', and then every tenant whose database is missing' : '';
@@ -51,14 +50,12 @@ afterwards, with the same MASTER_KEY.`,
   },
   async run({ all, concurrency, ...chosen }, context) {
     const { installation, output, progress } = context;
-    const { readConfig } = await import('../../config/config.ts');
-    const { openTarget } = await import('../archives/targets/open-target.ts');
     const { openControlArchives } = await import('../archives/control-archive.ts');
     const { restoreControl } = await import('./restore-control.ts');
     const { endRestore } = await import('./restoring-database.ts');
     const startedAt = performance.now();
     const onStep = (step: string): void => progress.step(step);
-    const target = openTarget(readConfig().backup);
+    const target = await openBackupTarget();
     const access = await openControlArchives(target, installation.secrets);
     const source = await chooseSource(installation, access, chosen);
     const { file, report } = await restoreControl(installation, access, source, onStep);

@@ -1,6 +1,7 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { Progress } from '../command/operation-context.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
@@ -37,7 +38,6 @@ export async function restoreData<T>(
 ): Promise<Restored<T>> {
   if ([at, id, from].filter(value => value !== undefined).length > 1)
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
-  const { readConfig } = await import('../../config/config.ts');
   const startedAt = performance.now();
   const resultOf = (restored: T, restoredFrom: string): Restored<T> => {
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
@@ -45,6 +45,7 @@ export async function restoreData<T>(
   };
   const onStep = (text: string): void => progress.step(text);
   if (at !== undefined) {
+    const { readConfig } = await import('../../config/config.ts');
     const { restoreToMoment } = await import('./restore-to-moment.ts');
     const options = { command: readConfig().recoveryCommand, at, onStep };
     return resultOf(await restoreToMoment(installation, source, options, restore), at);
@@ -64,9 +65,8 @@ export async function restoreData<T>(
     );
     return resultOf(restored, description);
   }
-  const { openTarget } = await import('../archives/targets/open-target.ts');
   const { restoreArchive } = await import('./restore-archive.ts');
-  const target = openTarget(readConfig().backup);
+  const target = await openBackupTarget();
   const options = { target, archive: id, destination: lost ? '--lost' : '', onStep };
   const { restored, archive } = await restoreArchive(installation, source, options, restore);
   return resultOf(restored, `${archive.file} of ${archive.snapshotAt.toISOString()}`);
