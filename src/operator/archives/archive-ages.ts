@@ -64,25 +64,3 @@ export async function countArchiveAges({ statements }: Reader): Promise<ArchiveC
   );
   return counts ?? { tenants: 0, without: 0, faulty: 0, proved: 0 };
 }
-
-/** An archive of a tenant, as the ledger has it. */
-export interface TenantArchive {
-  id: string;
-  snapshotAt: string;
-  unchangedAt: string | null;
-  bytes: number;
-  verifiedAt: string | null;
-  provedAt: string | null;
-  fault: string | null;
-}
-
-/** Returns the newest complete archives of a tenant, the newest first. @param guid of the tenant */
-export async function tenantArchives({ statements }: Reader, guid: string, limit: number): Promise<TenantArchive[]> {
-  return statements.execute(
-    `select id, ${isoTime('snapshot_at')} as "snapshotAt", ${isoTime('unchanged_at')} as "unchangedAt",
-            coalesce(bytes, 0)::float8 as bytes, ${isoTime('verified_at')} as "verifiedAt",
-            ${isoTime('proved_at')} as "provedAt", fault
-       from archives where tenant_guid = ? and state = 'complete' order by snapshot_at desc limit ?`,
-    [guid, limit],
-  );
-}

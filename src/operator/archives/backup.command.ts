@@ -4,6 +4,7 @@ import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
 import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import { initOperation } from './backup-init.command.ts';
 import { pruneOperation } from './backup-prune.command.ts';
 import type { BackupOutcome } from './backup-request.ts';
@@ -76,7 +77,8 @@ const list = defineOperation({
   async run({ slug }, { installation, output }) {
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
-    output.list(await listArchives(installation, target, slug), {
+    const guid = slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
+    output.list(await listArchives(installation, { target: target.description, guid }), {
       row: archiveRow,
       wide: ({ id, fault }) => ({ id, fault }),
       name: ({ id }) => id,

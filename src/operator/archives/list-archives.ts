@@ -1,10 +1,7 @@
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
-import { findArchives } from './find-archives.ts';
-import type { BackupTarget } from './targets/backup-target.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statements } from '../../postgres/statements.ts';
 
-/** An archive as the command line shows it. Times are in ISO 8601. */
+/** An archive as the command line and the console show it. Times are in ISO 8601. */
 export interface ArchiveSummary {
   id: string;
   /** The tenant at the time of the archive; null for the control database. */
@@ -27,28 +24,29 @@ export interface ArchiveSummary {
   keptUntil: string | null;
 }
 
-/** Returns the archives of the target, the newest first. @throws {OperatorError} when there is no such tenant */
+/** Which archives a list has; what is undefined does not limit it. */
+interface ArchiveFilter {
+  /** `BackupTarget.description` of the target that has them. */
+  target?: string;
+  /** The guid of their tenant. */
+  guid?: string | undefined;
+  limit?: number;
+}
+
+/** Returns the complete archives that the filter selects, the newest first. */
 export async function listArchives(
-  { controlUrl }: Installation,
-  target: BackupTarget,
-  slug: string | undefined,
+  { statements }: { readonly statements: Statements },
+  { target, guid, limit }: ArchiveFilter,
 ): Promise<ArchiveSummary[]> {
-  const archives = await withConnection(controlUrl, client => findArchives(shareConnection(client), target, slug));
-  return archives.map(archive => ({
-    id: archive.id,
-    slug: archive.slug,
-    tenant: archive.tenant,
-    file: archive.file,
-    snapshotAt: archive.snapshotAt.toISOString(),
-    unchangedAt: archive.unchangedAt?.toISOString() ?? null,
-    schemaVersion: archive.schemaVersion,
-    rows: archive.rows,
-    bytes: archive.bytes,
-    server: archive.server,
-    database: archive.database,
-    verifiedAt: archive.verifiedAt?.toISOString() ?? null,
-    provedAt: archive.provedAt?.toISOString() ?? null,
-    fault: archive.fault,
-    keptUntil: archive.keptUntil?.toISOString() ?? null,
-  }));
+  return statements.execute(
+    `select id, slug, tenant_guid as tenant, file, ${isoTime('snapshot_at')} as "snapshotAt",
+            ${isoTime('unchanged_at')} as "unchangedAt", schema_version as "schemaVersion",
+            coalesce(rows, 0)::float8 as rows, coalesce(bytes, 0)::float8 as bytes, server, database_name as database,
+            ${isoTime('verified_at')} as "verifiedAt", ${isoTime('proved_at')} as "provedAt", fault,
+            ${isoTime('kept_until')} as "keptUntil"
+       from archives
+      where state = 'complete' and (?::text is null or target = ?) and (?::uuid is null or tenant_guid = ?)
+      order by snapshot_at desc, id limit ?`,
+    [target, target, guid, guid, limit].map(value => value ?? null),
+  );
 }

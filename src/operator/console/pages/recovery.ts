@@ -1,5 +1,6 @@
 import { html } from '../../../docs/html.ts';
-import { countArchiveAges, listArchiveAges, tenantArchives } from '../../archives/archive-ages.ts';
+import { countArchiveAges, listArchiveAges } from '../../archives/archive-ages.ts';
+import { listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
@@ -64,7 +65,7 @@ ${pager('/recovery', {}, page, pageSize, counts.tenants)}`;
 /** What one tenant can be restored to, and what is restored beside it. */
 export async function tenantRecoveryPage({ services: { control }, params: { slug = '' } }: PageRequest) {
   const { guid, name } = await readTenant(control, slug);
-  const archives = await tenantArchives(control, guid, maxArchives);
+  const archives = await listArchives(control, { guid, limit: maxArchives });
   const databases = await listDatabases(control, slug);
   const at = { slug };
   const ranges = archives.map(({ snapshotAt, unchangedAt, fault }) => ({

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { tenantArchives } from '../../archives/archive-ages.ts';
+import { listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
@@ -179,7 +179,7 @@ async function momentsOf(
   const log = await listActions(control, { slug, limit: maxMoments });
   const runs = await tenantRuns(control, id, maxMoments);
   const databases = await listDatabases(control, slug);
-  const archives = await tenantArchives(control, guid, maxMoments);
+  const archives = await listArchives(control, { guid, limit: maxMoments });
   const moments: Moment[] = [
     ...log.map(({ startedAt, command, operator, reason, state }) => ({
       ...{ lane: 'Operators', at: startedAt, isBad: state === 'failed' },
