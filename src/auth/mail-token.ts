@@ -2,7 +2,6 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { setActor } from '../control/actor.ts';
 import type { QueryControl } from '../control/database.ts';
-import type { MailToken } from '../control/user-entities.ts';
 import type { Origin } from '../tenancy/request-context.ts';
 import { removeExpired } from './remove-expired.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
@@ -11,6 +10,12 @@ import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 export function createToken(): string {
   return randomBytes(32).toString('base64url');
 }
+
+/**
+ * What a token that sets a password is for: `reset` replaces a password, `confirm` accepts an invitation and sets the
+ * first one. Only the newest token of a user and a purpose is stored.
+ */
+type Purpose = 'confirm' | 'reset';
 
 /**
  * Creates a token that resets a password: valid once, for one hour. It replaces the user's former token.
@@ -114,9 +119,7 @@ export async function usePasswordToken(
 ): Promise<number | undefined> {
   const hash = hashOf(token);
   const [user] = await query<{ id: string; guid: string }>('lock_user_of_token', lockUserOfToken, [hash, tenantId]);
-  const [used] = user
-    ? await query<Pick<MailToken, 'purpose'>>('delete_password_token', deletePasswordToken, [hash])
-    : [];
+  const [used] = user ? await query<{ purpose: Purpose }>('delete_password_token', deletePasswordToken, [hash]) : [];
   if (!user || !used) return undefined;
   const userId = Number(user.id);
   const { ipAddress, traceId } = origin;

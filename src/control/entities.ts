@@ -1,7 +1,7 @@
 import { ApiClient, LegacyToken } from './client-entities.ts';
 import { Server, SigningKey, Tenant } from './fleet-entities.ts';
-import { migrationRunEntities } from './migration-run.ts';
-import { MailToken, Role, Session, User } from './user-entities.ts';
+import { SchemaFingerprint } from './migration-run.ts';
+import { Role, Session, User } from './user-entities.ts';
 
 /** Every entity of the control database. */
 export const controlEntities = [
@@ -11,8 +11,7 @@ export const controlEntities = [
   Role,
   User,
   Session,
-  MailToken,
   ApiClient,
   LegacyToken,
-  ...migrationRunEntities,
+  SchemaFingerprint,
 ];

@@ -61,23 +61,3 @@ const SessionSchema = defineEntity({
 });
 export class Session extends SessionSchema.class {}
 SessionSchema.setClass(Session);
-
-/**
- * A token that sets a password, sent by mail: `reset` replaces a password, `confirm` accepts an invitation and sets the
- * first one. Only its hash is stored, and only the newest token of a user and a purpose.
- */
-const MailTokenSchema = defineEntity({
-  name: 'MailToken',
-  tableName: 'mail_tokens',
-  properties: {
-    /** SHA-256 of the token. */
-    hash: p.blob().primary(),
-    tenant: () => p.manyToOne(Tenant),
-    user: () => p.manyToOne(User),
-    purpose: p.text().$type<'confirm' | 'reset'>(),
-    expiresAt: p.datetime(),
-    createdAt: p.datetime().defaultRaw('now()'),
-  },
-});
-export class MailToken extends MailTokenSchema.class {}
-MailTokenSchema.setClass(MailToken);
