@@ -1,6 +1,7 @@
 import { expect } from 'chai';
-import { addClient, listClients, revokeClient } from '../../src/operator/people/clients.ts';
+import { addClient, revokeClient } from '../../src/operator/people/clients.ts';
 import { setDisabled } from '../../src/operator/people/users.ts';
+import { listClients } from '../../src/operator/tenants/read-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';

@@ -34,7 +34,7 @@ const list = defineOperation({
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
-    const { listClients } = await import('./clients.ts');
+    const { listClients } = await import('../tenants/read-users.ts');
     const clients = await listClients(installation, slug);
     output.list(clients, { row: client => client, name: ({ id }) => id, empty: 'No API clients.' });
   },

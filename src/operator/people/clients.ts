@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { ApiClient, LegacyToken } from '../../control/client-entities.ts';
+import { ApiClient } from '../../control/client-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { findTenant } from '../tenants/tenants.ts';
@@ -23,31 +23,6 @@ export async function addClient(
     .fork()
     .insert(ApiClient, { id, tenant: user.tenant.id, user: user.id, name, secretHash });
   return { id, secret };
-}
-
-/** Returns the API clients of a tenant, oldest first, with how often their tokens were used. */
-export async function listClients(installation: Installation, slug: string) {
-  const tenant = await findTenant(installation, slug);
-  const em = installation.control.em.fork();
-  const clients = await em.find(
-    ApiClient,
-    { tenant: tenant.id },
-    { populate: ['user'], orderBy: { createdAt: 'asc' } },
-  );
-  const tokens = await em.find(LegacyToken, { tenant: tenant.id });
-  return clients.map(client => {
-    const clientTokens = tokens.filter(token => token.client.id === client.id);
-    const usedAt = clientTokens.flatMap(token => token.lastUsedAt?.toISOString() ?? []).sort();
-    return {
-      id: client.id,
-      name: client.name,
-      user: client.user.email,
-      state: client.revokedAt ? 'revoked' : 'active',
-      tokens: clientTokens.length,
-      uses: clientTokens.reduce((sum, token) => sum + token.uses, 0),
-      lastUsedAt: usedAt.at(-1) ?? null,
-    };
-  });
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { readTenant } from './read-tenants.ts';
 
@@ -56,19 +57,28 @@ export function noSuchUser(slug: string, email: string): OperatorError {
   return new OperatorError(`${slug} has no user ${email}. List its users: npx backoffice user list ${slug}`);
 }
 
-/** A program that acts for a user with legacy tokens. */
+/** An API client: a program that acts for a user with legacy tokens. */
 interface ClientSummary {
   id: string;
   name: string;
-  email: string;
+  /** The e-mail address of its user. */
+  user: string;
   state: 'active' | 'revoked';
+  tokens: number;
+  /** How often its tokens were used. */
+  uses: number;
+  lastUsedAt: string | null;
 }
 
-/** Returns the API clients of a tenant, the newest first. @param tenant its id @param limit at most so many */
-export async function readClients({ statements }: Reader, tenant: number, limit: number): Promise<ClientSummary[]> {
+/** Returns the API clients of a tenant, oldest first. */
+export async function listClients({ statements }: Reader, slug: string): Promise<ClientSummary[]> {
+  const { id } = await readTenant({ statements }, slug);
   return statements.execute(
-    `select c.id, c.name, u.email, case when c.revoked_at is null then 'active' else 'revoked' end as state
-       from api_clients c join users u on u.id = c.user_id where c.tenant_id = ? order by c.created_at desc limit ?`,
-    [tenant, limit],
+    `select c.id, c.name, u.email as "user", case when c.revoked_at is null then 'active' else 'revoked' end as state,
+            count(t.hash)::int as tokens, coalesce(sum(t.uses), 0)::float8 as uses,
+            ${isoTime('max(t.last_used_at)')} as "lastUsedAt"
+       from api_clients c join users u on u.id = c.user_id left join legacy_tokens t on t.client_id = c.id
+      where c.tenant_id = ? group by c.id, u.email order by c.created_at, c.id`,
+    [id],
   );
 }

@@ -5,7 +5,7 @@ import { tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
 import { listKeys, showTenant } from '../../tenants/read-tenants.ts';
 import { readUsage } from '../../tenants/read-usage.ts';
-import { listUsers, readClients } from '../../tenants/read-users.ts';
+import { listClients, listUsers } from '../../tenants/read-users.ts';
 import { breadcrumbs } from '../console-page.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
 import { actions, facts, none, operationLink, size, state, table, time, utc } from '../view.ts';
@@ -32,7 +32,7 @@ export async function tenantPage({ services, params: { slug = '' } }: PageReques
   const databases = await listDatabases(control, slug);
   const users = await listUsers(control, slug);
   const keys = await listKeys(control, slug);
-  const clients = await readClients(control, tenant.id, maxShown);
+  const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const moments = await momentsOf(services, tenant);
   const at = { slug };
   const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
@@ -100,9 +100,9 @@ ${table({
 ${table({
   caption: 'Programs with legacy tokens',
   columns: ['Program', 'Acts for', 'State', 'What to do'],
-  rows: clients.map(({ id, name, email, state: is }) => [
+  rows: clients.map(({ id, name, user, state: is }) => [
     html`${name}`,
-    html`${email}`,
+    html`${user}`,
     state(is),
     operationLink('client revoke', 'Revoke', { slug, id }),
   ]),
