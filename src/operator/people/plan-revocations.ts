@@ -1,21 +1,12 @@
-import { unexpired } from '../../auth/sessions.ts';
-import { isUuid } from '../../http/uuid.ts';
 import type { Installation } from '../../installation.ts';
-import { listKeys, readTenant } from '../tenants/read-tenants.ts';
+import { listKeys } from '../tenants/read-tenants.ts';
 import { listClients } from '../tenants/read-users.ts';
 import { noSuchClient } from './clients.ts';
 import { noSuchKey } from './keys.ts';
-import { noSuchSession } from './user-sessions.ts';
-import { findUser } from './users.ts';
+import { listSessions, noSuchSession, type OpenSession } from './user-sessions.ts';
 
 /** Which sessions are revoked: one, or all of a user. */
 export type RevokedSessions = { id: string } | { email: string };
-
-/** An open session. */
-interface OpenSession {
-  id: string;
-  email: string;
-}
 
 /**
  * Returns the open sessions that a revocation would end, and changes nothing.
@@ -26,16 +17,8 @@ export async function planSessionRevocation(
   slug: string,
   which: RevokedSessions,
 ): Promise<OpenSession[]> {
-  const { id: tenant } = await readTenant(installation, slug);
-  const open = (condition: string, value: string | number): Promise<OpenSession[]> =>
-    installation.statements.execute(
-      `select s.id, u.email from sessions s join users u on u.id = s.user_id
-        where s.tenant_id = ? and ${condition} and revoked_at is null
-          and exists (select from sessions where id = s.id and ${unexpired}) order by s.created_at desc`,
-      [tenant, value],
-    );
-  if ('email' in which) return open('user_id = ?', (await findUser(installation, slug, which.email)).id);
-  const found = isUuid(which.id.toLowerCase()) ? await open('s.id = ?::uuid', which.id) : [];
+  if ('email' in which) return listSessions(installation, slug, which.email);
+  const found = (await listSessions(installation, slug)).filter(({ id }) => id === which.id.toLowerCase());
   if (found.length === 0) throw noSuchSession(slug, which.id);
   return found;
 }

@@ -1,27 +1,33 @@
-import { raw } from '@mikro-orm/postgresql';
 import { revokeSession, revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
 import { transactControl } from '../../control/database.ts';
 import { Session } from '../../control/user-entities.ts';
 import { isUuid } from '../../http/uuid.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { findUser } from './users.ts';
 
+/** A session that is neither revoked nor expired. */
+export interface OpenSession {
+  id: string;
+  email: string;
+  createdAt: string;
+  refreshedAt: string;
+}
+
 /** Returns the open sessions of a tenant, or of one of its users, newest first. */
-export async function listSessions(installation: Installation, slug: string, email?: string) {
-  const tenant = await findTenant(installation, slug);
-  const user = email === undefined ? {} : { user: (await findUser(installation, slug, email)).id };
-  const where = { tenant: tenant.id, revokedAt: null, [raw(unexpired)]: [], ...user };
-  const sessions = await installation.control.em
-    .fork()
-    .find(Session, where, { populate: ['user'], strategy: 'select-in', orderBy: { createdAt: 'desc' } });
-  return sessions.map(session => ({
-    id: session.id,
-    email: session.user.email,
-    createdAt: session.createdAt.toISOString(),
-    refreshedAt: session.refreshedAt.toISOString(),
-  }));
+export async function listSessions(installation: Installation, slug: string, email?: string): Promise<OpenSession[]> {
+  const { id } = await readTenant(installation, slug);
+  const user = email === undefined ? null : (await findUser(installation, slug, email)).id;
+  return installation.statements.execute(
+    `select s.id, u.email, ${isoTime('s.created_at')} as "createdAt", ${isoTime('s.refreshed_at')} as "refreshedAt"
+       from (select * from sessions where tenant_id = ? and revoked_at is null and ${unexpired}) s
+       join users u on u.id = s.user_id
+      where ?::bigint is null or s.user_id = ? order by s.created_at desc`,
+    [id, user, user],
+  );
 }
 
 /**
