@@ -130,11 +130,7 @@ export async function showTenant({ statements }: Reader, slug: string) {
     'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
     [tenant.id],
   );
-  const keys = await statements.execute<{ kid: string; status: string; createdAt: string }[]>(
-    `select kid, status, ${isoTime('created_at')} as "createdAt"
-       from signing_keys where tenant_id = ? order by created_at`,
-    [tenant.id],
-  );
+  const keys = await listKeys({ statements }, slug);
   const otherDatabases = await statements.execute<{ database: string; server: string; state: string }[]>(
     `select database_name as database, s.name as server, state
        from tenant_databases d join servers s on s.id = server_id

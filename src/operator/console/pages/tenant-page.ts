@@ -3,7 +3,7 @@ import { listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
-import { listKeys, showTenant } from '../../tenants/read-tenants.ts';
+import { showTenant } from '../../tenants/read-tenants.ts';
 import { readUsage } from '../../tenants/read-usage.ts';
 import { listClients, listUsers } from '../../tenants/read-users.ts';
 import { breadcrumbs } from '../console-page.ts';
@@ -31,7 +31,6 @@ export async function tenantPage({ services, params: { slug = '' } }: PageReques
   );
   const databases = await listDatabases(control, slug);
   const users = await listUsers(control, slug);
-  const keys = await listKeys(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const moments = await momentsOf(services, tenant);
   const at = { slug };
@@ -89,7 +88,7 @@ ${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('clie
 ${table({
   caption: 'Keys that sign access tokens',
   columns: ['Key', 'State', 'Made', 'What to do'],
-  rows: keys.map(({ kid, status, createdAt }) => [
+  rows: tenant.keys.map(({ kid, status, createdAt }) => [
     html`<code>${kid}</code>`,
     state(status),
     time(createdAt),
