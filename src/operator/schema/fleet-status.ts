@@ -1,8 +1,7 @@
 import { withConnection } from '../../postgres/connection.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import type { RunSummary } from './list-runs.ts';
+import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -14,12 +13,8 @@ export interface FleetStatus {
   fleet: { schemaVersion: string | null; status: string; tenants: number }[];
   /** The tenants that failed in the newest run that reached them: those of `--retry-failed`. */
   failing: { slug: string; version: string | null; run: number; error: string }[];
-  /** Null before the first run. */
-  lastRun: LastRun | null;
-}
-
-interface LastRun extends Omit<RunSummary, 'tenants'> {
-  failures: { slug: string; from: string | null; error: string }[];
+  /** The last run, with the outcomes of the tenants that failed in it; null before the first run. */
+  lastRun: (RunSummary & { failures: RunOutcome[] }) | null;
 }
 
 /** Reads the versions of the fleet and the outcome of the last run. */
@@ -41,26 +36,9 @@ export async function fleetStatus({
                       order by run_id desc limit 1) o on true
       where ${lastOutcomeSql('t.id')} = 'failed' order by slug`,
   );
-  const [run] = await statements.execute<Omit<LastRun, 'outcomes' | 'failures'>[]>(
-    `select id::float8, state, head, requested_by as "requestedBy", ${isoTime('started_at')} as "startedAt",
-            ${isoTime('finished_at')} as "finishedAt"
-       from migration_runs r order by r.id desc limit 1`,
-  );
-  if (!run) return { head: await tenantHead(), fleet, failing, lastRun: null };
-
-  const outcomes = await statements.execute<{ state: string; tenants: number }[]>(
-    'select state, count(*)::int as tenants from migration_outcomes where run_id = ? group by state order by state',
-    [run.id],
-  );
-  const failures = await statements.execute<LastRun['failures']>(
-    `select slug, from_version as "from", error from migration_outcomes join tenants on id = tenant_id
-      where run_id = ? and state = 'failed' order by slug`,
-    [run.id],
-  );
-  const lastRun = {
-    ...run,
-    outcomes: Object.fromEntries(outcomes.map(({ state, tenants }) => [state, tenants])),
-    failures,
-  };
+  const [run] = await listRuns({ statements }, 1);
+  const lastRun = run
+    ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
+    : null;
   return { head: await tenantHead(), fleet, failing, lastRun };
 }

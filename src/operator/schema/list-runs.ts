@@ -15,7 +15,7 @@ export interface RunSummary {
 }
 
 /** What a run did with one tenant. */
-interface RunOutcome {
+export interface RunOutcome {
   slug: string;
   state: string;
   from: string | null;
@@ -32,7 +32,7 @@ const summaries = `
   select r.id::float8, r.state, r.head, r.requested_by as "requestedBy", ${isoTime('r.started_at')} as "startedAt",
          ${isoTime('r.finished_at')} as "finishedAt", o.tenants, o.outcomes
     from migration_runs r,
-         lateral (select coalesce(sum(n), 0)::int as tenants, coalesce(json_object_agg(state, n), '{}') as outcomes
+         lateral (select coalesce(sum(n), 0)::int as tenants, coalesce(json_object_agg(state, n order by state), '{}') as outcomes
                     from (select state, count(*)::int as n from migration_outcomes where run_id = r.id group by state) s) o`;
 
 /** Returns the newest migration runs, the newest first. */
