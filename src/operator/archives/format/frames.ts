@@ -85,21 +85,24 @@ export async function* openFrames(
   }
 }
 
-/** Cuts a stream into pieces of equal size. The last one may be shorter, and is empty only if the stream is. */
-async function* inPieces(
+/**
+ * Cuts a stream into pieces of equal size. The last one may be shorter, and is empty only if the stream is. While a piece
+ * is used, nothing else is in memory but the chunk that follows it.
+ */
+export async function* inPieces(
   source: AsyncIterable<Buffer>,
   size: number,
 ): AsyncGenerator<{ bytes: Buffer; isLast: boolean }> {
-  let chunks: Buffer[] = [];
+  const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of source) {
     chunks.push(chunk);
     length += chunk.length;
     if (length <= size) continue;
-    let rest = Buffer.concat(chunks);
+    let rest = Buffer.concat(chunks.splice(0));
     // A piece is known not to be the last one when a byte follows it.
     for (; rest.length > size; rest = rest.subarray(size)) yield { bytes: rest.subarray(0, size), isLast: false };
-    chunks = [rest];
+    chunks.push(rest);
     length = rest.length;
   }
   yield { bytes: Buffer.concat(chunks), isLast: true };

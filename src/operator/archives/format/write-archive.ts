@@ -3,9 +3,9 @@ import { pipeline } from 'node:stream/promises';
 import { createZstdCompress } from 'node:zlib';
 import { type ArchiveHeader, archiveKey, associatedData, encodeHeader } from './archive-header.ts';
 import type { ArchivedTable, ArchiveManifest } from './archive-manifest.ts';
-import { sealFrames } from './frames.ts';
+import { inPieces, sealFrames } from './frames.ts';
 
-/** Text of rows is collected to pieces of about this size. */
+/** Text of rows is collected to pieces of this size. */
 const pieceBytes = 64 * 1024;
 
 /**
@@ -41,7 +41,8 @@ async function* payload(
 ): AsyncGenerator<Buffer> {
   yield part(Buffer.from(JSON.stringify(manifest)));
   for (const table of manifest.tables) {
-    if (table.rows > 0) for await (const piece of inPieces(readTable(table))) yield part(piece);
+    if (table.rows > 0)
+      for await (const { bytes } of inPieces(readTable(table), pieceBytes)) if (bytes.length > 0) yield part(bytes);
     yield part(Buffer.alloc(0));
   }
 }
@@ -50,19 +51,4 @@ function part(bytes: Buffer): Buffer {
   const length = Buffer.alloc(4);
   length.writeUInt32BE(bytes.length);
   return Buffer.concat([length, bytes]);
-}
-
-/** Collects small chunks, one for each row, to pieces. */
-async function* inPieces(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of source) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length < pieceBytes) continue;
-    yield Buffer.concat(chunks);
-    chunks = [];
-    length = 0;
-  }
-  if (length > 0) yield Buffer.concat(chunks);
 }

@@ -1,4 +1,5 @@
 import { OperatorError } from '../../../log/operator-error.ts';
+import { inPieces } from '../format/frames.ts';
 import type { BackupTarget, StoredFile } from './backup-target.ts';
 import { explainRefusal } from './s3-refusal.ts';
 import { type S3Login, S3Requests } from './s3-requests.ts';
@@ -36,7 +37,7 @@ export function s3Target(settings: S3Settings, limits: TargetLimits = targetLimi
     let id: string | undefined;
     let length = 0;
     try {
-      for await (const { part, isLast } of inParts(bytes)) {
+      for await (const { bytes: part, isLast } of inPieces(bytes, partBytes)) {
         length += part.length;
         if (isLast && !id) {
           await requests.send({ call, method: 'PUT', url, body: part });
@@ -120,20 +121,4 @@ export function s3Target(settings: S3Settings, limits: TargetLimits = targetLimi
       } while (next);
     },
   };
-}
-
-/** Cuts a stream into parts, the last of which is marked. */
-async function* inParts(source: AsyncIterable<Buffer>): AsyncGenerator<{ part: Buffer; isLast: boolean }> {
-  let chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of source) {
-    if (length > 0 && length + chunk.length > partBytes) {
-      yield { part: Buffer.concat(chunks), isLast: false };
-      chunks = [];
-      length = 0;
-    }
-    chunks.push(chunk);
-    length += chunk.length;
-  }
-  yield { part: Buffer.concat(chunks), isLast: true };
 }
