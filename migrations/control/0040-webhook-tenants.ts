@@ -17,6 +17,7 @@ export class WebhookTenants extends Migration {
         activated_at timestamptz not null default now(),
         is_active boolean not null default true,
         due_at timestamptz default now(),
+        waiting_since timestamptz,
         wakes bigint not null default 0,
         polled text,
         failing integer not null default 0,
@@ -31,6 +32,7 @@ export class WebhookTenants extends Migration {
       sealed: 'the key that seals the secrets of the webhooks in the tenant database',
       is_active: 'false: no webhook is enabled',
       due_at: 'when the webhooks are served next; null: when the tenant database changes',
+      waiting_since: 'since when the tenant is served without success; null: not at the moment',
       wakes: 'grows when somebody says that there may be work: a process that ends then serves the tenant again',
       polled: 'what a poll has seen of the tenant database when it said that last',
       failing: 'enabled webhooks whose last attempt failed, when they were served last',
@@ -38,11 +40,12 @@ export class WebhookTenants extends Migration {
     };
     for (const [column, comment] of Object.entries(comments))
       this.addSql(`comment on column webhook_tenants.${column} is '${comment}'`);
-    // Another database, or a tenant that is served again, may have work.
+    // Another database, or a tenant that is served again, may have work, and other webhooks.
     this.addSql(`
       create function serve_webhooks() returns trigger language plpgsql as $$
       begin
-        update webhook_tenants set due_at = now(), wakes = wakes + 1 where tenant_id = new.id and is_active;
+        update webhook_tenants set is_active = true, activated_at = now(), due_at = now(), wakes = wakes + 1
+          where tenant_id = new.id;
         return null;
       end $$`);
     this.addSql(`

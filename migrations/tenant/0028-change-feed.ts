@@ -24,7 +24,10 @@ export class ChangeFeed extends Migration {
         add column removed_xid xid8 not null default '0'`);
     for (const [column, comment] of Object.entries(comments))
       this.addSql(`comment on column tenant_identity.${column} is '${comment}'`);
-    this.addSql('update tenant_identity set feed_era = epoch, feed_since = epoch');
+    // Cursors from before a rollback of this migration skip what was changed until it ran again: they expire.
+    this.addSql(`
+      update tenant_identity
+         set feed_era = epoch, feed_since = epoch, removed_era = epoch, removed_xid = pg_current_xact_id()`);
     this.addSql(`
       create function feed_era() returns bigint language plpgsql stable as $$
       begin

@@ -57,7 +57,7 @@ const fleetCounts = `
                where state = 'complete' group by 1) a on tenant_guid = guid
            where status <> 'provisioning') as backup,
          (select json_build_object(
-              'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(due_at) filter (where is_active)), 0)),
+              'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(coalesce(waiting_since, due_at)) filter (where is_active)), 0)),
               'failing', coalesce(sum(failing) filter (where is_active), 0), 'disabled', coalesce(sum(disabled), 0))
             from webhook_tenants join tenants t on t.id = tenant_id
            where t.status = 'active' and not isolated) as webhooks`;

@@ -61,6 +61,7 @@ export class ChangeStreams {
   readonly #options: StreamsOptions;
   readonly #followed = new Map<string, Followed>();
   #timer: NodeJS.Timeout | undefined;
+  #isChecking = false;
   #isStopping = false;
 
   constructor(options: StreamsOptions) {
@@ -153,11 +154,14 @@ export class ChangeStreams {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
-    for (const { streams } of this.#followed.values())
-      for (const stream of streams)
-        this.#endIfForbidden(stream)
-          .then(() => keepAlive(stream))
-          .catch(() => {}); // the control database is away: looked at again
+    if (this.#isChecking) return; // the control database responds slowly: a second round would wait behind the first
+    this.#isChecking = true;
+    const streams = [...this.#followed.values()].flatMap(followed => [...followed.streams]);
+    const checked = streams.map(async stream => {
+      await this.#endIfForbidden(stream);
+      keepAlive(stream);
+    });
+    void Promise.allSettled(checked).then(() => (this.#isChecking = false));
   }
 
   async #endIfForbidden(stream: Stream): Promise<boolean> {

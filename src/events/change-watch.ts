@@ -67,7 +67,9 @@ export class ChangeWatch {
   readonly #interest = new Map<string, number>();
   readonly #written = new Map<string, string>();
   #timer: Timer | undefined;
-  #polling: Promise<void> | undefined;
+  #looking: Promise<void> | undefined;
+  /** The polls that have not ended, by server: one that does not respond delays no other. */
+  readonly #polling = new Map<string, Promise<void>>();
   #saidAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ChangeWatchOptions) {
@@ -110,7 +112,8 @@ export class ChangeWatch {
   async stop(): Promise<void> {
     this.#clock.clearInterval(this.#timer);
     this.#followers.clear();
-    await this.#polling;
+    await this.#looking;
+    await Promise.all(this.#polling.values());
   }
 
   #wake(guid: string, written?: string): void {
@@ -152,18 +155,27 @@ export class ChangeWatch {
       for (const [guid, followers] of this.#followers)
         if ([...followers].some(({ hearsOthers }) => hearsOthers)) this.#tell([guid]);
     }
-    const { log } = this.#options;
-    this.#polling ??= this.#poll()
-      .catch(error => log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'))
-      .finally(() => (this.#polling = undefined));
+    this.#looking ??= this.#poll().finally(() => (this.#looking = undefined));
   }
 
   async #poll(): Promise<void> {
     const { directory } = this.#options;
-    const found = await Promise.all([...this.#followers.keys()].map(guid => directory.tenant(guid)));
+    const found = await Promise.all(
+      // One that cannot be read, such as its password, is no reason to poll no other one.
+      [...this.#followers.keys()].map(guid => directory.tenant(guid).catch(() => undefined)),
+    );
     const tenants = found.filter(tenant => tenant?.status === 'active') as TenantRecord[];
     const byServer = Map.groupBy(tenants, ({ databaseUrl }) => serverAddress(databaseUrl));
-    await Promise.all([...byServer].map(([server, those]) => this.#pollServer(server, those)));
+    const { log } = this.#options;
+    for (const [server, those] of byServer) {
+      if (this.#polling.has(server)) continue;
+      const poll = this.#pollServer(server, those)
+        .catch(error =>
+          log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'),
+        )
+        .finally(() => this.#polling.delete(server));
+      this.#polling.set(server, poll);
+    }
   }
 
   async #pollServer(server: string, tenants: readonly TenantRecord[]): Promise<void> {

@@ -18,7 +18,7 @@ interface ConnectionState {
   isClosing: boolean;
   /** Start of the current period with unsent bytes, by `performance.now()`; undefined when all bytes are sent. */
   sendingSince?: number | undefined;
-  /** Bytes received up to the last call of `closeIdle`. */
+  /** Bytes received up to the last call of `closeIdle`; -1 before the first: what has arrived may not be read yet. */
   bytesRead: number;
   /** The first call of `closeIdle` since the last response was sent. */
   unusedSince?: number | undefined;
@@ -30,7 +30,7 @@ export class Connections {
   #isStopping = false;
 
   add(socket: Socket): void {
-    const state: ConnectionState = { responses: [], waiting: 0, isClosing: false, bytesRead: 0 };
+    const state: ConnectionState = { responses: [], waiting: 0, isClosing: false, bytesRead: -1 };
     this.#states.set(socket, state);
     socket.once('close', () => this.#states.delete(socket));
     // Node resumes a connection when it has discarded the body of a request.
@@ -127,7 +127,7 @@ export class Connections {
   }
 
   /**
-   * Destroys the connections without an unfinished response that receive nothing, or that have received the head of a
+   * Destroys the connections without an unfinished response that have received nothing since the last call, or that have received the head of a
    * request for longer than `maxHeadMs`, however steadily it arrives. Node's own `closeIdleConnections` also destroys
    * those whose response was passed to the socket but is not completely sent; and its own check of heads does not see
    * empty lines before a request.

@@ -3,8 +3,11 @@ import type { Middleware } from 'koa';
 
 /** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
 const exposedHeaders = [
+  'Accept-Patch',
+  'Allow',
   'Content-Disposition',
   'Content-Range',
+  'Deprecation',
   'ETag',
   'Idempotency-Replayed',
   'Link',
@@ -15,6 +18,7 @@ const exposedHeaders = [
   'RateLimit-Remaining',
   'RateLimit-Reset',
   'Retry-After',
+  'Sunset',
   'WWW-Authenticate',
   'X-Request-Id',
 ];

@@ -26,6 +26,7 @@ async function read(ctx: Context, limit: number): Promise<object> {
     throw problem('unsupported_media_type', { headers: { ...closing, ...accepted } });
   }
   if (length > limit) throw problem('payload_too_large', { headers: closing });
+  delete headers['content-encoding']; // the parser knows it in lower case only
 
   const checkUtf8 = utf8Checker(ctx);
   const deadline: Deadline = ctx.state.deadline;

@@ -41,7 +41,10 @@ export async function readUpload(
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
-  if (!isPlain(headers['content-type'], mediaType) || (headers['content-encoding'] ?? 'identity') !== 'identity')
+  if (
+    !isPlain(headers['content-type'], mediaType) ||
+    (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity'
+  )
     throw problem('unsupported_media_type', {
       detail: `The body must be ${mediaType} in UTF-8, not compressed.`,
       headers: closing,

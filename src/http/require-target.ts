@@ -20,16 +20,20 @@ export function requireTarget(ctx: Context): void {
     throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
   }
   const { host } = ctx.req.headers;
-  if (host === undefined ? ctx.req.httpVersion === '1.1' : !hostPattern.test(host) || countHosts(ctx.req) > 1)
+  if (host === undefined ? ctx.req.httpVersion === '1.1' : !hostPattern.test(host) || isRepeated(ctx.req, 'host'))
     throw problem('invalid_request', { detail: 'A request must have one header Host, with a host.', headers: closing });
+  if (isRepeated(ctx.req, 'content-type'))
+    throw problem('invalid_request', { detail: 'A request may have one header Content-Type.', headers: closing });
+  if ((ctx.req.headers['transfer-encoding'] ?? 'chunked').toLowerCase() !== 'chunked')
+    throw problem('invalid_request', { detail: 'The only transfer coding is chunked.', headers: closing });
 }
 
-/** Node keeps the first of several `Host` headers, and says nothing of the others. */
-function countHosts({ rawHeaders }: IncomingMessage): number {
+/** Node keeps the first of several such headers, and says nothing of the others. @param name in lower case */
+function isRepeated({ rawHeaders }: IncomingMessage, name: string): boolean {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i];
-    if (name?.length === 4 && name.toLowerCase() === 'host') count++;
+    const found = rawHeaders[i];
+    if (found?.length === name.length && found.toLowerCase() === name) count++;
   }
-  return count;
+  return count > 1;
 }

@@ -3,6 +3,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { Problem, problems } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import { readFields } from '../http/read-fields.ts';
+import { toIso } from '../postgres/column-types.ts';
 import type { RowValues } from '../postgres/statement.ts';
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
@@ -176,7 +177,7 @@ async function changedRow(
 
 /** True when the stored value is the one that an export of it would give back. */
 function isSame(value: unknown, stored: unknown): boolean {
-  if (value instanceof Date) return typeof stored === 'string' && new Date(stored).getTime() === value.getTime();
+  if (value instanceof Date) return typeof stored === 'string' && new Date(toIso(stored)).getTime() === value.getTime();
   if (Array.isArray(value)) return JSON.stringify(value) === JSON.stringify(stored);
   if (value === null) return stored === null || stored === '';
   return value === stored;

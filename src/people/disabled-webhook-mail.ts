@@ -9,14 +9,15 @@ const reasons = {
 };
 const managersText = `
   select email from users u join roles r on r.id = role_id
-   where u.tenant_id = $1 and 'settings.write' = any (permissions) and disabled_at is null and confirmed_at is not null
+   where u.tenant_id = $1 and 'settings.write' = any (permissions) and scope = 'All'
+     and disabled_at is null and confirmed_at is not null
    order by u.id limit 50`;
 
 /** Returns what tells the users who manage the settings of a tenant that the service has disabled a webhook. */
 export function disabledWebhookMail(control: ControlDatabase, sendMail: SendTenantMail, publicUrl: string) {
   return async (tenant: TenantRecord, { url }: { url: string }, reason: 'gone' | 'failing'): Promise<void> => {
     const managers = await queryControl<{ email: string }>(control, 'settings_managers', managersText, [tenant.id]);
-    for (const { email } of managers) {
+    const sent = managers.map(({ email }) => {
       const mail = accountMail({
         to: email,
         subject: `A webhook of ${tenant.name} is disabled`,
@@ -26,7 +27,8 @@ export function disabledWebhookMail(control: ControlDatabase, sendMail: SendTena
           'What the webhook has not received is kept. Enable it again when its receiver works: it goes on there.',
         ],
       });
-      await sendMail(tenant, mail);
-    }
+      return sendMail(tenant, mail);
+    });
+    for (const result of await Promise.allSettled(sent)) if (result.status === 'rejected') throw result.reason;
   };
 }

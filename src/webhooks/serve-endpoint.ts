@@ -5,7 +5,7 @@ import { type ChangePage, type Read, readChanges } from '../events/change-reader
 import type { Statement } from '../postgres/statement.ts';
 import { afterAttempt, type EndpointState } from './endpoint-state.ts';
 import type { SendResult, WebhookSender } from './send-webhook.ts';
-import { changeBody, messageBody, messageIdOf, ofThisData, typeOf } from './webhook-message.ts';
+import { changeBody, gapPrefix, messageBody, messageIdOf, ofThisData, typeOf } from './webhook-message.ts';
 import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook-secret.ts';
 import {
   batchSize,
@@ -78,7 +78,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     let position = endpoint.position;
     let isEnd = true;
     const isStrict = endpoint.ordering === 'strict';
-    const isFirst = isStrict && messages.length > 0; // a gap comes before the changes that follow it
+    const isFirst = isStrict && (messages.length > 0 || endpoint.gaps > 0); // a gap comes before the changes that follow it
     if (!isFirst && ahead.length === 0 && !isRead && mayReadFeed(services, endpoint)) {
       const page = await readOn(services, endpoint);
       if (page === 'gap') {
@@ -161,7 +161,7 @@ async function storeGap(services: EndpointServices, endpoint: StoredEndpoint, pl
   const at = services.now();
   const [From, To] = [from, at].map(each => new Date(each).toISOString()) as [string, string];
   const position = cursorText(place);
-  const messageId = `gap_${endpoint.id}_${position}_${endpoint.version}`;
+  const messageId = `${gapPrefix}${endpoint.id}_${position}_${endpoint.version}`;
   const queued = [{ messageId, body: messageBody('webhook.gap', To, { From, To }), failures: 0, at }];
   await services.change(saveProgress(endpoint, { ...unchanged(endpoint), position, queued }, at));
 }

@@ -14,7 +14,7 @@ import { findChange, nextPlace, type PlacedWebhook, placeAt } from './webhook-pl
 import { openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
-import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
+import { deleteGaps, insertMessage, maxMessages, movePosition, retryGaps } from './webhook-store.ts';
 import { deliveryTable, deliveryView, storedWebhook, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
@@ -57,6 +57,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         if (!webhook) throw problem('not_found');
         const conditions: (Condition | undefined)[] = [
           ['webhook_id = ?', id],
+          ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
         if (list) return (await readPage(list, { table: deliveryTable, conditions, read })) as never;
@@ -126,7 +127,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       ...common,
       method: 'POST',
       path: `${path}/skip`,
-      summary: 'Leave out the change at which a webhook stands, or all until now',
+      summary: 'Leave out the message at which a webhook stands, or all until now',
       query: z.object({ all: flag().describe('Whether to leave out all changes until now.') }),
       status: 204,
       takesIdempotencyKey: true,
@@ -135,10 +136,10 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         await changeWebhooks(services, context, () =>
           context.write(async transaction => {
             const webhook = await lockRecord(storedWebhook, transaction, [condition]);
-            return movePosition(
-              Number(webhook.id),
-              await nextPlace(transaction.query.bind(transaction), placed(webhook), all),
-            );
+            const id = Number(webhook.id);
+            const gaps = await transaction.query(deleteGaps(id));
+            if (gaps.length > 0 && !all) return movePosition(id, placed(webhook).position);
+            return movePosition(id, await nextPlace(transaction.query.bind(transaction), placed(webhook), all));
           }),
         );
       },
@@ -157,6 +158,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         return changeWebhooks(services, context, async sealer => {
           const [row] = await context.write(async transaction => {
             const id = Number((await lockRecord(storedWebhook, transaction, [condition])).id);
+            await transaction.query(retryGaps(id));
             return { ...rotate, values: [id, sealer.seal(createSecret(), id)] };
           });
           const { PreviousUntil } = row as { PreviousUntil: string };

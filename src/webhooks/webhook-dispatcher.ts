@@ -63,8 +63,14 @@ const maxQueries = 8;
 const maxBeginning = 2;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
-/** Tenants that are served at the same time; each holds some memory, and a connection only for a query. */
+/**
+ * Tenants that are served at the same time, and so many of one server at most before others of it are leased; each holds
+ * some memory, and a connection only for a query. A server that does not respond leaves room for the tenants of others.
+ */
 const maxTenants = 400;
+const maxOfServer = 200;
+/** Tenants that are leased at once. */
+const maxLeased = 100;
 /** When a tenant is tried again whose database cannot be used. */
 const retryMs = 5_000;
 /** When changes are read again that were not final: nobody says when they are. */
@@ -93,7 +99,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   };
   const watched = new Map<string, () => void>();
   const woken = new Map<string, string | undefined>();
-  const serving = new Map<string, Wakes>();
+  const serving = new Map<string, { wakes: Wakes; serverId: number }>();
   let polledAt = Number.NEGATIVE_INFINITY;
 
   const serve = async (leased: LeasedTenant, wakes: Wakes): Promise<ServedTenant> => {
@@ -105,14 +111,16 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     };
     const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
-    const until = performance.now() + maxServiceMs;
+    let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
     const mayGoOn = (): boolean => !loop.isStopping && queue.isHeld(leased) && performance.now() < until;
     const turns = turnsOf(tenant);
     let hasBegun = false;
-    const inTurn = <T>(query: () => Promise<T>): Promise<T> => {
+    const inTurn = async <T>(query: () => Promise<T>): Promise<T> => {
       if (hasBegun) return turns.query(query);
       hasBegun = true;
-      return turns.begin(() => turns.query(query));
+      const result = await turns.begin(() => turns.query(query));
+      until = performance.now() + maxServiceMs;
+      return result;
     };
     const services: EndpointServices = {
       read: statement =>
@@ -140,16 +148,17 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     };
     const isHeld = await serveWebhooks(services, wakes);
     const isUnfinished = !mayGoOn();
-    const [summary] = (await services.read(selectSummary())) as unknown as ServedTenant[];
+    const [summary] = (await services.read(selectSummary())) as unknown as (ServedTenant & { dueAt: number | null })[];
     if (!summary) throw new Error('there is no summary');
     if (isHeld) setTimeout(loop.wake, heldMs + 10).unref(); // when the tenant is due
-    const soon = isUnfinished || wakes.take() ? now() : isHeld ? now() + heldMs : summary.dueAt;
-    return { ...summary, dueAt: soon === null ? null : Math.min(soon, summary.dueAt ?? soon) };
+    const dueInMs = summary.dueAt === null ? null : Math.max(0, summary.dueAt - now());
+    const soonMs = isUnfinished || wakes.take() ? 0 : isHeld ? heldMs : dueInMs;
+    return { ...summary, dueInMs: soonMs === null ? null : Math.min(soonMs, dueInMs ?? soonMs) };
   };
   const run = async (leased: LeasedTenant): Promise<void> => {
-    const { tenantGuid } = leased;
+    const { tenantGuid, serverId } = leased;
     const wakes = createWakes();
-    serving.set(tenantGuid, wakes);
+    serving.set(tenantGuid, { wakes, serverId });
     try {
       const served = await serve(leased, wakes);
       serving.delete(tenantGuid);
@@ -157,7 +166,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       if (!isActive) unwatch(tenantGuid);
     } catch (error) {
       serving.delete(tenantGuid);
-      await queue.postpone(leased, now() + retryMs);
+      await queue.postpone(leased, retryMs);
       // That this process serves no requests of the tenant is no failure.
       if (!hasCode(error, 'migration_pending', 'tenant_inactive')) throw error;
     } finally {
@@ -189,10 +198,14 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
         throw error;
       });
     }
-    const free = maxTenants - serving.size;
+    const free = Math.min(maxLeased, maxTenants - serving.size);
     if (free <= 0 || loop.isStopping) return;
-    for (const leased of await queue.lease(now(), free))
-      if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, now() + retryMs);
+    const ofServers = Map.groupBy(serving.values(), ({ serverId }) => serverId);
+    const full = [...ofServers].filter(([, { length }]) => length >= maxOfServer).map(([serverId]) => serverId);
+    const found = await queue.lease(free, full);
+    for (const leased of found)
+      if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, retryMs);
+    if (found.length === maxLeased) loop.wake();
   };
   const loop = createLeaseLoop({ lease, renew: queue.renew, pollMs });
   /** What a commit has woken is served in any case. */
@@ -200,7 +213,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     woken.set(guid, woken.has(guid) && woken.get(guid) === undefined ? undefined : written);
   };
   const wake = (guid: string, written?: string): void => {
-    const wakes = serving.get(guid);
+    const wakes = serving.get(guid)?.wakes;
     if (wakes && written === undefined) {
       wakes.wake();
       return;

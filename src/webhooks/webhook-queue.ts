@@ -6,6 +6,8 @@ export interface LeasedTenant {
   /** Of the entry. */
   readonly id: number;
   readonly tenantGuid: string;
+  /** Of its server. */
+  readonly serverId: number;
   /** The sealed key of its secrets. */
   readonly sealedKey: Buffer;
   /** How often somebody had said that there may be work. */
@@ -23,8 +25,8 @@ export interface ServedTenant {
   readonly failingSince: Date | null;
   /** Webhooks that the service has disabled. */
   readonly disabled: number;
-  /** When they are served next, in ms since 1970; null: when the tenant's database changes. */
-  readonly dueAt: number | null;
+  /** In how many ms they are served next; null: when the tenant's database changes. */
+  readonly dueInMs: number | null;
 }
 
 /**
@@ -50,12 +52,15 @@ export interface WebhookQueue {
    * have begun before others. At first, returns all active ones.
    */
   newlyActive(): Promise<string[]>;
-  /** Leases tenants that are due, those that have waited longest first. */
-  lease(now: number, limit: number): Promise<LeasedTenant[]>;
+  /**
+   * Leases tenants that are due, those that have waited longest first.
+   * @param fullServers ids of servers whose tenants are left alone
+   */
+  lease(limit: number, fullServers: readonly number[]): Promise<LeasedTenant[]>;
   /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
   release(leased: LeasedTenant, served: ServedTenant): Promise<boolean>;
   /** Gives a tenant back that could not be served. */
-  postpone(leased: LeasedTenant, dueAt: number): Promise<void>;
+  postpone(leased: LeasedTenant, delayMs: number): Promise<void>;
   /** Extends the leases of this process. Call it every `renewalMs`. */
   renew(): Promise<void>;
   /** True while no other process can serve the tenant. */
@@ -63,6 +68,9 @@ export interface WebhookQueue {
 }
 
 const settled = `interval '2 seconds'`;
+/** Times are those of the control database: the clocks of processes may differ. @param ms a parameter, in ms */
+const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
+const next = `now() + ${delay('$8')}`;
 const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
       on conflict (tenant_id) do update
@@ -88,21 +96,22 @@ const newlyActiveText = `
    where is_active and activated_at >= $1::timestamptz - interval '1 minute' order by activated_at`;
 const leaseText = `
   with next as (
-    select w.id, t.guid from webhook_tenants w join tenants t on t.id = tenant_id
-     where is_active and due_at <= $2 and not ${isLeased('w')} and t.status = 'active' and not t.isolated
-     order by due_at limit $3 for update of w skip locked)
-  update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now()
+    select w.id, t.guid, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
+     where is_active and due_at <= now() and not t.server_id = any ($3) and not ${isLeased('w')} and t.status = 'active' and not t.isolated
+     order by due_at limit $2 for update of w skip locked)
+  update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
+         waiting_since = coalesce(waiting_since, due_at)
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", sealed as "sealedKey", wakes, polled`;
+  returning w.id::float8 as id, guid as "tenantGuid", server_id as "serverId", sealed as "sealedKey", wakes, polled`;
 const releaseText = `
   update webhook_tenants
-     set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7,
+     set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7, waiting_since = null,
          is_active = $4 > 0 or activated_at > now() - interval '1 minute',
          due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute'
-                       when polled is distinct from $9 then least($8, now() + ${settled}) else $8 end
+                       when polled is distinct from $9 then least(${next}, now() + ${settled}) else ${next} end
    where id = $1 and holder = $2 returning is_active as "isActive"`;
 const postponeText = `
-  update webhook_tenants set holder = null, leased_until = now(), due_at = $3 where id = $1 and holder = $2`;
+  update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
 /** @param holder identifies this process */
 export function createWebhookQueue(control: ControlDatabase, holder: string): WebhookQueue {
@@ -124,22 +133,21 @@ export function createWebhookQueue(control: ControlDatabase, holder: string): We
       knownUntil = found.at(-1)?.activated_at ?? knownUntil ?? '-infinity';
       return found.map(({ guid }) => guid);
     },
-    lease: async (now, limit) => {
+    lease: async (limit, fullServers) => {
       const sentAt = performance.now();
-      const leased = await query<LeasedTenant>('lease', leaseText, [holder, new Date(now), limit]);
+      const leased = await query<LeasedTenant>('lease', leaseText, [holder, limit, fullServers]);
       for (const { id } of leased) leases.hold(id, sentAt);
       return leased;
     },
-    release: async ({ id, wakes, polled }, { enabled, failing, failingSince, disabled, dueAt }) => {
+    release: async ({ id, wakes, polled }, { enabled, failing, failingSince, disabled, dueInMs }) => {
       leases.forget(id);
-      const due = dueAt === null ? null : new Date(dueAt);
-      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, due, polled];
+      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled];
       const [row] = await query<{ isActive: boolean }>('release', releaseText, values);
       return row?.isActive ?? true;
     },
-    postpone: async ({ id }, dueAt) => {
+    postpone: async ({ id }, delayMs) => {
       leases.forget(id);
-      await query('postpone', postponeText, [id, holder, new Date(dueAt)]);
+      await query('postpone', postponeText, [id, holder, delayMs]);
     },
     renew: leases.renew,
     isHeld: ({ id }) => leases.isHeld(id),

@@ -16,6 +16,7 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
+import { deleteOthers, retryGaps } from './webhook-store.ts';
 import { storedWebhook, webhookContract, webhookTable, webhookView } from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
 
@@ -62,6 +63,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       path: `${webhookPath}/:id`,
       summary: 'One Webhook record by its id',
       response: webhookView,
+      hasTag: true,
       handler: async ({ params }, context) => {
         const [webhook] = await context.read(webhookTable.select([webhookCondition(params.id, context)]));
         if (!webhook) throw problem('not_found');
@@ -98,6 +100,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       body: webhookContract,
       example,
       response: webhookView,
+      hasTag: true,
       takesIfMatch: true,
       handler: async ({ body, params, ifMatch }, context) => {
         const condition = webhookCondition(params.id, context);
@@ -105,6 +108,9 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         return changeWebhooks(services, context, async () => {
           const [changed] = await context.write(async transaction => {
             const before = await lockRecord(storedWebhook, transaction, [condition], ifMatch);
+            const id = Number(before.id);
+            await transaction.query(retryGaps(id));
+            await transaction.query(deleteOthers(id, row.resources as string[]));
             return webhookTable.update({ ...row, version: Number(before.version) + 1 }, [condition]);
           });
           return changed as View;
@@ -160,6 +166,7 @@ function storedRow(
 
 /** Inserts a webhook, and returns the statement that inserts its secret: it returns the row of the response, sealed. */
 async function insertWebhook(transaction: TenantTransaction, row: RowValues, sealer: SecretSealer) {
+  await transaction.query(lockWebhooks); // a count without it would not see those of other transactions
   const [webhooks] = await transaction.query(countWebhooks);
   if (Number(webhooks?.count) >= maxWebhooks)
     throw problem('limit_reached', { detail: `The tenant has ${maxWebhooks} webhooks.` });
@@ -170,6 +177,7 @@ async function insertWebhook(transaction: TenantTransaction, row: RowValues, sea
   return { ...insertSecret, values: [id, sealer.seal(createSecret(), id), JSON.stringify(webhook)] };
 }
 
+const lockWebhooks = { name: 'lock_webhooks', text: 'lock table webhooks in share row exclusive mode', values: [] };
 const countWebhooks = { name: 'count_webhooks', text: 'select count(*) from webhooks', values: [] };
 const insertSecret = {
   name: 'insert_webhook_secret',

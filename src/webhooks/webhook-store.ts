@@ -1,5 +1,6 @@
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { EndpointState } from './endpoint-state.ts';
+import { gapPrefix } from './webhook-message.ts';
 
 /** An enabled endpoint, as the dispatcher reads it. */
 export interface StoredEndpoint {
@@ -20,6 +21,8 @@ export interface StoredEndpoint {
   /** Messages beside the feed that are still to be sent, and how many of them are due. */
   readonly messages: number;
   readonly dueMessages: number;
+  /** Those of them that say that changes were lost or undone. */
+  readonly gaps: number;
   /** Sealed. */
   readonly secret: Buffer;
   readonly previous: Buffer | null;
@@ -86,15 +89,18 @@ const statement = (text: string, values: unknown[]): Statement => {
   return plain;
 };
 
+/** The condition for a message that says that changes were lost or undone. */
+const isGap = `starts_with(message_id, '${gapPrefix}')`;
+
 /** @param id of one endpoint; null: all */
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
   statement(
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
             version::float8, failures, ${ms('failing_since')} as "failingSince",
-            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages",
+            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages", gaps,
             case when previous_until > ${time('$1')} then previous end as previous
        from webhooks w join webhook_secrets on webhook_id = id
-      cross join lateral (select count(*)::integer as messages,
+      cross join lateral (select count(*)::integer as messages, count(*) filter (where ${isGap})::integer as gaps,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
                             from webhook_messages m where m.webhook_id = w.id) waiting
       where is_enabled and ($2::integer is null or id = $2)`,
@@ -159,6 +165,22 @@ export const insertMessage = (webhookId: number, { messageId, body, at }: NewMes
       where (select count(*) from webhook_messages where webhook_id = $1) < ${maxMessages}
      returning message_id as "MessageId"`,
     [webhookId, messageId, body, at],
+  );
+
+/** Lets the messages be sent at once that a strict endpoint stands at. */
+export const retryGaps = (webhookId: number): Statement =>
+  statement(`update webhook_messages set next_attempt_at = now() where webhook_id = $1 and ${isGap}`, [webhookId]);
+
+/** Deletes the messages that a strict endpoint stands at, and returns them. */
+export const deleteGaps = (webhookId: number): Statement =>
+  statement(`delete from webhook_messages where webhook_id = $1 and ${isGap} returning id`, [webhookId]);
+
+/** Deletes the messages about changes of other resources. */
+export const deleteOthers = (webhookId: number, resources: readonly string[]): Statement =>
+  statement(
+    `delete from webhook_messages
+      where webhook_id = $1 and not body::jsonb -> 'data' ->> 'Resource' = any ($2::text[])`,
+    [webhookId, resources],
   );
 
 /** Moves an endpoint to another place, where it goes on at once. */

@@ -283,4 +283,71 @@ describe('webhooks', () => {
     await eventually(() => receiver.at('/isolated').length === 1);
     expect(keys('/isolated')).to.deep.equal([key]);
   });
+
+  it('who changes the URL and may not read a resource gets none of its messages that still wait', async () => {
+    receiver.respond('/private', response => void response.writeHead(500).end());
+    const options = { Resources: ['Activity', 'OrderStatus'], Payload: 'record', Ordering: 'none' };
+    const { Id } = await createWebhook('/private', options);
+    await createStatus();
+    const { status } = await admin.post('/api/v1/Activity', { ActivityCode: 7, Comment: 'salary of Ann' });
+    expect(status).to.equal(201);
+    const waiting = async (): Promise<string[]> => {
+      const rows = await sql<{ body: string }>(world.acme, 'select body from webhook_messages where webhook_id = $1', [
+        Id,
+      ]);
+      return rows.map(({ body }) => JSON.parse(body).data.Resource).sort();
+    };
+    await eventually(async () => (await waiting()).join() === 'Activity,OrderStatus');
+    const other = await world.loginAs(world.acme, { permissions: ['settings.write', 'settings.read', 'orders.read'] });
+    expect((await other.get('/api/v1/Activity')).status).to.equal(403);
+    const changed = await other.put(`${path}/${Id}`, {
+      ...{ Url: receiver.url('/theirs'), Resources: ['OrderStatus'], Payload: 'record', Ordering: 'none' },
+      IsEnabled: false,
+    });
+    expect(changed.status, JSON.stringify(changed.body)).to.equal(200);
+    expect(await waiting()).to.deep.equal(['OrderStatus']);
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('a record of a webhook has an ETag, with which a change of another version is refused', async () => {
+    const { Id } = await createWebhook('/tagged', { IsEnabled: false });
+    const { headers } = await admin.get(`${path}/${Id}`);
+    const body = { Url: receiver.url('/tagged'), IsEnabled: false, Description: 'changed' };
+    const ifMatch = { 'If-Match': headers.get('etag') ?? '' };
+    expect((await admin.put(`${path}/${Id}`, body, ifMatch)).status).to.equal(200);
+    expect((await admin.put(`${path}/${Id}`, body, ifMatch)).status).to.equal(412);
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('requests at the same time make no more than 20 webhooks', async () => {
+    const globex = await world.login(world.globex);
+    const request = () => globex.post(path, { Url: receiver.url('/many'), IsEnabled: false });
+    await Promise.all(Array.from({ length: 40 }, request));
+    const { body } = await globex.get(path);
+    expect(body).to.have.length(20);
+    for (const { Id } of body) await globex.delete(`${path}/${Id}`);
+  });
+
+  it('webhooks are served again when the tenant gets other data, although none was enabled before', async () => {
+    const run = (text: string) => world.control.em.fork().execute(text);
+    const { Id } = await createWebhook('/again', { IsEnabled: false });
+    const guid = `(select id from tenants where guid = '${world.acme.guid}')`;
+    await run(`update webhook_tenants set is_active = false where tenant_id = ${guid}`);
+    await run(`update tenants set isolated = true where guid = '${world.acme.guid}'`);
+    await run(`update tenants set isolated = false where guid = '${world.acme.guid}'`);
+    const [row] = await run(`select is_active from webhook_tenants where tenant_id = ${guid}`);
+    expect(row).to.deep.equal({ is_active: true });
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('the clock of a process does not delay a change', async () => {
+    const { Id } = await createWebhook('/clock', { Resources: ['OrderStatus'] });
+    await createStatus();
+    await eventually(() => keys('/clock').length === 1);
+    world.clock.offsetSeconds = -600;
+    const key = await createStatus();
+    await eventually(() => keys('/clock').includes(key));
+    world.clock.offsetSeconds = 0;
+    await admin.delete(`${path}/${Id}`);
+  });
 });

@@ -1328,7 +1328,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Leave out the change at which a webhook stands, or all until now
+         * Leave out the message at which a webhook stands, or all until now
          * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
          *
          *     Needs a token with the permission `settings.write`.
@@ -9550,6 +9550,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9648,6 +9649,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {

@@ -11,14 +11,16 @@ export interface LateWebhooks {
 
 /** Later than a pause of all processes, and than a night in which a receiver is being repaired. */
 const maxWait = `interval '10 minutes'`;
+/** A process that serves a tenant again and again, and fails, makes it due later each time. */
+const waitsSince = 'coalesce(waiting_since, due_at)';
 const maxFailing = `interval '1 day'`;
 
 export async function readLateWebhooks(client: pg.Client): Promise<LateWebhooks[]> {
   const { rows } = await client.query<LateWebhooks>(
-    `select slug as tenant, s.name as server, due_at < now() - ${maxWait} as "isWaiting"
+    `select slug as tenant, s.name as server, ${waitsSince} < now() - ${maxWait} as "isWaiting"
        from webhook_tenants join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
       where is_active and t.status = 'active' and not isolated
-        and (due_at < now() - ${maxWait} or failing > 0 and failing_since < now() - ${maxFailing})`,
+        and (${waitsSince} < now() - ${maxWait} or failing > 0 and failing_since < now() - ${maxFailing})`,
   );
   return rows;
 }
@@ -30,7 +32,7 @@ export function checkWebhooks(late: readonly LateWebhooks[]): Finding[] {
       check: 'webhooks_behind',
       tenant,
       problem: isWaiting
-        ? `the webhooks of ${tenant} are due, and no process of the service serves them`
+        ? `the webhooks of ${tenant} are due, and no process of the service can serve them`
         : `a webhook of ${tenant} fails`,
       remedy: isWaiting
         ? 'Find out whether a process of the service runs, and read its log: npx backoffice processes'

@@ -36,8 +36,9 @@ export interface WebhookStatus {
 export function readTenantWebhooks({ statements }: { statements: Statements }): Promise<TenantWebhooks[]> {
   return statements.execute(
     `select slug as tenant, failing, ${isoTime('failing_since')} as "failingSince", disabled,
-            extract(epoch from now() - due_at)::float8 as waiting
-       from (select *, case when due_at < now() and is_active and not isolated and status = 'active' then due_at end as waits
+            extract(epoch from now() - waits)::float8 as waiting
+       from (select *, case when coalesce(waiting_since, due_at) < now() and is_active and not isolated and status = 'active'
+                       then coalesce(waiting_since, due_at) end as waits
                from webhook_tenants join tenants t on t.id = tenant_id) w
       where is_active or disabled > 0 order by slug`,
   );
