@@ -77,28 +77,6 @@ describe('sliding windows', () => {
     }
   });
 
-  it('undoing a call removes exactly that call from its window', () => {
-    const rate = { max: 5, windowMs: 1_000 };
-    const windows = new SlidingWindows(10);
-    for (const at of [0, 10, 20]) windows.hit('key', rate, at);
-    windows.undo('key', 10);
-    expect(windows.hit('key', rate, 30).remaining).to.equal(3);
-    expect(windows.hit('key', rate, 1_000).remaining).to.equal(3);
-    for (const at of [20, 30, 1_000]) windows.undo('key', at);
-    expect(windows.size).to.equal(0);
-  });
-
-  it('undone calls never make a window grow', () => {
-    const rate = { max: 500, windowMs: 60_000 };
-    const windows = new SlidingWindows(10);
-    windows.hit('key', rate, 0);
-    for (let at = 1; at < 60_000; at += 100) {
-      windows.hit('key', rate, at);
-      windows.undo('key', at);
-    }
-    expect(windows.hit('key', rate, 59_999 + groupSpan(rate)).remaining).to.equal(500);
-  });
-
   it('windows are stored for at most 100,000 clients, in less than 120 MiB', () => {
     const windows = new SlidingWindows(100_000);
     const before = reachableHeap();

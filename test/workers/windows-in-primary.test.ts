@@ -71,4 +71,22 @@ describe('windows in the primary process', () => {
     probes.restore();
     store.close();
   });
+
+  it('of calls at once, a worker counts only what the primary process allows, and allows no more than its rate', async () => {
+    const created = createRateLimitStore({ redisUrl: undefined, primary: inPrimary, log: pino({ level: 'silent' }) });
+    await eventually(() => messages.length === 1); // the probe at the start
+    reply();
+    const store = await created;
+    /** @returns how many of the calls are allowed */
+    const hitAtOnce = async (calls: number, answer: () => void): Promise<number> => {
+      const hits = Array.from({ length: calls }, () => store.hit('shared', rate));
+      await eventually(() => timeLimits.size === 1);
+      answer();
+      return (await Promise.all(hits)).filter(({ remaining }) => remaining > 0).length;
+    };
+    windows.hit('shared', rate, 8); // by other workers
+    expect(await hitAtOnce(5, reply)).to.equal(2);
+    expect(await hitAtOnce(12, () => timeLimits.release())).to.equal(8);
+    store.close();
+  });
 });

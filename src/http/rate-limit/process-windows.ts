@@ -6,8 +6,6 @@ export interface ProcessWindows {
   hit(key: string, rate: Rate, calls?: number): RateLimitResult;
   /** Returns the state of a window, without counting a call. */
   peek(key: string, rate: Rate): RateLimitResult;
-  /** Counts a call as `hit` does. @returns its result, and a function that undoes the count */
-  hitTentatively(key: string, rate: Rate): { result: RateLimitResult; undo: () => void };
 }
 
 const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
@@ -26,10 +24,6 @@ export function createProcessWindows(now: () => number = monotonicUnixTime): Pro
   return {
     hit: (key, rate, calls) => windowsOf(key).hit(key, rate, now(), calls),
     peek: (key, rate) => windowsOf(key).peek(key, rate, now()),
-    hitTentatively: (key, rate) => {
-      const [windows, at] = [windowsOf(key), now()];
-      return { result: windows.hit(key, rate, at), undo: () => windows.undo(key, at) };
-    },
   };
 }
 

@@ -72,11 +72,12 @@ async function shareWindows(
   await breaker.check();
   return {
     hit: async (key, rate) => {
-      const { result: ownResult, undo } = own.hitTentatively(key, rate);
-      if (ownResult.remaining === 0) return ownResult;
-      const sharedResult = (await breaker.call(() => shared.hit(key, rate))) ?? ownResult;
-      if (sharedResult.remaining === 0) undo();
-      return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+      const before = own.peek(key, rate);
+      if (before.remaining === 0) return before;
+      const sharedResult = await breaker.call(() => shared.hit(key, rate));
+      if (sharedResult?.remaining === 0) return sharedResult;
+      const ownResult = own.hit(key, rate); // which alone decides among calls that were under way together
+      return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     peek: async (key, rate) => {
       const ownResult = own.peek(key, rate);

@@ -83,20 +83,6 @@ export class SlidingWindows {
     const total = counts.slice(first).reduce((sum, count) => sum + count, 0);
     return { remaining: Math.max(0, max - total), resetMs: ends[first]! + windowMs - now };
   }
-
-  /** Undoes the count of a call at `now`, because the shared windows rejected it. */
-  undo(key: string, now: number): void {
-    const window = this.#windows.peek(key);
-    const group = window?.ends.findIndex(end => end >= now) ?? -1;
-    if (!window || group < 0) return;
-    window.counts[group]!--;
-    if (window.counts[group] === 0) {
-      if (group === window.ends.length - 1) window.first = Number.NEGATIVE_INFINITY; // the next call begins a new group
-      window.ends.splice(group, 1);
-      window.counts.splice(group, 1);
-    }
-    if (window.ends.length === 0) this.#windows.delete(key);
-  }
 }
 
 function count(window: Window, span: number, now: number, calls: number): void {
