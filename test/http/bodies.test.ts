@@ -156,9 +156,11 @@ describe('request bodies', () => {
         }
       }));
 
-    it('a body with Content-Encoding: identity is accepted', async () => {
-      const response = await admin.post(path, { Title: 'Unpacked' }, { 'Content-Encoding': 'identity' });
-      expect(response.status).to.equal(201);
+    it('a body with Content-Encoding: identity, in any case, is accepted', async () => {
+      for (const coding of ['identity', 'Identity', 'IDENTITY']) {
+        const response = await admin.post(path, { Title: `Unpacked: ${coding}` }, { 'Content-Encoding': coding });
+        expect(response.status, coding).to.equal(201);
+      }
     });
   });
 

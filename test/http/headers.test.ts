@@ -57,6 +57,16 @@ describe('HTTP protocol', () => {
         ['Transfer-Encoding: chunked, identity'],
         chunked,
       ),
+      'a transfer coding before chunked': rawRequest(
+        `POST ${collection}`,
+        ['Transfer-Encoding: gzip, chunked'],
+        chunked,
+      ),
+      'two Content-Type headers': rawRequest(
+        `POST ${collection}`,
+        ['Content-Type: application/json', 'Content-Type: text/plain', 'Content-Length: 0'],
+        '',
+      ),
       'a folded Transfer-Encoding header': rawRequest(
         `POST ${collection}`,
         ['Transfer-Encoding:\r\n chunked'],

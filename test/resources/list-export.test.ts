@@ -133,6 +133,8 @@ describe('exports of lists as CSV', () => {
       ['application/json, text/csv', 'application/json'],
       ['text/csv;q=0.5, application/json;q=0.6', 'application/json'],
       ['text/csv;q=0', 'application/json'],
+      ['text/csv; charset=utf-8; header=present', 'text/csv'],
+      ['text/csv;charset="UTF-8";q=0.5, application/json;q=0.6', 'application/json'],
       ['text/*', 'application/json'],
       ['*/*', 'application/json'],
       ['application/xml', 'application/json'],
