@@ -1,4 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import type { Plan } from '../command/operation.ts';
 import type { Output } from '../command/operation-context.ts';
 import type { RunMessage } from '../command/run-message.ts';
 import { cellText } from '../command/text-table.ts';
@@ -20,14 +21,22 @@ export function createConsoleFrontEnd(): FrontEnd {
     progress: createProgress(send),
     output: () => createOutput(send),
     agree: async () => undefined,
-    confirm: async confirm => {
-      send({ kind: 'confirm', confirm });
-      if ((await receive()) !== confirm.name)
+    confirm: async plan => {
+      const { confirm } = plan;
+      send({ kind: 'confirm', steady: steadyOf(plan) });
+      const answer = await receive();
+      if (answer === false) throw new OperatorError('The plan has changed. Make it again');
+      if (confirm && answer !== confirm.name)
         throw new OperatorError(`That is not ${confirm.name}: nothing was changed`, { usage: true });
     },
-    showPlan: ({ text, hasFailed = false, confirm = null }) => send({ kind: 'plan', text: text(), hasFailed, confirm }),
+    showPlan: plan => {
+      const { text, hasFailed = false, confirm = null } = plan;
+      send({ kind: 'plan', text: text(), hasFailed, confirm, steady: steadyOf(plan) });
+    },
   };
 }
+
+const steadyOf = ({ steady, text }: Plan): string => steady ?? text();
 
 /**
  * Returns the next message of the parent process; undefined when that is gone. Leaves no listener, which would keep this

@@ -1,4 +1,4 @@
-import type { Confirmation, Plan } from '../command/operation.ts';
+import type { Plan } from '../command/operation.ts';
 import type { Output, Progress } from '../command/operation-context.ts';
 
 /** Progress that an interruption looks at, and the end of a command clears. */
@@ -15,7 +15,7 @@ export interface FrontEnd {
   output(isRepeated: boolean): Output;
   /** As `Context.agree`. */
   agree(question: string): Promise<boolean | undefined>;
-  /** Has a plan confirmed. @throws {OperatorError} when it is not */
-  confirm(confirmation: Confirmation, yes: boolean): Promise<void>;
+  /** Has a plan confirmed, if it wants that. @throws {OperatorError} when it is not */
+  confirm(plan: Plan, yes: boolean): Promise<void>;
   showPlan(plan: Plan, output: Output): void;
 }

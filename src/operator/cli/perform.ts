@@ -125,7 +125,7 @@ async function performOn(call: Call, frontEnd: FrontEnd, installation: Context['
         return !plan.hasFailed;
       }
       progress.end();
-      if (plan.confirm) await frontEnd.confirm(plan.confirm, yes);
+      await frontEnd.confirm(plan, yes);
     }
     return await traced(operation, async trace => {
       const run = () => operation.run(values, { ...untraced, trace }, catalogue);

@@ -14,7 +14,9 @@ export function createTerminalFrontEnd(): FrontEnd {
       progress.end();
       return canAsk() ? (await readAnswer(`${question}.\nType yes to go on`)) === 'yes' : undefined;
     },
-    confirm: confirmPlan,
+    confirm: async ({ confirm }, yes) => {
+      if (confirm) await confirmPlan(confirm, yes);
+    },
     showPlan: ({ document, text, isLines }, output) => {
       if (isLines && output.wantsDocuments && Array.isArray(document))
         for (const each of document) output.part(each, text);

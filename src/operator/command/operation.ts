@@ -17,6 +17,11 @@ export interface Plan {
   readonly hasFailed?: boolean;
   /** What an operator confirms before it is done. */
   readonly confirm?: Confirmation | undefined;
+  /**
+   * What of the text must still be true when the operator confirms it, if clients change the rest at any moment, such
+   * as the number of open sessions. Without it, the whole text.
+   */
+  readonly steady?: string;
 }
 
 /** What an operator confirms, by typing a name. */

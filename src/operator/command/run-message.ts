@@ -13,6 +13,8 @@ export type RunMessage =
       readonly text: string;
       readonly hasFailed: boolean;
       readonly confirm: Confirmation | null;
+      /** As `Plan.steady`. */
+      readonly steady: string;
     }
-  /** The command waits for the name that confirms it: a string as answer. */
-  | { readonly kind: 'confirm'; readonly confirm: Confirmation };
+  /** The command has made its plan again. Its answer is what was typed, or false when that is not the plan that was shown. */
+  | { readonly kind: 'confirm'; readonly steady: string };

@@ -2,7 +2,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { EventEmitter } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { environment } from '../../config/process-environment.ts';
-import type { Confirmation } from '../command/operation.ts';
 import type { RunMessage } from '../command/run-message.ts';
 
 /** A text or a list that a command has returned. */
@@ -13,13 +12,18 @@ const maxParts = 2_000;
 const maxListRows = 2_000;
 const maxNotes = 20_000;
 
+/** What was typed to confirm a command, and what it must still plan to do. */
+export interface Confirmed {
+  readonly typed: string;
+  readonly steady: string | undefined;
+}
+
 interface Start {
   /** What the command reads from stdin. */
   readonly input: string | undefined;
   /** Who runs it, for the log of operators. */
   readonly name: string | undefined;
-  /** What was typed to confirm it. */
-  readonly typed: string | undefined;
+  readonly confirmed: Confirmed | undefined;
 }
 
 /**
@@ -32,7 +36,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   omitted = 0;
   step: string | undefined;
   count: { total: number; done: number; failed: number } | undefined;
-  plan: { text: string; hasFailed: boolean; confirm: Confirmation | null } | undefined;
+  plan: Extract<RunMessage, { kind: 'plan' }> | undefined;
   /** Warnings and errors. */
   notes = '';
   /** Undefined while it runs. */
@@ -43,7 +47,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
 
-  constructor(args: readonly string[], { input, name, typed }: Start) {
+  constructor(args: readonly string[], { input, name, confirmed }: Start) {
     super({ captureRejections: false });
     this.setMaxListeners(0);
     const { COLUMNS: _, OPERATOR_NAME, ...variables } = environment();
@@ -60,7 +64,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
       this.notes = `${this.notes}${text}`.slice(0, maxNotes);
       this.emit('change');
     });
-    this.#child.on('message', (message: RunMessage) => this.#take(message, typed));
+    this.#child.on('message', (message: RunMessage) => this.#take(message, confirmed));
     this.ended = new Promise(resolve => {
       const end = (code: number | null): void => {
         this.outcome ??= code === 0 ? 'done' : 'failed';
@@ -84,7 +88,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     this.emit('change');
   }
 
-  #take(message: RunMessage, typed: string | undefined): void {
+  #take(message: RunMessage, confirmed: Confirmed | undefined): void {
     switch (message.kind) {
       case 'step':
         this.step = message.text;
@@ -96,7 +100,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
         this.plan = message;
         break;
       case 'confirm':
-        this.#child.send(typed ?? '', () => {});
+        this.#child.send(message.steady === confirmed?.steady ? confirmed.typed : false, () => {});
         break;
       case 'list':
         this.#add({ ...message, rows: message.rows.slice(0, maxListRows) });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { OperatorError } from '../../log/operator-error.ts';
 import { argumentsOf, type FilledForm, secretOf, withoutSecret } from './command-line.ts';
 import type { Visitor } from './entrance.ts';
-import { RunningCommand } from './running-command.ts';
+import { type Confirmed, RunningCommand } from './running-command.ts';
 
 const maxRunning = 8;
 const maxKept = 100;
@@ -30,7 +30,7 @@ export class Runs {
   readonly #runs = new Map<string, Run>();
 
   /** @throws {OperatorError} when too many commands run */
-  start(form: FilledForm, visitor: Visitor, isPlan: boolean, typed?: string): Run {
+  start(form: FilledForm, visitor: Visitor, isPlan: boolean, confirmed?: Confirmed): Run {
     if (this.running.length >= maxRunning)
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
     const input = secretOf(form);
@@ -45,11 +45,11 @@ export class Runs {
       isPlan,
       by: visitor.name,
       startedAt: new Date(),
-      command: new RunningCommand(argumentsOf(form, isPlan), { input, name: visitor.name, typed }),
-      perform: (by, name) => {
+      command: new RunningCommand(argumentsOf(form, isPlan), { input, name: visitor.name, confirmed }),
+      perform: (by, typed) => {
         if (performed) return performed;
         if (!planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
-        performed = this.start(planned, by, false, name);
+        performed = this.start(planned, by, false, { typed, steady: run.command.plan?.steady });
         planned = undefined;
         return performed;
       },

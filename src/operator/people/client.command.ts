@@ -54,6 +54,7 @@ const revoke = defineOperation({
     return {
       document: { ...client, state: 'planned' },
       text: () => `Client ${id} (${client.name}) and its ${tokens} would be refused. It was used ${client.uses} times.`,
+      steady: `${id} (${client.name})`,
       confirm: { name: slug, consequence: `will refuse client ${id} (${client.name}) and its ${tokens}` },
     };
   },

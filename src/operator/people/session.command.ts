@@ -36,6 +36,7 @@ const revoke = defineOperation({
     return {
       document: { state: 'planned', sessions },
       text: () => `${countText(sessions.length, 'open session')} would be revoked.`,
+      steady: ofWhom(which),
       confirm: { name: slug, consequence: `will revoke ${countText(sessions.length, 'open session')}${ofWhom(which)}` },
     };
   },

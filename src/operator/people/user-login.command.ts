@@ -78,6 +78,7 @@ async function planSessions(
   return {
     document: { email, sessions, state: 'planned' },
     text: () => `${before} ${email} ${consequence}.`,
+    steady: `${before} ${email} ${after}`,
     confirm: {
       name: email,
       kind: 'address',

@@ -17,6 +17,7 @@ export const removeUserOperation = defineOperation({
     return {
       document: { ...plan, state: 'planned' },
       text: () => `${email} would be removed, ${lossText(plan)}.`,
+      steady: lossText({ ...plan, sessions: 0 }),
       confirm: { name: email, kind: 'address', consequence: `will be removed from ${slug}, ${lossText(plan)}` },
     };
   },

@@ -161,6 +161,28 @@ describe('console', () => {
       expect((await opened.ended(resumed.path)).text).to.include('globex is active.');
     });
 
+    it('a plan that no longer holds is not done, and a login in the meantime does not change a plan', async () => {
+      const email = 'leaver@acme.test';
+      const user = { slug: 'acme', email, password: 'correct-horse-battery-9' };
+      await opened.ended((await opened.submit('/operations/user/add', { ...user, step: 'run' })).path);
+      const plan = async () =>
+        opened.ended((await opened.submit('/operations/user/remove', { slug: 'acme', email, step: 'plan' })).path);
+      const perform = async ({ path }: { path: string }) =>
+        opened.ended((await opened.submit(`${path}/perform`, { typed: email })).path);
+      const stale = await plan();
+      const changed = await runCommand(
+        'scripts/backoffice.ts',
+        ['user', 'role', 'acme', email, 'Administrator'],
+        world.environment,
+      );
+      expect(changed.code).to.equal(0);
+      expect((await perform(stale)).text).to.include('The plan has changed. Make it again.');
+      await world.login(world.acme, user);
+      const fresh = await plan();
+      await world.login(world.acme, user);
+      expect((await perform(fresh)).text).to.include(`${email} is removed`);
+    });
+
     it('a form with wrong values is shown again, with a link from each error to its field', async () => {
       const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
       expect(status).to.equal(422);
