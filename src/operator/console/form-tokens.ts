@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Context } from 'koa';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Visitor } from './entrance.ts';
@@ -26,6 +26,14 @@ export function createFormTokens(): FormTokens {
 }
 
 const maxBytes = 100_000;
+
+/**
+ * Identifies what a form has sent. It is the same when a form is sent twice, as by two clicks, and another one when its
+ * page was loaded again, or its values were changed. Undefined for a form without a `form`, its random id.
+ */
+export function submissionOf(given: URLSearchParams): string | undefined {
+  return given.has('form') ? createHash('sha256').update(given.toString()).digest('base64url') : undefined;
+}
 
 /** Reads the form that a browser sends. @throws {OperatorError} when it is too large, or no form */
 export async function readSubmission(ctx: Context): Promise<URLSearchParams> {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/field-label.ts';
 import { isConfirmed } from '../command/operation.ts';
@@ -34,7 +35,7 @@ ${effectNote(offered)}
 ${errorSummary(errors)}
 ${showsCommand ? commandView(form) : ''}
 <form method="post" action="${path}" class="operation" novalidate>
-<input type="hidden" name="token" value="${token}">
+<input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
 ${inputs}
 ${asksReason(offered) ? reasonInput(form.reason, needsReason, errors) : ''}
 <p class="buttons">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}

@@ -9,7 +9,7 @@ import { type Candidate, readStoredValues } from '../command/stored-values.ts';
 import type { FilledForm } from './command-line.ts';
 import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
-import { type FormTokens, readSubmission } from './form-tokens.ts';
+import { type FormTokens, readSubmission, submissionOf } from './form-tokens.ts';
 import { asksReason, checkForm, type FormError, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
 import { type Offered, withheld } from './offered.ts';
@@ -46,7 +46,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
       );
     const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
     requireArguments(form, offered);
-    const run = runs.start(form, ctx.state.visitor, isPlan);
+    const run = runs.start(form, ctx.state.visitor, { isPlan, submission: submissionOf(given) });
     await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
     ctx.redirect(`/runs/${run.id}`);
     ctx.status = 303;

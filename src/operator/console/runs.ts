@@ -9,6 +9,14 @@ const maxKept = 100;
 /** A plan older than this is made again. Its secret is forgotten then. */
 const maxPlanMs = 15 * 60_000;
 
+/** How a command is started. */
+interface Start {
+  readonly isPlan: boolean;
+  readonly confirmed?: Confirmed;
+  /** What its form has sent (`submissionOf`). */
+  readonly submission?: string | undefined;
+}
+
 /** One command that the console runs or has run: a plan, or the operation itself. */
 export interface Run {
   readonly id: string;
@@ -17,6 +25,7 @@ export interface Run {
   readonly isPlan: boolean;
   readonly by: string | undefined;
   readonly startedAt: Date;
+  readonly submission: string | undefined;
   readonly command: RunningCommand;
   /**
    * Starts what was planned, once: a form that is sent twice gives the same run.
@@ -29,8 +38,13 @@ export interface Run {
 export class Runs {
   readonly #runs = new Map<string, Run>();
 
-  /** @throws {OperatorError} when too many commands run */
-  start(form: FilledForm, visitor: Visitor, isPlan: boolean, confirmed?: Confirmed): Run {
+  /**
+   * Starts a command, once: what is sent twice gives the same run.
+   * @throws {OperatorError} when too many commands run
+   */
+  start(form: FilledForm, visitor: Visitor, { isPlan, confirmed, submission }: Start): Run {
+    const started = submission === undefined ? undefined : this.list.find(run => run.submission === submission);
+    if (started) return started;
     if (this.running.length >= maxRunning)
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
     const input = secretOf(form);
@@ -45,11 +59,12 @@ export class Runs {
       isPlan,
       by: visitor.name,
       startedAt: new Date(),
+      submission,
       command: new RunningCommand(argumentsOf(form, isPlan), { input, name: visitor.name, confirmed }),
       perform: (by, typed) => {
         if (performed) return performed;
         if (!planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
-        performed = this.start(planned, by, false, { typed, steady: run.command.plan?.steady });
+        performed = this.start(planned, by, { isPlan: false, confirmed: { typed, steady: run.command.plan?.steady } });
         planned = undefined;
         return performed;
       },

@@ -57,7 +57,8 @@ export async function openConsole(
       const { text } = await get(page);
       const form = text.split('<form').find(each => each.includes(`action="${path}"`)) ?? '';
       const token = /name="token" value="([^"]+)"/.exec(form)?.[1] ?? '';
-      const body = new URLSearchParams({ token, ...fields }).toString();
+      const id = /name="form" value="([^"]+)"/.exec(form)?.[1];
+      const body = new URLSearchParams({ token, ...(id && { form: id }), ...fields }).toString();
       const type = 'application/x-www-form-urlencoded';
       return request(path, { method: 'POST', body, headers: { 'Content-Type': type, Origin: origin, ...more } });
     },

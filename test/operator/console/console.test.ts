@@ -183,6 +183,24 @@ describe('console', () => {
       expect((await perform(fresh)).text).to.include(`${email} is removed`);
     });
 
+    it('a form that is sent twice runs once, and another form, or other values, run again', async () => {
+      const [admin] = await controlSql<{ email: string }>(
+        world,
+        `select email from users where tenant_id = (select id from tenants where slug = 'acme') order by id limit 1`,
+      );
+      const fields = { slug: 'acme', email: admin?.email ?? '', name: 'till', step: 'run', form: 'once' };
+      const add = async (more = {}) => (await opened.submit('/operations/client/add', { ...fields, ...more })).path;
+      const [first, second] = await Promise.all([add(), add()]);
+      expect(second).to.equal(first);
+      expect(await add({ step: 'plan' })).to.not.equal(first);
+      expect(await add({ form: 'another', name: 'other' }))
+        .to.match(/^\/runs\//)
+        .and.not.equal(first);
+      await opened.ended(first);
+      const clients = await controlSql(world, `select from api_clients where name = 'till'`);
+      expect(clients).to.have.length(1);
+    });
+
     it('a form with wrong values is shown again, with a link from each error to its field', async () => {
       const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
       expect(status).to.equal(422);
