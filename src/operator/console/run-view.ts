@@ -2,7 +2,7 @@ import { type Html, html } from '../../docs/html.ts';
 import { breadcrumbs } from './console-page.ts';
 import type { FormError } from './form-values.ts';
 import { commandView, errorSummary } from './form-view.ts';
-import type { Part } from './running-command.ts';
+import type { Part, RunningCommand } from './running-command.ts';
 import type { Run } from './runs.ts';
 import { durationText, facts, none, state, table, time } from './view.ts';
 
@@ -51,7 +51,8 @@ export function statusText({ command, isPlan }: Run): string {
 export function runFragment(page: RunPage): Html {
   const { run, tokens } = page;
   const { command, startedAt, by, form } = run;
-  const { count, step, outcome, endedAt, notes, plan, parts, omitted } = command;
+  const { count, step, outcome, endedAt, plan, parts, omitted } = command;
+  const notes = notesText(command);
   const shown = parts.slice(-maxShownParts);
   const hidden = omitted + parts.length - shown.length;
   return html`${facts([
@@ -63,9 +64,9 @@ export function runFragment(page: RunPage): Html {
   ])}
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${notes ? html`<pre class="text notes" tabindex="0" role="group" aria-label="${outcome === 'failed' ? 'Error' : 'Warnings'}">${notes.trimEnd()}</pre>` : ''}
-${plan ? html`<pre class="text" tabindex="0" role="group" aria-label="Plan">${cut(plan.text)}</pre>` : ''}
-${hidden > 0 ? html`<p class="hint">${hidden} earlier results are not shown: <a href="/runs/${run.id}/output">all of them as text</a></p>` : ''}
-${joinTexts(shown).map(partView)}
+${plan ? textView(run, 'Plan', plan.text) : ''}
+${hidden > 0 ? html`<p class="hint">${number(hidden)} earlier results are not shown${omitted > 0 ? `, of which ${number(omitted)} are not kept` : ''}: ${outputLink(run)}</p>` : ''}
+${joinTexts(shown).map(part => partView(run, part))}
 ${outcome === undefined && !command.isInterrupted ? cancelForm(run, tokens.cancel) : ''}
 ${outcome === 'done' && run.isPlan && !plan?.hasFailed ? performForm(page) : ''}`;
 }
@@ -82,20 +83,35 @@ function joinTexts(parts: readonly Part[]): Part[] {
   return joined;
 }
 
-function partView(part: Part): Html {
-  if (part.kind === 'text')
-    return html`<pre class="text" tabindex="0" role="group" aria-label="Result">${cut(part.text)}</pre>`;
+function partView(run: Run, part: Part): Html {
+  if (part.kind === 'text') return textView(run, 'Result', part.text);
   const rows = part.rows.slice(0, maxShownRows);
-  const rest = part.rows.length - rows.length;
+  const rest = part.total - rows.length;
+  const lost = part.total - part.rows.length;
   const cells = rows.map(row => row.map(text => (text === '–' ? none : state(text))));
   return html`${table({ caption: 'Result', columns: part.columns, rows: cells, empty: html``, isCaptionHidden: true })}
-${rest > 0 ? html`<p class="hint">${rest} further rows are not shown.</p>` : ''}`;
+${rest > 0 ? html`<p class="hint">${number(rest)} further rows are not shown${lost > 0 ? `, of which ${number(lost)} are not kept` : ''}: ${outputLink(run)}</p>` : ''}`;
 }
 
-const cut = (text: string): string =>
-  text.length > maxShownLength
-    ? `${text.slice(0, maxShownLength)}\n… (${text.length - maxShownLength} more characters)`
-    : text;
+/** A text. The middle of a long one is left out: its end is often a summary. */
+function textView(run: Run, label: string, text: string): Html {
+  const left = text.length - maxShownLength;
+  const half = maxShownLength / 2;
+  const shown =
+    left > 0 ? `${text.slice(0, half)}\n… (${number(left)} characters are left out) …\n${text.slice(-half)}` : text;
+  return html`<pre class="text" tabindex="0" role="group" aria-label="${label}">${shown}</pre>
+${left > 0 ? html`<p class="hint">The middle is not shown: ${outputLink(run)}</p>` : ''}`;
+}
+
+function outputLink({ id }: Run): Html {
+  return html`<a href="/runs/${id}/output">all that is kept, as text</a>`;
+}
+
+const number = (count: number): string => count.toLocaleString('en');
+
+function notesText({ notes, omittedNotes }: RunningCommand): string {
+  return omittedNotes > 0 ? `(${number(omittedNotes)} earlier characters are not kept)\n${notes}` : notes;
+}
 
 function cancelForm({ id, form }: Run, token: string): Html {
   const text = form.operation.interrupt
@@ -124,10 +140,16 @@ ${error ? html`<p class="error" id="typed-error">${error.text}</p>` : ''}
 <a href="${formPath}?${query.toString()}">Change the values</a></p></form>`;
 }
 
-/** All that a run has returned, as text. */
-export function runText({ command: { parts, plan, notes } }: Run): string {
-  const texts = parts.map(part =>
-    part.kind === 'text' ? part.text : [part.columns, ...part.rows].map(row => row.join('\t')).join('\n'),
-  );
-  return [...(plan ? [plan.text] : []), ...texts, notes].join('\n');
+/** All that is kept of what a run has returned, as text, with how much is not. */
+export function runText({ command }: Run): string {
+  const { parts, plan, omitted } = command;
+  const lost = omitted > 0 ? [`(${number(omitted)} earlier results are not kept)`] : [];
+  return [...(plan ? [plan.text] : []), ...lost, ...parts.map(partText), notesText(command)].join('\n');
+}
+
+function partText(part: Part): string {
+  if (part.kind === 'text') return part.text;
+  const lost = part.total - part.rows.length;
+  const lines = [part.columns, ...part.rows].map(row => row.join('\t'));
+  return [...lines, ...(lost > 0 ? [`(${number(lost)} further rows are not kept)`] : [])].join('\n');
 }

@@ -4,8 +4,10 @@ import { fileURLToPath } from 'node:url';
 import { environment } from '../../config/process-environment.ts';
 import type { RunMessage } from '../command/run-message.ts';
 
-/** A text or a list that a command has returned. */
-export type Part = Extract<RunMessage, { kind: 'text' | 'list' }>;
+/** A text or a list that a command has returned. Of a list, `total` counts also the rows that are not kept. */
+export type Part =
+  | Extract<RunMessage, { kind: 'text' }>
+  | (Extract<RunMessage, { kind: 'list' }> & { readonly total: number });
 
 const program = fileURLToPath(new URL('../../../scripts/backoffice.ts', import.meta.url));
 const maxParts = 2_000;
@@ -37,8 +39,10 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   step: string | undefined;
   count: { total: number; done: number; failed: number } | undefined;
   plan: Extract<RunMessage, { kind: 'plan' }> | undefined;
-  /** Warnings and errors. */
+  /** The end of the warnings and errors. */
   notes = '';
+  /** Characters that were removed in front of them. */
+  omittedNotes = 0;
   /** Undefined while it runs. */
   outcome: 'done' | 'failed' | undefined;
   endedAt: Date | undefined;
@@ -61,7 +65,9 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     stdin?.on('error', () => {}); // EPIPE: it has ended without reading it
     stdin?.end(input ?? '');
     stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.notes = `${this.notes}${text}`.slice(0, maxNotes);
+      const notes = `${this.notes}${text}`;
+      this.notes = notes.slice(-maxNotes);
+      this.omittedNotes += notes.length - this.notes.length;
       this.emit('change');
     });
     this.#child.on('message', (message: RunMessage) => this.#take(message, confirmed));
@@ -103,7 +109,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
         this.#child.send(message.steady === confirmed?.steady ? confirmed.typed : false, () => {});
         break;
       case 'list':
-        this.#add({ ...message, rows: message.rows.slice(0, maxListRows) });
+        this.#add({ ...message, rows: message.rows.slice(0, maxListRows), total: message.rows.length });
         break;
       case 'text':
         this.#add(message);
