@@ -35,6 +35,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
     const given = await readSubmission(ctx);
     tokens.require(ctx, given);
     const form = readForm(found, given);
+    requireArguments(form, offered);
     const step = given.get('step');
     const asksWhy = needsReason && asksReason(found) && step !== 'command';
     const errors = checkForm(form, asksWhy);
@@ -45,7 +46,6 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
         `This console does not run ${operation.name}: it was started with --read-only or --allow`,
       );
     const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
-    requireArguments(form, offered);
     const run = runs.start(form, ctx.state.visitor, { isPlan, submission: submissionOf(given) });
     await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
     ctx.redirect(`/runs/${run.id}`);

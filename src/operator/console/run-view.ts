@@ -127,6 +127,7 @@ function performForm({ run, tokens, formPath, errors }: RunPage): Html {
   const query = new URLSearchParams();
   for (const [name, texts] of Object.entries(form.texts))
     if (form.operation.fields[name]?.kind !== 'secret') for (const text of texts) query.append(name, text);
+  if (form.reason) query.append('because', form.reason);
   const error = errors.find(each => each.id === 'typed');
   return html`<form method="post" action="/runs/${id}/perform" class="operation confirm"><input type="hidden" name="token" value="${tokens.perform}">
 ${

@@ -145,6 +145,7 @@ describe('console', () => {
       const planned = await opened.submit('/operations/suspend', { slug: 'globex', because: 'unpaid', step: 'run' });
       const plan = await opened.ended(planned.path);
       expect(plan.text).to.include('globex will not be served until it is resumed');
+      expect(plan.text).to.match(/slug=globex&(amp;|#38;)because=unpaid">Change the values/);
       expect(await statusOf('globex')).to.equal('active');
       const wrong = await opened.submit(`${plan.path}/perform`, { typed: 'acme' });
       expect(wrong.status).to.equal(422);
@@ -264,12 +265,11 @@ describe('console', () => {
     const globex = `(select id from tenants where slug = 'globex')`;
     const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 3000) n`;
     await controlSql(world, insert);
-    await controlSql(
-      world,
-      `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`,
-    );
+    await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
     try {
-      const list = await opened.ended((await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path);
+      const list = await opened.ended(
+        (await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path,
+      );
       const [row] = await controlSql<{ count: number }>(
         world,
         `select count(*)::int from roles where tenant_id = ${globex}`,
@@ -325,9 +325,11 @@ describe('console', () => {
     await support.stop();
   });
 
-  it('an argument that is the word of another command does not run that command', async () => {
-    const fields = { slug: 'prune', step: 'run' };
-    expect((await opened.submit('/operations/databases', fields)).text).to.include('is a command of its own');
+  it('an argument that is the word of another command neither runs nor shows that command', async () => {
+    for (const step of ['run', 'command'])
+      expect((await opened.submit('/operations/databases', { slug: 'prune', step })).text, step)
+        .to.include('is a command of its own')
+        .and.not.include('npx backoffice databases prune');
   });
 
   it('a plan changes nothing when an argument begins with a hyphen', async () => {
