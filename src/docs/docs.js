@@ -1,7 +1,7 @@
 // Runs in the browser: copy buttons, tabs and sections that have moved. Without it, the pages show the same texts.
 import { create } from './element.js';
 
-addCopyButtons();
+addCopyButtons(document);
 addTabs();
 followMovedSection();
 
@@ -13,9 +13,9 @@ function followMovedSection() {
   if (link) location.replace(link.href);
 }
 
-/** A button above each block of code that copies its text. */
-function addCopyButtons() {
-  for (const block of document.querySelectorAll('main pre')) {
+/** A button above each block of code below a root that copies its text. */
+export function addCopyButtons(root) {
+  for (const block of root.querySelectorAll('main pre:not(.code > *)')) {
     const label = block.getAttribute('aria-label').replace(/^Code: /, '');
     const button = create('button', { type: 'button', className: 'copy', textContent: 'Copy' });
     const status = create('span', { role: 'status', className: 'hidden' });

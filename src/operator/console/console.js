@@ -1,24 +1,69 @@
 // Runs in the browser: shows the progress of a run as it happens, and gives the focus to what is wrong with a form.
 // Without it, the pages show the same, and load again while a command runs.
+import { addCopyButtons } from '/docs/docs.js';
 
 document.querySelector('[data-focus]')?.focus();
 
 const region = document.querySelector('[data-events]:not([data-ended])');
 if (region) follow(region, document.querySelector('#run-status'));
 
-/** Replaces the content of a region with each event. The status, which is read out, changes at most every 5 s. */
+/**
+ * Shows each event in a region. The status, which is read out, changes at most every 5 s, and says when the console no
+ * longer answers.
+ */
 function follow(region, status) {
   const source = new EventSource(region.dataset.events);
+  const show = createDisplay(region);
   let spokenAt = 0;
+  let shownAt = new Date();
   source.addEventListener('run', ({ data }) => {
     const { status: text, html, isEnded } = JSON.parse(data);
     const { id } = document.activeElement ?? {};
-    region.innerHTML = html;
-    if (id && document.activeElement === document.body) (document.getElementById(id) ?? status).focus();
+    const hadFocus = region.contains(document.activeElement);
+    show(html);
+    if (hadFocus && !region.contains(document.activeElement)) (document.getElementById(id) ?? status).focus();
+    shownAt = new Date();
     if (isEnded || Date.now() - spokenAt > 5_000) {
       status.textContent = text;
       spokenAt = Date.now();
     }
     if (isEnded) source.close();
   });
+  source.addEventListener('error', () => {
+    const time = shownAt.toISOString().slice(11, 19);
+    status.textContent = `The console does not answer. This is the state of ${time} UTC.`;
+    spokenAt = 0;
+  });
+}
+
+/**
+ * Returns a function that shows HTML in a region. What stays the same, or only grows, stays in place, with its focus and
+ * its selection.
+ */
+function createDisplay(region) {
+  let parts = []; // what was sent, and the element that shows it
+  return html => {
+    const template = document.createElement('template');
+    template.innerHTML = html;
+    parts = [...template.content.children].map(sent => {
+      const at = parts.findIndex(part => part.sent.isEqualNode(sent) || isGrown(part.sent, sent));
+      if (at < 0) return { sent, live: sent.cloneNode(true) };
+      const { sent: before, live } = parts.splice(0, at + 1)[at]; // those before it are gone: the order stays
+      if (isGrown(before, sent)) live.append(sent.textContent.slice(before.textContent.length));
+      return { sent, live };
+    });
+    const elements = parts.map(({ live }) => (live.matches('.code > *') ? live.parentElement : live));
+    for (const element of [...region.children]) if (!elements.includes(element)) element.remove();
+    elements.forEach((element, at) => {
+      const place = region.children[at];
+      if (element !== place) region.insertBefore(element, place ?? null);
+    });
+    addCopyButtons(region);
+  };
+}
+
+/** Returns whether an element is a block of text that continues another one. */
+function isGrown(before, after) {
+  const isSame = after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel;
+  return isSame && before.textContent !== after.textContent && after.textContent.startsWith(before.textContent);
 }

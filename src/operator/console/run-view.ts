@@ -28,7 +28,7 @@ export function runView(page: RunPage): Html {
   return html`${breadcrumbs(['/operations', 'Commands'], [page.formPath, name], ...(slug ? [[`/tenants/${encodeURIComponent(slug)}`, slug] as const] : []))}
 <h1>${run.isPlan ? 'Plan: ' : ''}${name} ${slug}</h1>
 ${errorSummary(errors)}
-<p class="status" role="status" id="run-status">${statusText(run)}</p>
+<p class="status" role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
 <div id="run" data-events="/runs/${run.id}/events"${run.command.outcome ? html` data-ended` : ''}>${runFragment(page)}</div>
 ${commandView(run.form)}`;
 }

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import type { Browser, Page } from 'playwright-core';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { controlSql } from '../../auth/sample-users.ts';
 import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../../docs/browser.ts';
 import { useWorld } from '../../support/world.ts';
@@ -90,6 +91,50 @@ const maxWaitMs = 120_000;
     expect(await findViolations(page)).to.deep.equal([]);
     const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = 'globex'`);
     expect(row?.status).to.equal('suspended');
+    await page.close();
+  });
+
+  /** Opens the page of a run that waits until the work is done. */
+  async function withRun(page: Page, work: () => Promise<void>): Promise<void> {
+    await withConnection(world.environment.DATABASE_URL ?? '', async client => {
+      await client.query(`begin; select from tenants where slug = 'globex' for update`);
+      await page.goto(`${opened.origin}/operations/edit?slug=globex&name=Globex+2`);
+      await page.getByRole('button', { name: 'Run it' }).click();
+      await page.locator('#cancel').waitFor();
+      await work();
+      await client.query('rollback');
+    });
+  }
+
+  it('a live page keeps focus and selection, has copy buttons, and says when the console does not answer', async () => {
+    const page = await open();
+    const eventOf = (text: string): string => {
+      const html = `<dl>${text}</dl><pre tabindex="0" aria-label="Result">${text}</pre>`;
+      return `retry: 100\nevent: run\ndata: ${JSON.stringify({ status: 'It runs', html, isEnded: false })}\n\n`;
+    };
+    let text: string | undefined = 'first';
+    // Each connection brings the present text, and ends: the browser asks again.
+    await page.route('**/events', route =>
+      text === undefined ? route.abort() : route.fulfill({ contentType: 'text/event-stream', body: eventOf(text) }),
+    );
+    await withRun(page, async () => {
+      const block = page.locator('#run pre');
+      await block.filter({ hasText: 'first' }).waitFor();
+      await block.focus();
+      await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#run pre'))`);
+      text = 'first, second';
+      await block.filter({ hasText: 'first, second' }).waitFor();
+      await block.and(page.locator(':focus')).waitFor();
+      expect(await page.evaluate('String(getSelection())')).to.equal('first');
+      expect(await page.locator('#run').getByRole('button', { name: 'Copy Result' }).count()).to.equal(1);
+      text = 'other';
+      await page.locator('#run-status').and(page.locator(':focus')).waitFor();
+      text = undefined;
+      await page
+        .getByRole('status')
+        .filter({ hasText: /The console does not answer. This is the state of \d\d:\d\d:\d\d UTC./ })
+        .waitFor();
+    });
     await page.close();
   });
 
