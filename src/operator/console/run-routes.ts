@@ -60,7 +60,8 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
 
   function sendRun(ctx: Context, run: Run, errors: readonly FormError[]): void {
     const isRunning = run.command.outcome === undefined;
-    const refresh = isRunning ? { seconds: 2, to: `/runs/${run.id}` } : undefined;
+    // Another address each time: a browser that is at this one already would only go to the fragment.
+    const refresh = isRunning ? { seconds: 10, to: `/runs/${run.id}?at=${Date.now()}#run` } : undefined;
     const title = `${run.isPlan ? 'Plan of ' : ''}${run.form.operation.name}`;
     sendPage(ctx, shell, { title, main: runView(pageOf(ctx, run, errors)), refresh }, errors.length > 0 ? 422 : 200);
   }

@@ -63,11 +63,11 @@ export function runFragment(page: RunPage): Html {
     ['Reason', form.reason ? html`${form.reason}` : none],
   ])}
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
+${outcome === undefined && !command.isInterrupted ? cancelForm(run, tokens.cancel) : ''}
 ${notes ? html`<pre class="text notes" tabindex="0" role="group" aria-label="${outcome === 'failed' ? 'Error' : 'Warnings'}">${notes.trimEnd()}</pre>` : ''}
 ${plan ? textView(run, 'Plan', plan.text) : ''}
 ${hidden > 0 ? html`<p class="hint">${number(hidden)} earlier results are not shown${omitted > 0 ? `, of which ${number(omitted)} are not kept` : ''}: ${outputLink(run)}</p>` : ''}
 ${joinTexts(shown).map(part => partView(run, part))}
-${outcome === undefined && !command.isInterrupted ? cancelForm(run, tokens.cancel) : ''}
 ${outcome === 'done' && run.isPlan && !plan?.hasFailed ? performForm(page) : ''}`;
 }
 

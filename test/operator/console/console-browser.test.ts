@@ -138,6 +138,17 @@ const maxWaitMs = 120_000;
     await page.close();
   });
 
+  it('without script, a page that was loaded again leaves one step of the keyboard to the end of its run', async () => {
+    const page = await open({ javaScriptEnabled: false });
+    await withRun(page, async () => {
+      await page.waitForURL('**/runs/*#run');
+      await page.keyboard.press('Tab');
+      await page.locator('#cancel').and(page.locator(':focus')).waitFor();
+    });
+    await page.getByRole('status').filter({ hasText: 'It is done.' }).waitFor();
+    await page.close();
+  });
+
   it('without script, a run shows its progress and its end, and the columns of a list sort it', async () => {
     const page = await open({ javaScriptEnabled: false });
     await page.goto(`${opened.origin}/operations/resume?slug=globex`);
