@@ -29,6 +29,7 @@ export function createConsoleFrontEnd(): FrontEnd {
       if (confirm && answer !== confirm.name)
         throw new OperatorError(`That is not ${confirm.name}: nothing was changed`, { usage: true });
     },
+    found: () => send({ kind: 'found' }),
     showPlan: plan => {
       const { text, hasFailed = false, confirm = null } = plan;
       send({ kind: 'plan', text: text(), hasFailed, confirm, steady: steadyOf(plan) });

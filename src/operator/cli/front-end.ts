@@ -18,4 +18,6 @@ export interface FrontEnd {
   /** Has a plan confirmed, if it wants that. @throws {OperatorError} when it is not */
   confirm(plan: Plan, yes: boolean): Promise<void>;
   showPlan(plan: Plan, output: Output): void;
+  /** Called when an operation that reads has found something to correct, such as `doctor`. */
+  found(): void;
 }

@@ -42,7 +42,9 @@ export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
     const opener = openers[typeof access === 'function' ? access(values) : access];
     const work = () => opener(call, installation => performOn(call, frontEnd, installation));
     const isPatient = call.operation.isPatient?.(values) ?? false;
-    if ((await (isPatient ? withLowPriority(work) : work())) === false) process.exitCode = exitFailed;
+    if ((await (isPatient ? withLowPriority(work) : work())) !== false) return;
+    process.exitCode = exitFailed;
+    if (call.operation.effect === 'reads' && !call.dryRun) frontEnd.found();
   } catch (error) {
     printError(await explainLogin(error));
     process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;

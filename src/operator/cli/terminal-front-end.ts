@@ -14,6 +14,7 @@ export function createTerminalFrontEnd(): FrontEnd {
       progress.end();
       return canAsk() ? (await readAnswer(`${question}.\nType yes to go on`)) === 'yes' : undefined;
     },
+    found: () => {}, // the exit code says it
     confirm: async ({ confirm }, yes) => {
       if (confirm) await confirmPlan(confirm, yes);
     },

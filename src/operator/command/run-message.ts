@@ -6,6 +6,8 @@ export type RunMessage =
   | { readonly kind: 'step'; readonly text: string }
   | { readonly kind: 'count'; readonly total: number; readonly done: number; readonly failed: number }
   | { readonly kind: 'text'; readonly text: string }
+  /** The command only reads, and returned false: what it looked at is not as it should be. */
+  | { readonly kind: 'found' }
   /** A list: its columns, and the text of each cell. */
   | { readonly kind: 'list'; readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] }
   | {

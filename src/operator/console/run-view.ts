@@ -41,6 +41,7 @@ export function statusText({ command, isPlan }: Run): string {
     : '';
   if (outcome === 'done')
     return [isPlan ? 'The plan is ready. Nothing was changed.' : 'It is done.', counted].join(' ').trim();
+  if (outcome === 'found') return ['It is done, and found something.', counted].join(' ').trim();
   if (outcome === 'failed' && isInterrupted) return ['It was ended early.', counted].join(' ').trim();
   if (outcome === 'failed') return [isPlan ? 'It would fail.' : 'It has failed.', counted].join(' ').trim();
   if (isInterrupted) return ['It ends early.', counted].join(' ').trim();

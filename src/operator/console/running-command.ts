@@ -43,13 +43,14 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   notes = '';
   /** Characters that were removed in front of them. */
   omittedNotes = 0;
-  /** Undefined while it runs. */
-  outcome: 'done' | 'failed' | undefined;
+  /** Undefined while it runs. `found`: it has done its work, and found something to correct. */
+  outcome: 'done' | 'found' | 'failed' | undefined;
   endedAt: Date | undefined;
   /** True after `interrupt`. */
   isInterrupted = false;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
+  #hasFound = false;
 
   constructor(args: readonly string[], { input, name, confirmed }: Start) {
     super({ captureRejections: false });
@@ -73,7 +74,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     this.#child.on('message', (message: RunMessage) => this.#take(message, confirmed));
     this.ended = new Promise(resolve => {
       const end = (code: number | null): void => {
-        this.outcome ??= code === 0 ? 'done' : 'failed';
+        this.outcome ??= code === 0 ? 'done' : code === 1 && this.#hasFound ? 'found' : 'failed';
         this.endedAt ??= new Date();
         this.emit('change');
         resolve();
@@ -113,6 +114,9 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
         break;
       case 'text':
         this.#add(message);
+        break;
+      case 'found':
+        this.#hasFound = true;
     }
     this.emit('change');
   }

@@ -22,6 +22,7 @@ const tones: Readonly<Record<string, Tone>> = {
   ...{
     suspended: 'warn',
     warning: 'warn',
+    found: 'warn',
     retiring: 'warn',
     halted: 'warn',
     kept: 'warn',

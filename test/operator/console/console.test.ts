@@ -202,6 +202,18 @@ describe('console', () => {
       expect(clients).to.have.length(1);
     });
 
+    it('a check that finds something is done, and has not failed', async () => {
+      const { database } = world.acme;
+      await controlSql(world, `grant temporary on database "${database}" to "${database}"`);
+      try {
+        const { text } = await opened.ended((await opened.submit('/operations/doctor', { step: 'run' })).path);
+        expect(text).to.include('It is done, and found something.').and.include('TEMPORARY on database');
+        expect(text).to.include('class="state warn"').and.not.include('It has failed');
+      } finally {
+        await controlSql(world, `revoke temporary on database "${database}" from "${database}"`);
+      }
+    });
+
     it('a form with wrong values is shown again, with a link from each error to its field', async () => {
       const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
       expect(status).to.equal(422);
