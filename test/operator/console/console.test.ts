@@ -214,6 +214,38 @@ describe('console', () => {
       }
     });
 
+    it('a large result says what is left out, keeps its end, and links to all that is kept', async () => {
+      const globex = `(select id from tenants where slug = 'globex')`;
+      const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 3000) n`;
+      await controlSql(world, insert);
+      await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
+      try {
+        const list = await opened.ended(
+          (await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path,
+        );
+        const [row] = await controlSql<{ count: number }>(
+          world,
+          `select count(*)::int from roles where tenant_id = ${globex}`,
+        );
+        const total = row?.count ?? 0;
+        const lost = `${(total - 2_000).toLocaleString('en')}`;
+        expect(list.text)
+          .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown, of which ${lost} are not kept`)
+          .and.include(`href="${list.path}/output"`);
+        expect((await opened.get(`${list.path}/output`)).text).to.include(`(${lost} further rows are not kept)`);
+        const shown = await opened.ended(
+          (await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path,
+        );
+        expect(shown.text)
+          .to.match(/BEGINx+\n… \([\d,]+ characters are left out\) …\nx+END/)
+          .and.include(`href="${shown.path}/output"`);
+        expect((await opened.get(`${shown.path}/output`)).text).to.match(/BEGINx{30000}END/);
+      } finally {
+        await controlSql(world, `delete from roles where name like 'large %'`);
+        await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
+      }
+    });
+
     it('a form with wrong values is shown again, with a link from each error to its field', async () => {
       const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
       expect(status).to.equal(422);
@@ -271,36 +303,6 @@ describe('console', () => {
       expect((await opened.get(path)).text).to.include('data-ended');
       expect((await opened.get('/findings')).text).to.include('Looked');
     });
-  });
-
-  it('a large result says what is left out, keeps its end, and links to all that is kept', async () => {
-    const globex = `(select id from tenants where slug = 'globex')`;
-    const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 3000) n`;
-    await controlSql(world, insert);
-    await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
-    try {
-      const list = await opened.ended(
-        (await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path,
-      );
-      const [row] = await controlSql<{ count: number }>(
-        world,
-        `select count(*)::int from roles where tenant_id = ${globex}`,
-      );
-      const total = row?.count ?? 0;
-      const lost = `${(total - 2_000).toLocaleString('en')}`;
-      expect(list.text)
-        .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown, of which ${lost} are not kept`)
-        .and.include(`href="${list.path}/output"`);
-      expect((await opened.get(`${list.path}/output`)).text).to.include(`(${lost} further rows are not kept)`);
-      const shown = await opened.ended((await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path);
-      expect(shown.text)
-        .to.match(/BEGINx+\n… \([\d,]+ characters are left out\) …\nx+END/)
-        .and.include(`href="${shown.path}/output"`);
-      expect((await opened.get(`${shown.path}/output`)).text).to.match(/BEGINx{30000}END/);
-    } finally {
-      await controlSql(world, `delete from roles where name like 'large %'`);
-      await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
-    }
   });
 
   it('pages open no connection to a tenant database', async () => {
