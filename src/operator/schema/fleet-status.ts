@@ -17,28 +17,38 @@ export interface FleetStatus {
   lastRun: (RunSummary & { failures: RunOutcome[] }) | null;
 }
 
-/** Reads the versions of the fleet and the outcome of the last run. */
+type Reader = { readonly statements: Statements };
+
+/** Reads the versions of the fleet and the outcome of the last run. Ends the runs whose process is gone. */
 export async function fleetStatus({
   statements,
   controlUrl,
-}: {
-  readonly statements: Statements;
-  readonly controlUrl: string;
-}): Promise<FleetStatus> {
+}: Reader & { readonly controlUrl: string }): Promise<FleetStatus> {
   await withConnection(controlUrl, client => closeAbandonedRuns(shareConnection(client)));
-  const fleet = await statements.execute<FleetStatus['fleet']>(
-    `select schema_version as "schemaVersion", status, count(*)::int as tenants
-       from tenants group by 1, 2 order by 1 desc nulls last, 2`,
-  );
-  const failing = await statements.execute<FleetStatus['failing']>(
-    `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
-       join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'
-                      order by run_id desc limit 1) o on true
-      where ${lastOutcomeSql('t.id')} = 'failed' order by slug`,
-  );
+  const fleet = await countFleet({ statements });
+  const failing = await readFailing({ statements });
   const [run] = await listRuns({ statements }, 1);
   const lastRun = run
     ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
     : null;
   return { head: await tenantHead(), fleet, failing, lastRun };
+}
+
+/** Returns the number of tenants by schema version and state. */
+export async function countFleet({ statements }: Reader): Promise<FleetStatus['fleet']> {
+  return statements.execute(
+    `select schema_version as "schemaVersion", status, count(*)::int as tenants
+       from tenants group by 1, 2 order by 1 desc nulls last, 2`,
+  );
+}
+
+/** Returns the tenants that failed in the newest run that reached them, by slug. @param limit the maximum number */
+export async function readFailing({ statements }: Reader, limit?: number): Promise<FleetStatus['failing']> {
+  return statements.execute(
+    `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
+       join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'
+                      order by run_id desc limit 1) o on true
+      where ${lastOutcomeSql('t.id')} = 'failed' order by slug limit ?`,
+    [limit ?? null],
+  );
 }

@@ -66,7 +66,7 @@ export interface TenantFilter {
   search?: string | undefined;
   status?: string | undefined;
   server?: string | undefined;
-  /** The beginning of a schema version. */
+  /** The beginning of a schema version; `between`: of a database between two. */
   version?: string | undefined;
   /** One of `tenantSorts`, with `-` in front for the other direction. */
   sort?: string | undefined;
@@ -102,7 +102,7 @@ function conditionsOf({ search, status, server, version }: TenantFilter): { wher
     [`concat_ws(' ', t.slug, t.name, t.guid) ilike ?`, search && `%${search.replace(/[\\%_]/g, '\\$&')}%`],
     ['t.status = ?', status],
     ['s.name = ?', server],
-    ['starts_with(t.schema_version, ?)', version],
+    ["starts_with(coalesce(t.schema_version, 'between'), ?)", version],
   ];
   const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
   const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';

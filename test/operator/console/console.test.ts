@@ -278,6 +278,17 @@ describe('console', () => {
       expect((await opened.get('/tenants/acme')).text).to.include('&#60;script&#62;');
     });
 
+    it('a plan changes nothing when an argument begins with a hyphen', async () => {
+      const fields = { slug: 'acme', role: '-x', permissions: 'orders.read', step: 'plan' };
+      const { path } = await opened.submit('/operations/role/add', fields);
+      const { text } = await opened.ended(path);
+      expect(await controlSql(world, `select from roles where name = '-x'`), text).to.have.length(0);
+      await opened.ended((await opened.submit(`${path}/perform`, {})).path);
+      expect(await controlSql(world, `select permissions from roles where name = '-x'`)).to.deep.equal([
+        { permissions: ['orders.read'] },
+      ]);
+    });
+
     it('a secret that is filled in reaches its command, and no page, command line or log shows it', async () => {
       const password = 'correct-horse-battery-9';
       const fields = { slug: 'acme', email: 'till@acme.test', password, step: 'plan' };
@@ -344,17 +355,6 @@ describe('console', () => {
       expect((await opened.submit('/operations/databases', { slug: 'prune', step })).text, step)
         .to.include('is a command of its own')
         .and.not.include('npx backoffice databases prune');
-  });
-
-  it('a plan changes nothing when an argument begins with a hyphen', async () => {
-    const fields = { slug: 'acme', role: '-x', permissions: 'orders.read', step: 'plan' };
-    const { path } = await opened.submit('/operations/role/add', fields);
-    const { text } = await opened.ended(path);
-    expect(await controlSql(world, `select from roles where name = '-x'`), text).to.have.length(0);
-    await opened.ended((await opened.submit(`${path}/perform`, {})).path);
-    expect(await controlSql(world, `select permissions from roles where name = '-x'`)).to.deep.equal([
-      { permissions: ['orders.read'] },
-    ]);
   });
 
   it('a team is known by the header of its proxy only, gives a reason, and is named in the log', async () => {

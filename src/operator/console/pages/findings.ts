@@ -9,6 +9,17 @@ import type { PageRequest } from './page-request.ts';
 const pageSize = 40;
 const repair = operationLink('doctor', 'Repair all that has no risk', { fix: 'on' });
 
+/** Returns the findings of a report with what has been accepted since, the worst first, then what needs nothing more. */
+export async function currentFindings(
+  { statements }: PageRequest['services']['control'],
+  findings: readonly ReportedFinding[],
+): Promise<ReportedFinding[]> {
+  const acceptances = await readAcceptances(statements);
+  return findings
+    .map(finding => ({ ...finding, accepted: acceptances.get(findingKey(finding)) ?? null }))
+    .sort((a, b) => rank(a) - rank(b));
+}
+
 /** The last report of doctor. */
 export async function findingsPage({ services: { control }, query }: PageRequest) {
   const stored = await readStoredReport(control.statements);
@@ -20,10 +31,7 @@ export async function findingsPage({ services: { control }, query }: PageRequest
   if (!stored)
     return { title: 'Findings', main: html`<h1>Findings</h1><p class="empty">doctor has not looked yet.</p>${check}` };
   const { report, madeAt, madeBy } = stored;
-  const acceptances = await readAcceptances(control.statements);
-  const findings = report.findings
-    .map(finding => ({ ...finding, accepted: acceptances.get(findingKey(finding)) ?? null }))
-    .sort((a, b) => rank(a) - rank(b));
+  const findings = await currentFindings(control, report.findings);
   const page = pageNumber(query('page'));
   const count = (severity: string): number =>
     findings.filter(each => rank(each) < 2 && each.severity === severity).length;

@@ -1,10 +1,13 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { countArchiveAges } from '../../archives/archive-ages.ts';
 import { readStoredReport } from '../../doctor/reports.ts';
-import { fleetStatus } from '../../schema/fleet-status.ts';
+import { countFleet, readFailing } from '../../schema/fleet-status.ts';
+import { listRuns } from '../../schema/list-runs.ts';
+import { tenantHead } from '../../schema/tenant-head.ts';
 import { listProcesses } from '../../tenants/processes.ts';
 import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
 import { facts, none, operationLink, state, table, tenantLink, time } from '../view.ts';
+import { currentFindings } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
 import type { PageRequest } from './page-request.ts';
 
@@ -23,9 +26,11 @@ interface Concern {
 /** What needs attention, worst first, and the fleet by version and state. */
 export async function nowPage({ services }: PageRequest) {
   const { control } = services;
-  const { head, fleet, failing, lastRun } = await fleetStatus(control);
+  const head = await tenantHead();
+  const fleet = await countFleet(control);
+  const [lastRun] = await listRuns(control, 1);
   const concerns = [
-    ...failingConcerns(failing),
+    ...failingConcerns(await readFailing(control, maxShown + 1)),
     ...(await findingConcerns(services)),
     ...(await archiveConcerns(services)),
     ...(await processConcerns(services)),
@@ -58,7 +63,7 @@ ${table({
   rows: fleet.map(({ schemaVersion, status, tenants }) => [
     html`<code>${schemaVersion ?? 'between versions'}</code>`,
     state(status),
-    html`<a href="/tenants?${new URLSearchParams({ status, version: schemaVersion ?? '' }).toString()}">${tenants.toLocaleString('en')}</a>`,
+    html`<a href="/tenants?${new URLSearchParams({ status, version: schemaVersion ?? 'between' }).toString()}">${tenants.toLocaleString('en')}</a>`,
   ]),
   empty: html`There is no tenant.`,
 })}`;
@@ -69,7 +74,7 @@ const firstSteps = html`<div class="note"><p><strong>This installation has no te
 Name the first one, and the e-mail address of its administrator: the console makes the database, the roles, a signing key and a password.</p>
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
-function failingConcerns(failing: Awaited<ReturnType<typeof fleetStatus>>['failing']): Concern[] {
+function failingConcerns(failing: Awaited<ReturnType<typeof readFailing>>): Concern[] {
   const shown = failing.slice(0, maxShown).map(
     ({ slug, run, error }): Concern => ({
       severity: 'error',
@@ -80,7 +85,7 @@ function failingConcerns(failing: Awaited<ReturnType<typeof fleetStatus>>['faili
   if (failing.length <= maxShown) return shown;
   const rest: Concern = {
     severity: 'error',
-    text: html`The last migration of ${failing.length - maxShown} further tenants failed`,
+    text: html`The last migration of further tenants failed`,
     remedy: operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' }),
   };
   return [...shown, rest];
@@ -90,7 +95,9 @@ async function findingConcerns({ control }: PageRequest['services']): Promise<Co
   const stored = await readStoredReport(control.statements);
   const check = operationLink('doctor', 'Check now');
   if (!stored) return [{ severity: 'warning', text: html`doctor has never looked`, remedy: check }];
-  const open = stored.report.findings.filter(({ fixed, accepted }) => !fixed && !accepted);
+  const open = (await currentFindings(control, stored.report.findings)).filter(
+    ({ fixed, accepted }) => !fixed && !accepted,
+  );
   const shown = open.slice(0, maxShown).map(
     ({ severity, tenant, server, problem, id }): Concern => ({
       severity,
@@ -103,7 +110,7 @@ async function findingConcerns({ control }: PageRequest['services']): Promise<Co
     more > 0
       ? [
           {
-            severity: 'error',
+            severity: open[maxShown]?.severity ?? 'warning',
             text: html`${more} further findings`,
             remedy: html`<a href="/findings">All findings</a>`,
           },
@@ -180,7 +187,7 @@ async function timerConcerns({ control, offered }: PageRequest['services']): Pro
   });
 }
 
-function laggingConcerns(fleet: Awaited<ReturnType<typeof fleetStatus>>['fleet'], head: string): Concern[] {
+function laggingConcerns(fleet: Awaited<ReturnType<typeof countFleet>>, head: string): Concern[] {
   const lagging = fleet.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
   const tenants = lagging.reduce((sum, each) => sum + each.tenants, 0);
   if (tenants === 0) return [];

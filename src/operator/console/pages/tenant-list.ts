@@ -66,9 +66,11 @@ ${table({
     time(tenant.createdAt),
   ]),
   empty:
-    filters.length > 0
-      ? html`No tenant has these properties.`
-      : html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`,
+    total > 0
+      ? html`There are fewer pages.`
+      : filters.length > 0
+        ? html`No tenant has these properties.`
+        : html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`,
   sorted: { by: sort, path: '/tenants', query: { q, status, server, version } },
 })}
 ${pager('/tenants', { q, status, server, version, sort }, page, pageSize, total)}`;
