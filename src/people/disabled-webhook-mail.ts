@@ -17,7 +17,8 @@ const managersText = `
 export function disabledWebhookMail(control: ControlDatabase, sendMail: SendTenantMail, publicUrl: string) {
   return async (tenant: TenantRecord, { url }: { url: string }, reason: 'gone' | 'failing'): Promise<void> => {
     const managers = await queryControl<{ email: string }>(control, 'settings_managers', managersText, [tenant.id]);
-    const sent = managers.map(({ email }) => {
+    const failures: unknown[] = [];
+    for (const { email } of managers) {
       const mail = accountMail({
         to: email,
         subject: `A webhook of ${tenant.name} is disabled`,
@@ -27,8 +28,8 @@ export function disabledWebhookMail(control: ControlDatabase, sendMail: SendTena
           'What the webhook has not received is kept. Enable it again when its receiver works: it goes on there.',
         ],
       });
-      return sendMail(tenant, mail);
-    });
-    for (const result of await Promise.allSettled(sent)) if (result.status === 'rejected') throw result.reason;
+      await sendMail(tenant, mail).catch(error => failures.push(error)); // the others get theirs
+    }
+    if (failures.length > 0) throw failures[0];
   };
 }

@@ -344,10 +344,10 @@ describe('webhooks', () => {
     const { Id } = await createWebhook('/clock', { Resources: ['OrderStatus'] });
     await createStatus();
     await eventually(() => keys('/clock').length === 1);
-    world.clock.offsetSeconds = -600;
+    world.clock.offsetSeconds -= 600;
     const key = await createStatus();
     await eventually(() => keys('/clock').includes(key));
-    world.clock.offsetSeconds = 0;
+    world.clock.offsetSeconds += 600;
     await admin.delete(`${path}/${Id}`);
   });
 });
