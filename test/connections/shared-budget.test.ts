@@ -91,10 +91,13 @@ describe('connection budget of several processes', () => {
       }
     };
     const load = [sample(), ...urls.flatMap(url => [...clients, ...clients].map(client => request(url, client)))];
-    await work();
-    isRunning = false;
-    await Promise.all(load);
-    await session.end();
+    try {
+      await work();
+    } finally {
+      isRunning = false;
+      await Promise.all(load);
+      await session.end();
+    }
     return { peak, tenantPeak, enteringPeak, seen, statuses: [...statuses] };
   }
 
