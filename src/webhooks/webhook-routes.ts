@@ -61,9 +61,9 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       ...common,
       method: 'GET',
       path: `${webhookPath}/:id`,
+      cache: 'revalidate',
       summary: 'One Webhook record by its id',
       response: webhookView,
-      hasTag: true,
       handler: async ({ params }, context) => {
         const [webhook] = await context.read(webhookTable.select([webhookCondition(params.id, context)]));
         if (!webhook) throw problem('not_found');

@@ -151,7 +151,7 @@ describe('command line', () => {
       const one = await json<Record<string, unknown>>(['show', 'acme']);
       expect(one).to.have.all.keys([...fields, 'features', 'users', 'otherDatabases', 'keys']);
       expect(one.users).to.equal(1);
-      expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt');
+      expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
     });
 
     it('list and show print aligned text without --json', async () => {
