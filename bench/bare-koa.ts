@@ -16,7 +16,7 @@ const headers = {
   'RateLimit-Limit': '1000000',
   'RateLimit-Remaining': '999999',
   'RateLimit-Reset': '1',
-  Vary: 'Authorization',
+  Vary: 'Authorization, Accept',
   ETag: etag,
 };
 

@@ -6,7 +6,7 @@ import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { TenantRecord } from './records.ts';
 
 /** A tenant's keys are read again at most this often, in ms. */
-const minIntervalMs = 200;
+const minIntervalMs = 50;
 
 /**
  * Returns the directory's `reloadTenant`. It compares the keys in the database with those of the cached record, and

@@ -20,7 +20,7 @@ export interface ApiServer {
   drain(maxMs: number): Promise<boolean>;
 }
 
-interface ApiServerOptions {
+export interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
   /** Answers what the parser refuses. By default Node does, without a body. */
   refuse?: RefuseUnparsed;
@@ -85,7 +85,7 @@ export function createApiServer({
       // Node reports this once for a request, and does not limit its time afterwards.
       if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
       if (connections.closeAfterRequests(socket as Socket)) return;
-      if (connections.isSending(socket as Socket)) socket.destroy();
+      if (connections.isAnswering(socket as Socket)) socket.destroy();
       else refuse(error, socket as Socket);
     });
   // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.

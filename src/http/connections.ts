@@ -90,10 +90,12 @@ export class Connections {
     return true;
   }
 
-  /** True while a response is being sent, so that no other bytes may be sent on the connection. */
-  isSending(socket: Socket): boolean {
+  /** True from the head of a response until it is sent and its request has arrived: a second one may not follow. */
+  isAnswering(socket: Socket): boolean {
     const responses = this.#states.get(socket)?.responses ?? [];
-    return responses.some(({ headersSent, writableFinished }) => headersSent && !writableFinished);
+    return responses.some(
+      ({ headersSent, writableFinished, req }) => headersSent && !(writableFinished && req.complete),
+    );
   }
 
   /** True while the body of an upload arrives on a connection, which `readUpload` limits by its progress. */

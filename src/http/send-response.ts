@@ -9,7 +9,7 @@ const json = 'application/json; charset=utf-8';
 /** Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate the response. */
 export function sendResponse(
   ctx: Context,
-  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType' | 'hasTag'>,
+  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType' | 'hasTag' | 'list'>,
   result: unknown,
 ): void | Promise<void> {
   ctx.status = result === undefined ? 204 : route.status;
@@ -28,6 +28,7 @@ export function sendResponse(
     const representation = result instanceof Representation ? result : Representation.of(result);
     res.setHeader('Cache-Control', 'private, no-cache');
     addVary(res, 'Authorization');
+    if (route.list) addVary(res, 'Accept'); // a list may also be CSV
     return sendRepresentation(ctx, representation, json);
   }
   res.setHeader('Content-Type', json); // before the body, or Koa would guess a type

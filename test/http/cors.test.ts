@@ -48,7 +48,7 @@ describe('cross-origin requests', () => {
   it('a response to a listed origin names that origin, and the headers that its scripts may read', async () => {
     const read = await admin.get(statuses, { Origin: app });
     expect(read.headers.get('access-control-allow-origin')).to.equal(app);
-    expect(read.headers.get('vary')?.split(', ')).to.have.members(['Origin', 'Authorization']);
+    expect(read.headers.get('vary')?.split(', ')).to.have.members(['Origin', 'Authorization', 'Accept']);
     const exposed = read.headers.get('access-control-expose-headers')?.split(',') ?? [];
     expect(exposed).to.include.members([
       'ETag',

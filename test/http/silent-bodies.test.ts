@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import Koa from 'koa';
 import { pino } from 'pino';
 import { accessLog, type RequestOutcome } from '../../src/http/access-log.ts';
-import { type ApiServer, createApiServer } from '../../src/http/api-server.ts';
+import { type ApiServer, type ApiServerOptions, createApiServer } from '../../src/http/api-server.ts';
 import { limitDuration } from '../../src/http/limit-duration.ts';
 import { problemDetails } from '../../src/http/problem-details.ts';
 import { readBody } from '../../src/http/read-body.ts';
@@ -16,20 +16,23 @@ describe('a body that never comes', () => {
   let url: string;
   let outcomes: RequestOutcome[];
 
-  beforeEach(async () => {
+  beforeEach(() => listen({ silenceMs: 300 }));
+  afterEach(() => api.http.close().closeAllConnections());
+
+  async function listen(times: Pick<ApiServerOptions, 'silenceMs' | 'limits'>): Promise<void> {
     outcomes = [];
     const log = pino({ level: 'silent' });
     const count = (outcome: RequestOutcome) => outcomes.push(outcome);
     const app = new Koa().use(accessLog(log, count)).use(problemDetails(log)).use(limitDuration(5_000));
     app.use(async ctx => {
-      ctx.body = JSON.stringify(await readBody(ctx, 1_000));
+      if (ctx.path === '/unread') ctx.body = 'answered before the body has come';
+      else ctx.body = JSON.stringify(await readBody(ctx, 1_000));
     });
     const refuse = refuseUnparsed(log, count);
-    api = createApiServer({ keepAliveMs: 75_000, silenceMs: 300, handle: requestListener(app), refuse });
+    api = createApiServer({ keepAliveMs: 75_000, ...times, handle: requestListener(app), refuse });
     await new Promise<void>(resolve => api.http.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(api.http.address() as AddressInfo).port}`;
-  });
-  afterEach(() => api.http.close().closeAllConnections());
+  }
 
   const json = 'Content-Type: application/json';
   const requests = {
@@ -46,6 +49,14 @@ describe('a body that never comes', () => {
         .and.match(/^Connection: close\r$/im);
       expect(outcomes.map(({ method, status }) => [method, status])).to.deep.equal([['POST', 408]]);
     });
+
+  it('a request that was answered gets no second response when the rest of its body does not come', async () => {
+    api.http.close();
+    await listen({ limits: { headersTimeout: 200, requestTimeout: 200, connectionsCheckingInterval: 50 } });
+    const request = rawRequest('POST /unread', [json, 'Content-Length: 10'], '{"a"');
+    const { statuses, closed } = await sendRaw(url, request);
+    expect([statuses, closed]).to.deep.equal([[200], true]);
+  });
 
   it('a request on the same connection, after a body that came, is answered', async () => {
     const post = rawRequest('POST /', [json, 'Content-Length: 7'], '{"a":1}');
