@@ -14,6 +14,7 @@ export function passwordError(password: string): FieldError | undefined {
   if (length < min) return { message: `must be at least ${min} characters long`, code: 'too_short', min };
   if (length > max) return { message: `must be at most ${max} characters long`, code: 'too_long', max };
   if (!password.isWellFormed()) return { message: 'must be well-formed Unicode', code: 'invalid_text' };
+  if (/\p{Cc}/u.test(password)) return { message: 'must not contain control characters', code: 'invalid_text' };
   if (isCommon(normalised.toLowerCase())) return { message: 'is one of the most common passwords', code: 'too_common' };
   return undefined;
 }

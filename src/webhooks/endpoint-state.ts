@@ -3,7 +3,7 @@ export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly failingSince: number | null;
-  /** When the change at which a strict endpoint stands is sent again; null: at once. */
+  /** When the next change is sent, to a strict endpoint the one at which it stands; null: at once. */
   readonly nextAttemptAt: number | null;
   /** `strict`: a change is sent when those before it have arrived. `none`: the others go on while one is retried. */
   readonly ordering: 'strict' | 'none';
@@ -81,10 +81,12 @@ export function afterAttempt(
   const failures = isStrict ? endpoint.failures + 1 : (sent.kind === 'message' ? sent.failures : 0) + 1;
   const isGivenUp = !isStrict && (failures > retryDelaysMs.length || (sent.kind === 'message' && !sent.isRetried));
   const delay = (retryDelaysMs[failures - 1] ?? lastDelayMs) * (1 + jitter * random);
-  const at = now + Math.max(delay, Math.min(outcome.retryAfterMs ?? 0, lastDelayMs));
+  const askedMs = Math.min(outcome.retryAfterMs ?? 0, lastDelayMs);
+  const at = now + Math.max(delay, askedMs);
+  const pausedUntil = askedMs > 0 ? now + askedMs : null;
   const failingSince = endpoint.failingSince ?? now;
   const failed: EndpointState = isOwn
-    ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt: isStrict ? at : null }
+    ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt: isStrict ? at : pausedUntil }
     : endpoint;
   return {
     endpoint: failed,

@@ -84,12 +84,11 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status, headers } = response;
         const isSuccess = status >= 200 && status < 300;
-        const retryAfterMs = retryAfter(headers['retry-after']);
         const error = isSuccess ? null : ('status' as const);
         return {
           isSuccess,
           isGone: status === 410,
-          retryAfterMs,
+          retryAfterMs: retryAfterMs(headers),
           status,
           error,
           response: text,
@@ -155,9 +154,14 @@ async function readBeginning(body: Dispatcher.ResponseData['body']): Promise<str
   return Buffer.concat(kept).toString().replaceAll('\0', '\uFFFD');
 }
 
-/** Seconds only: a date would be read by the clock of the receiver. */
-function retryAfter(header: string | string[] | undefined): number | undefined {
-  return typeof header === 'string' && /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : undefined;
+/** Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the clock of the receiver. */
+function retryAfterMs({
+  'retry-after': after = '',
+  date = '',
+}: Dispatcher.ResponseData['headers']): number | undefined {
+  if (/^\d{1,9}$/.test(`${after}`)) return Number(after) * 1_000;
+  const ms = Date.parse(`${after}`) - Date.parse(`${date}`);
+  return ms > 0 ? ms : undefined;
 }
 
 function errorOf(error: unknown): SendError {

@@ -71,6 +71,8 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
   let isSlow = false;
   let isRead = false; // to its end: what follows wakes the tenant again
   while (mayGoOn() && endpoint) {
+    const isResumed = endpoint.nextAttemptAt !== null && endpoint.nextAttemptAt <= now();
+    if (isResumed) endpoint = { ...endpoint, nextAttemptAt: null };
     const messages =
       endpoint.dueMessages > 0
         ? ((await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[])
@@ -93,7 +95,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     const sentChanges = isFirst ? [] : ahead.splice(0, isStrict ? 1 : batchSize);
     const items = [...messages.map(itemOfMessage), ...sentChanges.map(each => itemOfChange(each, endpoint!))];
     const isOld = now() - endpoint.positionAt > maxPositionAgeMs;
-    if (items.length === 0 && isEnd && (position === endpoint.position || !isOld)) return isHeld;
+    if (items.length === 0 && isEnd && !isResumed && (position === endpoint.position || !isOld)) return isHeld;
 
     const results = await sendAll(services, endpoint, items, isSlow || endpoint.failures > 0);
     isSlow = results.some(result => result !== undefined && result.durationMs > slowMs);
@@ -127,7 +129,7 @@ async function reload({ read, now }: EndpointServices, { id }: StoredEndpoint): 
 }
 
 function mayReadFeed({ now }: EndpointServices, { ordering, nextAttemptAt, messages }: StoredEndpoint): boolean {
-  return ordering === 'strict' ? (nextAttemptAt ?? 0) <= now() : messages < maxMessages;
+  return (nextAttemptAt ?? 0) <= now() && (ordering === 'strict' || messages < maxMessages);
 }
 
 /**

@@ -513,6 +513,11 @@ describe('registration', () => {
         expect(await tryPassword(long)).to.include('at most 128');
     });
 
+    it('a password with a control character or half a character is rejected', async () => {
+      for (const sign of ['\0', '\n', '\u007f']) expect(await tryPassword(`q7w8z3rt${sign}`)).to.include('control');
+      expect(await tryPassword('q7w8z3rt\ud800')).to.include('well-formed');
+    });
+
     it('a common password is rejected, also with other capitals, other letter forms or added digits', async () => {
       const common = [
         'password',

@@ -134,7 +134,7 @@ describe('the sender of webhooks', () => {
     expect(await secure.send({ ...message, url: `https://127.0.0.1:${plain}/` }, never)).to.include({ error: 'TLS' });
   });
 
-  it('a status arrives although the body is cut off, and Retry-After is read in seconds', async () => {
+  it('a status arrives although the body is cut off, and Retry-After is read as seconds or as a date', async () => {
     const cut = await sendTo((_, response) => {
       response.writeHead(200, { 'Content-Length': '100' });
       response.write('begun', () => response.destroy());
@@ -142,6 +142,9 @@ describe('the sender of webhooks', () => {
     expect(cut).to.include({ isSuccess: true, status: 200 });
     const busy = await sendTo((_, response) => void response.writeHead(503, { 'Retry-After': '120' }).end('busy'));
     expect(busy).to.include({ isSuccess: false, status: 503, retryAfterMs: 120_000, response: 'busy' });
+    const dates = { Date: 'Fri, 01 Jan 2100 12:00:00 GMT', 'Retry-After': 'Fri, 01 Jan 2100 12:02:00 GMT' };
+    const later = await sendTo((_, response) => void response.writeHead(429, dates).end());
+    expect(later, 'by the clock of the receiver').to.include({ status: 429, retryAfterMs: 120_000 });
     const gone = await sendTo((_, response) => void response.writeHead(410).end());
     expect(gone).to.include({ isGone: true });
   });

@@ -180,6 +180,26 @@ describe('webhooks', () => {
     expect(ids, 'the change that was refused comes again').to.deep.equal([first, ids[1], first]);
   });
 
+  it('an endpoint without an order receives nothing until the time that its Retry-After names', async () => {
+    let isBusy = true;
+    receiver.respond('/busy', response => {
+      if (isBusy) response.writeHead(429, { 'Retry-After': '60' }).end();
+      else response.end();
+    });
+    const { Id } = await createWebhook('/busy', { Ordering: 'none', Resources: ['OrderStatus'] });
+    await createWebhook('/beside', { Ordering: 'none', Resources: ['OrderStatus'] });
+    const created = [await createStatus()];
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    created.push(await createStatus());
+    await eventually(() => receiver.at('/beside').length === 2);
+    expect(keys('/busy')).to.deep.equal([created[0]]);
+    isBusy = false;
+    world.clock.offsetSeconds += 70;
+    await eventually(() => receiver.at('/busy').length === 3);
+    expect(keys('/busy').toSorted()).to.deep.equal([created[0], ...created].toSorted());
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt === null);
+  });
+
   it('skip lets a failing endpoint leave out one change, and replay sends one change or all since a moment again', async () => {
     receiver.respond('/skip', (response, { body }) => {
       const isPoison = String(body.data.Key) === poison;
