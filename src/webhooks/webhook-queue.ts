@@ -71,7 +71,8 @@ const settled = `interval '2 seconds'`;
 /** Times are those of the control database: the clocks of processes may differ. @param ms a parameter, in ms */
 const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
 const next = `now() + ${delay('$8')}`;
-const activateText = `
+/** Adds a tenant whose webhooks are served, or serves it again. @param $2 its sealed key, unless it has one */
+export const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
       on conflict (tenant_id) do update
         set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1

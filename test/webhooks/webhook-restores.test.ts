@@ -90,4 +90,19 @@ describe('webhooks of restored data and copies', () => {
       receiver.messages.slice(before).map(({ body }) => (body.data.Record as { Code: string }).Code),
     ).to.deep.equal(['USD']);
   });
+
+  it('after a restore of the control database that does not know the webhooks, a new secret is all that they need', async () => {
+    await world.control.em.fork().execute('delete from webhook_tenants');
+    const { code, stderr } = await runCommand('scripts/control.ts', ['after-restore', '--yes'], world.environment);
+    expect(code, stderr).to.equal(0);
+    admin = await eventually(() => world.login(world.acme));
+    const [{ Id }] = (await admin.get('/api/v1/Webhooks')).body;
+    expect((await admin.post('/api/v1/Currency', { Code: 'PLN', Name: 'Zloty' })).status).to.equal(201);
+    const lastError = async () => (await admin.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body[0]?.Error;
+    await eventually(async () => (await lastError()) === 'secret');
+    const rotated = await admin.post(`/api/v1/Webhooks/${Id}/rotate`);
+    world.clock.offsetSeconds += 6;
+    await eventually(() => received().includes('PLN'));
+    verify(rotated.body.Secret, receiver.at('/hook').at(-1)!);
+  });
 });

@@ -6,6 +6,8 @@ import type { Installation } from '../../installation.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteLiteral } from '../../postgres/quote.ts';
+import { activateText } from '../../webhooks/webhook-queue.ts';
+import { createTenantKey } from '../../webhooks/webhook-secret.ts';
 import { keyBytes } from '../people/keys.ts';
 import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
 
@@ -41,7 +43,8 @@ const skippedNumbers = 1_000_000;
  *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
  *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or condemned
  *      then may be what the tenant has now.
- *   7. Every process drops its caches.
+ *   7. The webhooks of every tenant are served: the first one of a tenant may have been created since.
+ *   8. Every process drops its caches.
  *
  * @param later what a later control database has, if one can still be read
  */
@@ -81,6 +84,7 @@ async function makeSafe(
     const kid = randomUUID();
     const secret = secrets.seal(randomBytes(keyBytes), owners.signingKey(guid, kid));
     await client.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [kid, id, secret]);
+    await client.query(activateText, [id, createTenantKey(secrets, guid)]);
   }
   const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
   const mailsWithdrawn = (await count('delete from mail_tokens')) + (await count('delete from registrations'));
