@@ -1,6 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
+import type { Permission } from '../control/permissions.ts';
 import { queryList } from '../control/tenant-queues.ts';
 import { userNamesOf } from '../control/user-names.ts';
 import { describeFields } from '../http/describe-fields.ts';
@@ -13,7 +14,6 @@ import { toIso } from '../postgres/column-types.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { pascalCase } from '../runtime/casing.ts';
-import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 
 /** What a change does with a record. */
@@ -87,6 +87,12 @@ const list = listContract({
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
+/** The resources that need a permission of their own: an entry says no more than its reader may read of the record. */
+const permissionOf = new Map<string, Permission>([
+  ['User', 'users.read'],
+  ['Role', 'users.read'],
+  ['Webhook', 'settings.write'],
+]);
 
 export function auditRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
@@ -99,18 +105,20 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
         '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
-        'names one of them, and need the permission `users.read` too.',
+        'names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`.',
       query,
       list,
       response: z.array(view),
       handler: async ({ query: { limit, resource, key, userId }, list }, context) => {
         const { caller, tenant } = context;
         const isControl = resource !== undefined && controlResources.includes(resource);
-        if (isControl) requireUsersRead(caller);
+        const permission = permissionOf.get(resource ?? '');
+        if (permission && !caller.permissions.has(permission)) throw permissionMissing(permission);
         const conditions: (Condition | undefined)[] = [
           isControl ? ['tenant_id = ?', tenant.id] : undefined,
           caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
           resource === undefined ? undefined : ['resource = ?', resource],
+          caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
@@ -134,11 +142,6 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       },
     }),
   ];
-}
-
-/** @throws {Problem} `forbidden` for a caller who may not read the users themselves */
-function requireUsersRead({ permissions }: Caller): void {
-  if (!permissions.has('users.read')) throw permissionMissing('users.read');
 }
 
 /** The entries of a response as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */

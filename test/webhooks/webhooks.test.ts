@@ -131,6 +131,19 @@ describe('webhooks', () => {
     expect(activity.status).to.equal(403);
   });
 
+  it('the URL of a webhook is in the audit log for those alone who may read webhooks', async () => {
+    const { Url } = await createWebhook('/audited');
+    const auditLog = '/api/v1/AuditLog';
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    for (const [client, isShown] of [[admin, true] as const, [reader, false] as const])
+      for (const query of ['?limit=100', '?limit=100&q=Webhook', '?limit=100&sort=-Id']) {
+        const { body } = await client.get(`${auditLog}${query}`);
+        expect(JSON.stringify(body).includes(Url), `${query} ${isShown}`).to.equal(isShown);
+      }
+    expect((await reader.get(`${auditLog}?resource=Webhook`)).status).to.equal(403);
+    expect((await admin.get(`${auditLog}?resource=Webhook`)).body[0].Resource).to.equal('Webhook');
+  });
+
   it('a URL that nothing is sent to is refused with the reason at its field', async () => {
     for (const Url of ['http://127.0.0.1:1/', 'https://10.0.0.1/', 'https://user:secret@hooks.example.com/', 'x']) {
       const { status, body } = await admin.post(path, { Url });
