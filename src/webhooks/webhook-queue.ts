@@ -94,7 +94,7 @@ const markDueText = `
    where w.id = due.id`;
 const newlyActiveText = `
   select guid, activated_at from webhook_tenants join tenants t on t.id = tenant_id
-   where is_active and activated_at >= $1::timestamptz - interval '1 minute' order by activated_at`;
+   where is_active and activated_at >= least($1::timestamptz, now()) - interval '1 minute' order by activated_at`;
 const leaseText = `
   with next as (
     select w.id, t.guid, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { createWebhookQueue } from '../../src/webhooks/webhook-queue.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -382,5 +383,22 @@ describe('webhooks', () => {
     await eventually(() => keys('/clock').includes(key));
     world.clock.offsetSeconds += 600;
     await admin.delete(`${path}/${Id}`);
+  });
+
+  it('a process learns of new webhooks also after the clock of the control database was set back', async () => {
+    const setTime = (guid: string, time: string) =>
+      world.control.em.fork().execute(
+        `update webhook_tenants set is_active = true, activated_at = ${time}
+          where tenant_id = (select id from tenants where guid = '${guid}')`,
+      );
+    await createWebhook('/future', { Resources: ['OrderStatus'] });
+    const { acme, globex, control } = world;
+    const queue = createWebhookQueue(control, randomUUID());
+    await setTime(globex.guid, `now() - interval '1 day'`);
+    await setTime(acme.guid, `now() + interval '1 hour'`);
+    expect(await queue.newlyActive()).to.deep.equal([globex.guid, acme.guid]);
+    expect(await queue.newlyActive()).to.deep.equal([acme.guid]);
+    await setTime(globex.guid, 'now()');
+    expect(await queue.newlyActive()).to.include(globex.guid);
   });
 });
