@@ -8,7 +8,7 @@ import { confirmRegistration } from '../auth/registration-token.ts';
 import { requestReset, setPassword } from '../auth/reset-password.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { type Html, html } from '../docs/html.ts';
-import type { Problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { readForm } from '../http/read-form.ts';
 import { isUuid } from '../http/uuid.ts';
@@ -43,7 +43,9 @@ export function accountPages(services: AccountPageServices): Middleware {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     if (isRead && ctx.path === '/css/account.css') return sendStyle(ctx);
     const action = Object.hasOwn(actions, ctx.path) ? actions[ctx.path] : undefined;
-    if (!action || !(isRead || ctx.method === 'POST')) return next();
+    if (!action) return next();
+    if (!isRead && ctx.method !== 'POST')
+      throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD, POST' } });
     ctx.state.route = ctx.path;
     ctx.set('Content-Security-Policy', contentSecurityPolicy);
     ctx.state.renderProblem = (problem: Problem) => accountPage({ ...failure(problem), isRefused: true });

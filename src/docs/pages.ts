@@ -1,4 +1,5 @@
 import type { Context, Middleware } from 'koa';
+import { problem } from '../errors.ts';
 import { Representation } from '../http/representation.ts';
 import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
@@ -40,7 +41,8 @@ export function documentationPages(
       ctx.body = notFoundPage(site);
       return;
     }
-    if (!content || !isRead) return next();
+    if (!content) return next();
+    if (!isRead) throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD' } });
     ctx.state.route = ctx.path;
     const rendering = rendered.get(ctx.path) ?? render(content);
     rendered.set(ctx.path, rendering);

@@ -246,6 +246,14 @@ describe('HTTP protocol', () => {
       expectProblem(await admin.send('OPTIONS', collection), 405, 'method_not_allowed');
     });
 
+    it('another method on a page is 405, whoever asks', async () => {
+      for (const [page, allowed] of [['/docs', 'GET, HEAD'] as const, ['/reset', 'GET, HEAD, POST'] as const]) {
+        const response = await world.anonymous.send('DELETE', page);
+        expectProblem(response, 405, 'method_not_allowed');
+        expect(response.headers.get('allow')).to.equal(allowed);
+      }
+    });
+
     it('the methods of a path are not disclosed to a caller without access to it', async () => {
       expectProblem(await world.anonymous.send('PATCH', collection), 403, 'tenant_required');
       const named = await world.anonymous.send('PATCH', collection, undefined, { 'X-Tenant': world.acme.guid });
