@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { archiveDatabase } from './archive-database.ts';
+import { archiveFile } from './archive-name.ts';
 import { createControlKey, createKeyring, readKeys } from './data-keys.ts';
-import { planArchives } from './ledger.ts';
-import { archiveFile, writeArchiveOf } from './recorded-archive.ts';
+import { completeArchive, planArchives } from './ledger.ts';
 import { removeKey, storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -42,9 +43,10 @@ export async function archiveControl(
   const entry = { id, tenant: null, slug: null, target: target.description, file, database, server: 'control' };
   await planArchives(control, [{ ...entry, keyFingerprint: key.fingerprint, proof: null }]);
   const source = { url: controlUrl, tenant: null, server: 'control', database, schemaFingerprint: null };
-  const written = await writeArchiveOf(control, { ...source, except: notArchived }, { id, file, key }, target);
+  const written = await archiveDatabase({ ...source, except: notArchived }, { id, file, key }, target);
+  await completeArchive(control, id, written);
   await removeFormerKeys(control, target, key.fingerprint);
-  return { file, ...written };
+  return { file, rows: written.rows, bytes: written.bytes };
 }
 
 /** Destroys the earlier keys: first in the target, so that a killed run leaves none there. */

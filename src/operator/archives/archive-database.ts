@@ -7,7 +7,7 @@ import { readSequences } from '../databases/replace-tables.ts';
 import { canonicalTextSettings, readTableChecksums } from '../schema/table-checksums.ts';
 import { copyList, listDataTables } from '../schema/tenant-tables.ts';
 import type { DataKey } from './data-keys.ts';
-import type { ArchivedTable, ArchiveManifest } from './format/archive-manifest.ts';
+import { type ArchivedTable, type ArchiveManifest, countRows } from './format/archive-manifest.ts';
 import { writeArchive } from './format/write-archive.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -24,27 +24,26 @@ export interface ArchiveSource {
   readonly schemaFingerprint: string | null;
 }
 
-/** The archive that is to be written. */
-export interface NewArchive {
-  readonly id: string;
-  readonly file: string;
-  readonly key: DataKey;
+/** What was written: the manifest, the number of rows, and the size of the file. */
+interface WrittenArchive extends ArchiveManifest {
+  readonly rows: number;
+  readonly bytes: number;
 }
 
 /** Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes no lock of a row. */
 export async function archiveDatabase(
   source: ArchiveSource,
-  { id, file, key }: NewArchive,
+  { id, file, key }: { readonly id: string; readonly file: string; readonly key: DataKey },
   target: BackupTarget,
-): Promise<{ manifest: ArchiveManifest; bytes: number }> {
-  const work = async (client: pg.Client): Promise<{ manifest: ArchiveManifest; bytes: number }> => {
+): Promise<WrittenArchive> {
+  const work = async (client: pg.Client): Promise<WrittenArchive> => {
     await client.query('begin isolation level repeatable read read only');
     const manifest = await readManifest(client, source);
     const header = { format: 1 as const, id, tenant: source.tenant?.guid ?? null, key: key.fingerprint };
     const rowsOf = (table: ArchivedTable) => client.query(copyTo(`copy ${copyList(table)} to stdout`));
     try {
       const bytes = await target.write(file, writeArchive(header, key.key, manifest, rowsOf));
-      return { manifest, bytes };
+      return { ...manifest, rows: countRows(manifest), bytes };
     } catch (error) {
       // The server may be sending a table that nobody reads: a connection in this state does not end by itself.
       (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();

@@ -7,6 +7,7 @@ import type { FleetObservers } from '../command/run-fleet.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { archiveControl } from './archive-control.ts';
 import { archiveDatabase } from './archive-database.ts';
+import { archiveFile } from './archive-name.ts';
 import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
 import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
@@ -21,7 +22,6 @@ import {
   readNewest,
 } from './ledger.ts';
 import { pruneArchives, removeLeftovers } from './prune.ts';
-import { archiveFile, writtenArchive } from './recorded-archive.ts';
 import { storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -86,8 +86,7 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
       if (planned.candidate.fault) throw new Error(planned.candidate.fault);
       await withTenantUnchanged(control, planned.candidate.tenantId, work);
     },
-    write: async ({ candidate, entry: { id, file }, key }) =>
-      writtenArchive(await archiveDatabase(candidate.source, { id, file, key }, target)),
+    write: ({ candidate, entry: { id, file }, key }) => archiveDatabase(candidate.source, { id, file, key }, target),
     complete: async ({ candidate: { slug }, entry: { id, file }, startedAt }, written) => {
       await completeArchive(control, id, written);
       const { rows, bytes } = written;

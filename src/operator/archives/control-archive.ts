@@ -1,16 +1,17 @@
-import pLimit from 'p-limit';
 import { controlHead } from '../../control/control-version.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
+import { runConcurrently } from '../command/run-concurrently.ts';
 import { canonicalTextSettings } from '../schema/table-checksums.ts';
-import { createKeyring, opensKey, type SealedKey } from './data-keys.ts';
+import { controlArchiveId, timeInName } from './archive-name.ts';
+import { createKeyring, type Keyring, opensKey, type SealedKey } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import { type ArchiveReader, readArchive } from './format/read-archive.ts';
+import type { ArchiveReader } from './format/read-archive.ts';
 import { loadArchive } from './load-archive.ts';
+import { openArchiveFile } from './open-archive.ts';
 import { readTargetKeys } from './read-target-keys.ts';
-import { controlArchiveId, timeInName } from './recorded-archive.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /** What opens the archives of the control database. */
@@ -18,7 +19,7 @@ export interface ControlArchiveAccess {
   readonly target: BackupTarget;
   /** The keys of the target. */
   readonly keys: readonly SealedKey[];
-  readonly secrets: SecretBox;
+  readonly keyring: Keyring;
 }
 
 /**
@@ -35,7 +36,7 @@ export async function openControlArchives(target: BackupTarget, secrets: SecretB
     throw new OperatorError(
       `MASTER_KEY opens no archive of the control database in ${target.description}: set the master key of the lost installation`,
     );
-  return { target, keys, secrets };
+  return { target, keys, keyring: createKeyring(keys, secrets) };
 }
 
 /** An archive of the control database in a target. */
@@ -52,9 +53,12 @@ const concurrentReads = 4;
  * person who can write to the target cannot make an old archive the newest by a newer name.
  */
 export async function listControlArchives(access: ControlArchiveAccess): Promise<ControlArchive[]> {
-  const files: string[] = [];
-  for await (const { name } of access.target.list('control/')) if (controlArchiveId(name)) files.push(name);
-  const archives = await pLimit(concurrentReads).map(files, async file => ({ file, at: await timeOf(access, file) }));
+  const names = await Array.fromAsync(access.target.list('control/'), ({ name }) => name);
+  const files = names.filter(name => controlArchiveId(name));
+  const archives = await runConcurrently(files, concurrentReads, async file => ({
+    file,
+    at: await timeOf(access, file),
+  }));
   return archives.sort((a, b) => b.at.getTime() - a.at.getTime() || (a.file < b.file ? 1 : -1));
 }
 
@@ -83,16 +87,12 @@ export async function loadControlArchive(url: string, access: ControlArchiveAcce
  * Opens an archive of the control database and runs `work` on it.
  * @throws {ArchiveFault} when it is missing, was changed, or cannot be decrypted
  */
-async function openControlArchive<T>(
-  { target, keys, secrets }: ControlArchiveAccess,
+function openControlArchive<T>(
+  { target, keyring }: ControlArchiveAccess,
   file: string,
   work: (archive: ArchiveReader) => Promise<T>,
 ): Promise<T> {
-  const source = await target.read(file);
-  if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
-  const keyring = createKeyring(keys, secrets);
-  const archive = { id: controlArchiveId(file) ?? '', tenant: null };
-  return readArchive(source, archive, header => keyring.find(null, header.key), work);
+  return openArchiveFile(target, keyring, { id: controlArchiveId(file) ?? '', tenant: null, file }, work);
 }
 
 /** Brings an empty control database to an earlier version. @throws {OperatorError} when this build does not know it */

@@ -17,12 +17,9 @@ export interface LedgerEntry {
   /** The counters before the snapshot (`isProvedUnchanged`); null: nothing was proved. */
   readonly proof: string | null;
   readonly schemaVersion: string | null;
-  readonly schemaFingerprint: string | null;
   readonly snapshotAt: Date;
   readonly rows: number;
   readonly bytes: number;
-  readonly unchangedAt: Date | null;
-  readonly verifiedAt: Date | null;
   readonly provedAt: Date | null;
   readonly fault: string | null;
   /** Not removed before, because it has rows that a retention removed (`retention/`); null: no such rows. */
@@ -31,9 +28,8 @@ export interface LedgerEntry {
 
 const fields = `
   id, tenant_guid as tenant, slug, target, file, state, key_fingerprint as "keyFingerprint", server, database_name as database,
-  proof, schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint", snapshot_at as "snapshotAt",
-  coalesce(rows, 0)::float8 as rows, coalesce(bytes, 0)::float8 as bytes, unchanged_at as "unchangedAt",
-  verified_at as "verifiedAt", proved_at as "provedAt", fault, kept_until as "keptUntil"`;
+  proof, schema_version as "schemaVersion", snapshot_at as "snapshotAt", coalesce(rows, 0)::float8 as rows,
+  coalesce(bytes, 0)::float8 as bytes, proved_at as "provedAt", fault, kept_until as "keptUntil"`;
 
 type Row = { [Field in keyof LedgerEntry]: LedgerEntry[Field] };
 
@@ -70,18 +66,9 @@ export type PlannedArchive = Pick<
 export async function planArchives(control: Queryable, archives: readonly PlannedArchive[]): Promise<void> {
   await control.query(
     `insert into archives (id, tenant_guid, slug, target, file, key_fingerprint, server, database_name, proof)
-     select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])`,
-    [
-      archives.map(each => each.id),
-      archives.map(each => each.tenant),
-      archives.map(each => each.slug),
-      archives.map(each => each.target),
-      archives.map(each => each.file),
-      archives.map(each => each.keyFingerprint),
-      archives.map(each => each.server),
-      archives.map(each => each.database),
-      archives.map(each => each.proof),
-    ],
+     select * from json_to_recordset($1::json) as planned (id uuid, tenant uuid, slug text, target text, file text,
+            "keyFingerprint" text, server text, database text, proof text)`,
+    [JSON.stringify(archives)],
   );
 }
 

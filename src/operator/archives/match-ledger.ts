@@ -1,10 +1,11 @@
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
+import { type NamedArchive, parseArchiveName, timeInName } from './archive-name.ts';
 import type { ControlArchiveAccess } from './control-archive.ts';
-import { createKeyring } from './data-keys.ts';
+import type { Keyring } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import { readArchive } from './format/read-archive.ts';
-import { type NamedArchive, parseArchiveName, timeInName } from './recorded-archive.ts';
+import { countRows } from './format/archive-manifest.ts';
+import { openArchiveFile } from './open-archive.ts';
 import { listFiles, writeMarker } from './target-owner.ts';
 
 const concurrentReads = 4;
@@ -67,10 +68,11 @@ async function findUnknown(control: Queryable, files: readonly string[]): Promis
 async function record(
   control: Queryable,
   access: ControlArchiveAccess,
-  { id, tenant, file }: UnknownArchive,
+  archive: UnknownArchive,
   bytes: number,
 ): Promise<void> {
-  const facts = await readFacts(access, { id, tenant, file });
+  const { id, tenant, file } = archive;
+  const facts = await readFacts(access, archive);
   await control.query(
     `insert into archives (id, tenant_guid, slug, target, file, state, key_fingerprint, server, database_name,
                            schema_version, schema_fingerprint, snapshot_at, completed_at, rows, bytes, fault)
@@ -86,27 +88,20 @@ async function record(
   );
 }
 
-async function readFacts({ target, keys, secrets }: ControlArchiveAccess, { id, tenant, file }: UnknownArchive) {
+async function readFacts({ target, keyring }: ControlArchiveAccess, archive: UnknownArchive) {
   let key = '';
+  const find: Keyring['find'] = (tenant, fingerprint) => {
+    key = fingerprint;
+    return keyring.find(tenant, fingerprint);
+  };
   try {
-    const source = await target.read(file);
-    if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
-    const keyring = createKeyring(keys, secrets);
-    return await readArchive(
-      source,
-      { id, tenant },
-      header => {
-        key = header.key;
-        return keyring.find(tenant, header.key);
-      },
-      async ({ manifest: { snapshotAt, schemaVersion, schemaFingerprint, source: from, tables } }) => ({
-        ...{ key, snapshotAt, schemaVersion, schemaFingerprint, server: from.server, database: from.database },
-        ...{ rows: tables.reduce((sum, table) => sum + table.rows, 0), fault: null },
-      }),
-    );
+    return await openArchiveFile(target, { find }, archive, async ({ manifest }) => {
+      const { snapshotAt, schemaVersion, schemaFingerprint, source } = manifest;
+      return { key, snapshotAt, schemaVersion, schemaFingerprint, ...source, rows: countRows(manifest), fault: null };
+    });
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
     const nothing = { schemaVersion: null, schemaFingerprint: null, server: '', database: '', rows: null };
-    return { ...nothing, key, snapshotAt: timeInName(file), fault: error.message };
+    return { ...nothing, key, snapshotAt: timeInName(archive.file), fault: error.message };
   }
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { controlArchiveId, parseArchiveName } from './recorded-archive.ts';
+import { controlArchiveId, parseArchiveName } from './archive-name.ts';
 import { readJson, writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -21,12 +21,8 @@ const markerContract = z.object({
   createdAt: z.iso.datetime(),
 });
 
-/** What a target says of its owner. */
-interface TargetMarker {
-  /** The id of the installation. */
-  readonly installation: string;
-  readonly createdAt: string;
-}
+/** What a target says of its owner: the id of the installation. */
+type TargetMarker = z.output<typeof markerContract>;
 
 /** @returns undefined when nobody has initialized the target @throws {OperatorError} when its marker was changed */
 async function readMarker(target: BackupTarget): Promise<TargetMarker | undefined> {
@@ -168,9 +164,7 @@ export async function unknownControlArchives(control: Queryable, names: Iterable
 
 /** Returns all files of a target. */
 export async function listFiles(target: BackupTarget): Promise<TargetFiles> {
-  const files = new Map<string, number>();
-  for await (const { name, bytes } of target.list('')) files.set(name, bytes);
-  return files;
+  return new Map(await Array.fromAsync(target.list(''), ({ name, bytes }): [string, number] => [name, bytes]));
 }
 
 async function readInstallationId(control: Queryable): Promise<string> {

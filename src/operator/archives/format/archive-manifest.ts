@@ -35,3 +35,7 @@ export const manifestContract = z.object({
 /** What an archive contains: the sealed counterpart of the header. */
 export type ArchiveManifest = z.output<typeof manifestContract>;
 export type ArchivedTable = z.output<typeof tableContract>;
+
+export function countRows({ tables }: ArchiveManifest): number {
+  return tables.reduce((sum, { rows }) => sum + rows, 0);
+}

@@ -17,7 +17,7 @@ export interface ArchiveReader {
   readonly manifest: ArchiveManifest;
   /**
    * Returns the tables in their order, each with its rows as `copy` reads them in text format. The rows of a table are
-   * read to their end before the next table.
+   * read to their end before the next table, and are as many as the manifest says.
    */
   tables(): AsyncGenerator<{ table: ArchivedTable; rows: AsyncIterable<Buffer> }>;
 }
@@ -30,7 +30,7 @@ export interface ArchiveReader {
 export async function readArchive<T>(
   source: AsyncIterable<Buffer>,
   expected: ExpectedArchive,
-  findKey: (header: ArchiveHeader) => Buffer | Promise<Buffer>,
+  findKey: (header: ArchiveHeader) => Buffer,
   work: (archive: ArchiveReader) => Promise<T>,
 ): Promise<T> {
   const file = new ByteReader(source);
@@ -38,15 +38,14 @@ export async function readArchive<T>(
     const { header, bytes } = await readHeader(file);
     if (header.id !== expected.id || header.tenant !== expected.tenant)
       throw new ArchiveFault('foreign', 'it is another archive, or an archive of another tenant');
-    const key = archiveKey(await findKey(header), bytes);
+    const key = archiveKey(findKey(header), bytes);
     const frames = openFrames(file.remainder(), key, associatedData(bytes), bytes.length);
     const zstd = createZstdDecompress();
     const fed = pipeline(Readable.from(frames, { objectMode: false }), zstd).catch(() => {});
     const payload = new ByteReader(zstd);
     try {
       const manifest = parseManifest(await payload.read(await readLength(payload)), expected);
-      const result = await work({ manifest, tables: () => readTables(payload, manifest) });
-      return result;
+      return await work({ manifest, tables: () => readTables(payload, manifest) });
     } finally {
       zstd.destroy();
       await fed;
@@ -61,18 +60,9 @@ export async function readArchive<T>(
   }
 }
 
-/** Reads all rows of an archive, and compares their number with the manifest. @throws {ArchiveFault} */
+/** Reads all rows of an archive. @throws {ArchiveFault} */
 export async function checkRows(archive: ArchiveReader): Promise<void> {
-  for await (const { table, rows } of archive.tables()) {
-    let count = 0;
-    for await (const chunk of rows) count += countLines(chunk);
-    requireRows(table, count);
-  }
-}
-
-/** @throws {ArchiveFault} when a table does not have as many rows as the manifest says */
-function requireRows({ name, rows }: ArchivedTable, count: number): void {
-  if (count !== rows) throw new ArchiveFault('wrong_contents', `table ${name} has ${count} rows instead of ${rows}`);
+  for await (const _ of archive.tables());
 }
 
 /** A row ends with a line feed, and a line feed in a value is written as `\n`. */
@@ -94,19 +84,22 @@ async function* readTables(
   manifest: ArchiveManifest,
 ): AsyncGenerator<{ table: ArchivedTable; rows: AsyncIterable<Buffer> }> {
   for (const table of manifest.tables) {
-    const rows = readPieces(payload);
+    const rows = readRows(payload, table);
     yield { table, rows };
     for await (const _ of rows); // what the caller has not read
   }
   await payload.requireEnd();
 }
 
-async function* readPieces(payload: ByteReader): AsyncGenerator<Buffer> {
-  for (;;) {
-    const length = await readLength(payload);
-    if (length === 0) return;
-    yield await payload.read(length);
+/** @throws {ArchiveFault} at the end, when there are not as many rows as the manifest says */
+async function* readRows(payload: ByteReader, { name, rows }: ArchivedTable): AsyncGenerator<Buffer> {
+  let count = 0;
+  for (let length = await readLength(payload); length > 0; length = await readLength(payload)) {
+    const piece = await payload.read(length);
+    count += countLines(piece);
+    yield piece;
   }
+  if (count !== rows) throw new ArchiveFault('wrong_contents', `table ${name} has ${count} rows instead of ${rows}`);
 }
 
 async function readLength(payload: ByteReader): Promise<number> {

@@ -1,8 +1,3 @@
-import type { Queryable } from '../../postgres/shared-connection.ts';
-import { type ArchiveSource, archiveDatabase, type NewArchive } from './archive-database.ts';
-import { completeArchive } from './ledger.ts';
-import type { BackupTarget } from './targets/backup-target.ts';
-
 /**
  * Returns the name of an archive in its target, such as `tenants/<guid>/20260131T235959Z-<id>.archive`. Names of one
  * database sort by time.
@@ -40,22 +35,4 @@ export function timeInName(file: string): Date {
 export function controlArchiveId(file: string): string | undefined {
   const named = parseArchiveName(file);
   return named?.tenant === null ? named.id : undefined;
-}
-
-/** Writes an archive that is planned in the ledger, and completes its entry. */
-export async function writeArchiveOf(
-  control: Queryable,
-  source: ArchiveSource,
-  archive: NewArchive,
-  target: BackupTarget,
-): Promise<{ rows: number; bytes: number }> {
-  const written = writtenArchive(await archiveDatabase(source, archive, target));
-  await completeArchive(control, archive.id, written);
-  return { rows: written.rows, bytes: written.bytes };
-}
-
-/** Returns what the ledger records of a complete archive. */
-export function writtenArchive({ manifest, bytes }: Awaited<ReturnType<typeof archiveDatabase>>) {
-  const rows = manifest.tables.reduce((sum, table) => sum + table.rows, 0);
-  return { ...manifest, rows, bytes };
 }
