@@ -19,13 +19,9 @@ const keyContract = z.object({
  * keys is there twice. A file that was changed counts as missing.
  */
 export async function readTargetKeys(target: BackupTarget): Promise<SealedKey[]> {
-  const names: string[] = [];
-  for await (const { name } of target.list('keys/')) names.push(name);
-  const keys = await runConcurrently(names, concurrentFiles, name => read(target, name));
+  const files = await Array.fromAsync(target.list('keys/'));
+  const keys = await runConcurrently(files, concurrentFiles, async ({ name }) => {
+    return keyContract.safeParse(await readJson(target, name)).data; // undefined also for one that a purge has removed
+  });
   return keys.filter(key => key !== undefined).sort((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-}
-
-/** @returns undefined when there is no such file, because a purge has removed it meanwhile, or when it is no key */
-async function read(target: BackupTarget, name: string): Promise<SealedKey | undefined> {
-  return keyContract.safeParse(await readJson(target, name)).data;
 }

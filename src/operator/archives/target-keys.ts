@@ -24,8 +24,7 @@ const concurrentFiles = 8;
  * Without a previous master key, it also removes what is sealed under former ones.
  */
 export async function storeKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
-  const names = new Set<string>();
-  for await (const { name } of target.list('keys/')) names.add(name);
+  const names = new Set(await Array.fromAsync(target.list('keys/'), ({ name }) => name));
   const keys = await readKeys(control);
   const missing = keys.filter(key => !names.has(fileOf(key, secrets)));
   await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
@@ -84,14 +83,10 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
  * is marked, then the key is removed. A killed one is ended by the next call.
  */
 export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
-  const files: { name: string; tenant: string }[] = [];
-  for await (const { name } of target.list('keys/')) {
-    const [, tenant] = tenantKey.exec(name) ?? [];
-    if (tenant !== undefined) files.push({ name, tenant });
-  }
-  const tenants = new Set(files.map(({ tenant }) => tenant));
+  const names = await Array.fromAsync(target.list('keys/'), ({ name }) => name);
+  const tenants = new Set(names.flatMap(name => tenantKey.exec(name)?.[1] ?? []));
   for (const purged of await readPurgedTenants(control, [...tenants])) {
     await writePurgeMark(target, secrets, purged);
-    for (const { name, tenant } of files) if (tenant === purged) await target.remove(name);
+    for (const name of names) if (name.startsWith(folderOf(purged))) await target.remove(name);
   }
 }

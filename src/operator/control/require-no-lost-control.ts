@@ -16,8 +16,7 @@ export async function requireNoLostControl(controlUrl: string): Promise<void> {
   if (!backup.target || (await readState(controlUrl))?.tenants) return;
   const { openTarget } = await import('../archives/targets/open-target.ts');
   const target = openTarget(backup);
-  const names: string[] = [];
-  for await (const { name } of target.list('control/')) names.push(name);
+  const names = await Array.fromAsync(target.list('control/'), ({ name }) => name);
   if ((await unknownOf(controlUrl, names)).length > 0) throw lostControl(target);
 }
 

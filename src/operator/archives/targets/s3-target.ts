@@ -1,3 +1,4 @@
+import { text } from 'node:stream/consumers';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { inPieces } from '../format/frames.ts';
 import type { BackupTarget, StoredFile } from './backup-target.ts';
@@ -84,10 +85,9 @@ export function s3Target(settings: S3Settings, limits: TargetLimits = targetLimi
       const call = `read ${name}`;
       const response = await requests.open({ call, method: 'GET', url: urlOf(name), allowed: [404] });
       if (response.statusCode !== 404) return requests.chunks(call, response);
-      let text = '';
-      for await (const chunk of requests.chunks(call, response)) text += chunk;
-      if (xmlText(text, 'Code') === 'NoSuchKey') return undefined;
-      throw explainRefusal(description, 404, undefined, text);
+      const body = await text(requests.chunks(call, response));
+      if (xmlText(body, 'Code') === 'NoSuchKey') return undefined;
+      throw explainRefusal(description, 404, undefined, body);
     },
     remove: async name => {
       await requests.send({ call: `remove ${name}`, method: 'DELETE', url: urlOf(name) });
