@@ -31,6 +31,11 @@ export function serverAddressUrl(serverUrl: string): string {
   return url.href;
 }
 
+/** Returns the name of the database of a URL. */
+export function databaseNameOf(url: string): string {
+  return decodeURIComponent(new URL(url).pathname.slice(1));
+}
+
 /** Returns a URL with the same server and settings (TLS …), another database and, if given, another login. */
 export function databaseUrl(serverUrl: string, database: string, login?: { user: string; password: string }): string {
   const url = new URL(serverUrl);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { archiveDatabase } from './archive-database.ts';
@@ -39,7 +40,7 @@ export async function archiveControl(
   await control.query('set synchronous_commit = on'); // the ledger has this archive before the target has its file
   const id = randomUUID();
   const file = archiveFile(null, id, new Date());
-  const database = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
+  const database = databaseNameOf(controlUrl);
   const entry = { id, tenant: null, slug: null, target: target.description, file, database, server: 'control' };
   await planArchives(control, [{ ...entry, keyFingerprint: key.fingerprint, proof: null }]);
   const source = { url: controlUrl, tenant: null, server: 'control', database, schemaFingerprint: null };

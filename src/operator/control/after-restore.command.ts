@@ -1,3 +1,4 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
 import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
@@ -20,15 +21,22 @@ export const afterRestoreOperation = defineOperation({
   access: 'installation',
   effect: 'destroys',
   async plan(_, { installation }) {
-    const { planAfterRestore } = await import('./plan-after-restore.ts');
-    const plan = await planAfterRestore(installation);
-    const name = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
+    const rows = await installation.statements.execute<{ sessions: number; keys: number; tokens: number }[]>(
+      `select (select count(*)::int from sessions where revoked_at is null) as sessions,
+              (select count(*)::int from signing_keys where status <> 'disabled') as keys,
+              (select count(*)::int from legacy_tokens where revoked_at is null) as tokens`,
+    );
+    const { sessions, keys, tokens } = rows[0] ?? { sessions: 0, keys: 0, tokens: 0 };
     return {
-      document: { ...plan, state: 'planned' },
+      document: { sessions, keys, tokens, state: 'planned' },
       text: () =>
-        `${countText(plan.sessions, 'session')} would end, ${countText(plan.keys, 'signing key')} be replaced, and ` +
-        `${countText(plan.tokens, 'legacy token')} be revoked.`,
-      confirm: { name, kind: 'name', consequence: 'will end all sessions, and replace all signing keys' },
+        `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be replaced, and ` +
+        `${countText(tokens, 'legacy token')} be revoked.`,
+      confirm: {
+        name: databaseNameOf(installation.controlUrl),
+        kind: 'name',
+        consequence: 'will end all sessions, and replace all signing keys',
+      },
     };
   },
   async run({ laterUrl }, { installation, output }) {

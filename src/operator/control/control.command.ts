@@ -14,7 +14,6 @@ const migrate = defineOperation({
   effect: 'changes',
   async plan(_, { installation }) {
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
-    const { blockingText } = await import('../schema/confirm-blocking.ts');
     const { pendingControl } = await import('../schema/migrate-control.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     await requireNoLostControl(installation.controlUrl);

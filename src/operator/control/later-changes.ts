@@ -8,8 +8,7 @@ export interface LaterChanges {
   readonly disabledUsers: readonly string[];
   /** The ids of all API clients that may get tokens. */
   readonly clients: readonly string[];
-  /** The guids of all tenants, with their states. */
-  readonly tenants: ReadonlyMap<string, string>;
+  readonly tenants: readonly { readonly guid: string; readonly status: string }[];
   readonly purgedTenants: readonly string[];
   /** `peopleAsJson`. */
   readonly roles: string;
@@ -25,31 +24,14 @@ export interface ReplayedChanges {
 }
 
 export async function readLaterChanges(client: pg.Client): Promise<LaterChanges> {
-  const { rows } = await client.query<{
-    users: string[];
-    disabled: string[];
-    clients: string[];
-    tenants: { guid: string; status: string }[];
-    purged: string[];
-    roles: string;
-    people: string;
-  }>(
+  const { rows } = await client.query(
     `select array(select guid::text from users) as users,
-            array(select guid::text from users where disabled_at is not null) as disabled,
+            array(select guid::text from users where disabled_at is not null) as "disabledUsers",
             array(select id from api_clients where revoked_at is null) as clients,
             (select coalesce(json_agg(json_build_object('guid', guid, 'status', status)), '[]') from tenants) as tenants,
-            array(select guid::text from purged_tenants) as purged, ${peopleAsJson}`,
+            array(select guid::text from purged_tenants) as "purgedTenants", ${peopleAsJson}`,
   );
-  const found = rows[0];
-  return {
-    users: found?.users ?? [],
-    disabledUsers: found?.disabled ?? [],
-    clients: found?.clients ?? [],
-    tenants: new Map((found?.tenants ?? []).map(({ guid, status }) => [guid, status])),
-    purgedTenants: found?.purged ?? [],
-    roles: found?.roles ?? '[]',
-    people: found?.people ?? '[]',
-  };
+  return (rows as [LaterChanges])[0];
 }
 
 /**
@@ -59,12 +41,13 @@ export async function readLaterChanges(client: pg.Client): Promise<LaterChanges>
  */
 export async function replayLaterChanges(client: pg.Client, later: LaterChanges): Promise<ReplayedChanges> {
   const differences = await narrowPeople(client, later);
+  const knownTenants = later.tenants.map(({ guid }) => guid);
   const users = await client.query<Omit<Difference, 'changes'> & { isGone: boolean }>(
     `update users u set disabled_at = now() from tenants t
       where t.id = u.tenant_id and u.disabled_at is null
         and (u.guid = any ($1::uuid[]) or t.guid = any ($2::uuid[]) and u.guid <> all ($3::uuid[]))
      returning t.slug, u.email as name, u.guid <> all ($3::uuid[]) as "isGone"`,
-    [later.disabledUsers, [...later.tenants.keys()], later.users],
+    [later.disabledUsers, knownTenants, later.users],
   );
   for (const { slug, name, isGone } of users.rows)
     if (isGone) differences.push({ slug, name, changes: ['removed later: disabled'] });
@@ -72,16 +55,16 @@ export async function replayLaterChanges(client: pg.Client, later: LaterChanges)
     `update api_clients c set revoked_at = now() from tenants t
       where t.id = c.tenant_id and revoked_at is null and t.guid = any ($1::uuid[]) and c.id <> all ($2::text[])
      returning t.slug, 'client ' || c.id as name`,
-    [[...later.tenants.keys()], later.clients],
+    [knownTenants, later.clients],
   );
   for (const revoked of clients.rows) differences.push({ ...revoked, changes: ['revoked later: revoked'] });
-  const notServed = [...later.tenants].filter(([, status]) => status === 'suspended' || status === 'deleted');
-  const states = [...notServed, ...later.purgedTenants.map((guid): [string, string] => [guid, 'deleted'])];
+  const notServed = later.tenants.filter(({ status }) => status === 'suspended' || status === 'deleted');
+  const states = [...notServed, ...later.purgedTenants.map(guid => ({ guid, status: 'deleted' }))];
   const tenants = await client.query<{ slug: string; status: string }>(
     `update tenants t set status = s.status, updated_at = now()
        from unnest($1::uuid[], $2::text[]) as s (guid, status) where t.guid = s.guid and t.status <> s.status
      returning t.slug, s.status`,
-    [states.map(([guid]) => guid), states.map(([, status]) => status)],
+    [states.map(({ guid }) => guid), states.map(({ status }) => status)],
   );
   for (const { slug, status } of tenants.rows)
     differences.push({ slug, name: 'tenant', changes: [`${status} later: ${status}`] });

@@ -1,13 +1,14 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { type ControlArchiveAccess, listControlArchives, loadControlArchive } from '../archives/control-archive.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type LaterChanges, readLaterChanges } from './later-changes.ts';
-import { createEmpty, databaseNameOf, dropDatabase, restoringName } from './restoring-database.ts';
+import { createEmpty, dropDatabase, restoringName } from './restoring-database.ts';
 
 /**
  * Reads what was revoked and erased by the time of the newest archive of the control database that can be read, when an

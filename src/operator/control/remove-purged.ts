@@ -30,9 +30,8 @@ interface Recorded {
 }
 
 /**
- * Removes the tenants again that were purged after the restored state: the backup target has a mark of
- * it, or
- * a later control database names them. A purge drops all databases first. A tenant of which one exists in spite of that,
+ * Removes the tenants again that were purged after the restored state: the backup target has a mark of it, or a later
+ * control database names them. A purge drops all databases first. A tenant of which one exists in spite of that,
  * or whose mark this master key has not made, only becomes `deleted`, because nothing must be lost by a forged mark.
  * @param client on the restored control database, which nobody uses yet
  * @param marks `readPurgeMarks`

@@ -1,8 +1,9 @@
+import { readConfig } from '../../config/config.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { unknownControlArchives } from '../archives/target-owner.ts';
-import type { BackupTarget } from '../archives/targets/backup-target.ts';
+import { openTarget } from '../archives/targets/open-target.ts';
 import { readState } from './restoring-database.ts';
 
 /**
@@ -11,13 +12,16 @@ import { readState } from './restoring-database.ts';
  * @throws {OperatorError} that names the restore, or says why the target cannot be read
  */
 export async function requireNoLostControl(controlUrl: string): Promise<void> {
-  const { readConfig } = await import('../../config/config.ts');
   const { backup } = readConfig();
   if (!backup.target || (await readState(controlUrl))?.tenants) return;
-  const { openTarget } = await import('../archives/targets/open-target.ts');
   const target = openTarget(backup);
   const names = await Array.fromAsync(target.list('control/'), ({ name }) => name);
-  if ((await unknownOf(controlUrl, names)).length > 0) throw lostControl(target);
+  if ((await unknownOf(controlUrl, names)).length === 0) return;
+  throw new OperatorError(
+    `The control database has no tenant, and ${target.description} has archives of another one. If that one was lost, ` +
+      'restore it: npx backoffice control restore (with --all if the databases of tenants are lost too). ' +
+      'A new installation needs a BACKUP_TARGET of its own',
+  );
 }
 
 /** @returns the archives that the control database does not know: all of them while it has no ledger */
@@ -26,12 +30,4 @@ async function unknownOf(controlUrl: string, names: readonly string[]): Promise<
     if (['3D000', '42P01'].includes(sqlState(error) ?? '')) return names;
     throw error;
   });
-}
-
-function lostControl({ description }: BackupTarget): OperatorError {
-  return new OperatorError(
-    `The control database has no tenant, and ${description} has archives of another one. If that one was lost, restore ` +
-      'it: npx backoffice control restore (with --all if the databases of tenants are lost too). ' +
-      'A new installation needs a BACKUP_TARGET of its own',
-  );
 }

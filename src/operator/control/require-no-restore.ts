@@ -1,7 +1,8 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { databaseNameOf, onServer, readState, restoringName } from './restoring-database.ts';
+import { onServer, readState, restoringName } from './restoring-database.ts';
 
 /*
  * While a restore of the control database has begun and not ended, the control database does not exist or has no

@@ -1,3 +1,4 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
 import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import type { BlockingHolder } from '../people/blocked-by-keys.ts';
@@ -19,7 +20,6 @@ A process that has sent no heartbeat for 10 s does not count.`,
   async plan(_, { installation }) {
     const { processesBlockingReseal } = await import('../people/blocked-by-keys.ts');
     const { resealSecrets } = await import('../people/master-key-change.ts');
-    const { databaseNameOf } = await import('./restoring-database.ts');
     const secrets = await resealSecrets(installation, true);
     const blockedBy = await processesBlockingReseal(installation);
     const lines = [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`];

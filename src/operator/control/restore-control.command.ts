@@ -1,3 +1,4 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';
@@ -86,7 +87,6 @@ async function chooseSource(
   }
   if (archive !== undefined) throw new OperatorError('Give either --from or --archive', { usage: true });
   const { recoveredControl } = await import('./recovered-control.ts');
-  const { databaseNameOf } = await import('./restoring-database.ts');
   const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
   return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl), access.target);
 }

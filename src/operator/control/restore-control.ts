@@ -1,3 +1,4 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
@@ -17,7 +18,6 @@ import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
   createEmpty,
   type DatabaseState,
-  databaseNameOf,
   markReady,
   onServer,
   putInPlace,
@@ -74,17 +74,14 @@ export async function restoreControl(
   const name = databaseNameOf(controlUrl);
   return onServer(controlUrl, async lock => {
     await acquireLock(lock, lockSpaces.control, lockKey(name));
-    const done = await requireRestorable(controlUrl, source);
-    if (done?.restoredFrom) {
-      onStep('grant rights');
-      await grantRights(controlUrl);
-      return { file: done.restoredFrom, report: undefined };
+    const isInPlace = (await requireRestorable(controlUrl, source))?.restoredFrom !== undefined;
+    const report = isInPlace ? undefined : await restoreAside(installation, access, source, onStep);
+    if (!isInPlace) {
+      onStep('remove empty control database');
+      await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
     }
-    const report = await restoreAside(installation, access, source, onStep);
-    onStep('remove empty control database');
-    await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
     onStep('grant rights');
-    await grantRights(controlUrl);
+    await migrateControl(controlUrl); // the login of the service is named after the control database
     return { file: source.description, report };
   });
 }
@@ -95,26 +92,17 @@ export async function restoreControl(
  */
 export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
   const state = await readState(controlUrl);
-  if (state?.restoredFrom) requireSame(source, state.restoredFrom);
-  else requireEmpty(state?.tenants);
-  return state;
-}
-
-/** @throws {OperatorError} when the control database was restored from another state, and that has not ended */
-function requireSame({ description }: ControlSource, restoredFrom: string): void {
-  if (description !== restoredFrom)
+  const { restoredFrom, tenants } = state ?? {};
+  if (restoredFrom !== undefined && restoredFrom !== source.description)
     throw new OperatorError(
       `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
     );
-}
-
-/** @throws {OperatorError} when there is a control database that is in use */
-function requireEmpty(tenants: number | undefined): void {
-  if (tenants)
+  if (restoredFrom === undefined && tenants)
     throw new OperatorError(
       `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
         'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
     );
+  return state;
 }
 
 async function restoreAside(
@@ -146,9 +134,4 @@ async function restoreAside(
   onStep('mark as ready');
   await markReady(url, source.description);
   return { ...report, purged };
-}
-
-/** The login of the service is named after the control database: it gets its rights under the final name. */
-async function grantRights(controlUrl: string): Promise<void> {
-  await migrateControl(controlUrl);
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/server-urls.ts';
+import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -19,13 +19,6 @@ export function restoringName(name: string, suffix: 'restoring' | 'later' = 'res
     .toString()}_${suffix}`;
 }
 
-export function databaseNameOf(url: string): string {
-  return decodeURIComponent(new URL(url).pathname.slice(1));
-}
-
-/** The comment of the table `tenants` says from what a complete control database was restored. */
-const readyComment = (description: string): string => `restored from ${description}`;
-
 /** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
 export function repeatCommand(restoredFrom: string): string {
   const options = restoredFrom.startsWith('control/') ? `--archive ${restoredFrom}` : '--from < url-file';
@@ -37,11 +30,10 @@ export function restoredFromOf(comment: string | null | undefined): string | und
   return /^restored from (.+)/.exec(comment ?? '')?.[1];
 }
 
-/** Marks a control database as complete and safe. */
+/** Marks a control database as complete and safe: the comment of its table `tenants` says from what it was restored. */
 export async function markReady(url: string, description: string): Promise<void> {
-  await withConnection(url, client =>
-    client.query(`comment on table tenants is ${quoteLiteral(readyComment(description))}`),
-  );
+  const comment = quoteLiteral(`restored from ${description}`);
+  await withConnection(url, client => client.query(`comment on table tenants is ${comment}`));
 }
 
 /** Forgets that a control database was restored: the next restore needs an empty one again. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { controlVersion } from '../../control/control-version.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
+import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -86,7 +86,7 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     return true;
   });
   if (!isMissing) return;
-  const name = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
+  const name = databaseNameOf(controlUrl);
   await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
     if (rowCount) return;
