@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Retention } from '../../config/config-values.ts';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
@@ -10,7 +11,6 @@ import { archiveDatabase } from './archive-database.ts';
 import { archiveFile } from './archive-name.ts';
 import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
 import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
-import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { createKeyring, createMissingKeys, type DataKey, readKeys } from './data-keys.ts';
 import {
   completeArchive,
@@ -24,6 +24,27 @@ import {
 import { pruneArchives, removeLeftovers } from './prune.ts';
 import { storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
+
+/** What a backup run is to archive. */
+export interface BackupRequest {
+  /** Only these tenants; undefined: all. */
+  readonly slugs?: readonly string[] | undefined;
+  /** Databases that are archived at the same time. */
+  readonly concurrency: number;
+  readonly keep: Retention;
+}
+
+/** The result of a run for one database. */
+export interface BackupOutcome {
+  /** The tenant; null for the control database. */
+  slug: string | null;
+  state: 'archived' | 'unchanged' | 'failed';
+  file: string | null;
+  rows: number;
+  bytes: number;
+  ms: number;
+  error: string | null;
+}
 
 interface Run extends Pick<FleetObservers<BackupOutcome>, 'onStart' | 'signal'> {
   readonly installation: Installation;

@@ -1,6 +1,6 @@
 import { countText } from '../command/count-text.ts';
 import { sizeText } from '../command/size-text.ts';
-import type { BackupOutcome } from './backup-request.ts';
+import type { BackupOutcome } from './backup-effects.ts';
 import type { DrillOutcome } from './drill.ts';
 import type { ArchiveSummary } from './list-archives.ts';
 import type { BackupReport, PlannedBackup } from './run-backup.ts';

@@ -1,3 +1,4 @@
+import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
@@ -5,9 +6,9 @@ import { argumentList, flag, option, optionalArgument, type Values } from '../co
 import { parsePositive } from '../command/parse-positive.ts';
 import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
+import type { BackupOutcome } from './backup-effects.ts';
 import { initOperation } from './backup-init.command.ts';
 import { pruneOperation } from './backup-prune.command.ts';
-import type { BackupOutcome } from './backup-request.ts';
 import { archiveRow, checkText, drillText, outcomeText, planText, reportText } from './backup-text.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import type { ArchiveCheck } from './verify-archives.ts';
@@ -77,7 +78,7 @@ const list = defineOperation({
   async run({ slug }, { installation, output }) {
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
-    const guid = slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
+    const guid = await guidOf(installation, slug);
     output.list(await listArchives(installation, { target: target.description, guid }), {
       row: archiveRow,
       wide: ({ id, fault }) => ({ id, fault }),
@@ -100,10 +101,11 @@ const verify = defineOperation({
     const { installation, output } = context;
     const target = await openBackupTarget();
     const { verifyArchives } = await import('./verify-archives.ts');
+    const guid = await guidOf(installation, slug);
     const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
     const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
     const checks = await reportOutcomes(context, appearance, observers =>
-      verifyArchives(installation, target, slug, observers),
+      verifyArchives(installation, target, guid, observers),
     );
     const faulty = checks.filter(isFaulty).length;
     const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
@@ -143,6 +145,10 @@ const drill = defineOperation({
 });
 
 export const operations = [initOperation, run, list, verify, drill, pruneOperation];
+
+async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
+  return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
+}
 
 /** @returns the slugs of the tenants; undefined: all @throws {OperatorError} when nothing is named */
 function chosenSlugs({ slug: slugs, all }: Values<typeof runFields>): readonly string[] | undefined {

@@ -1,4 +1,4 @@
-import { Server } from '../../control/fleet-entities.ts';
+import { type Server, Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
@@ -41,8 +41,8 @@ export async function drillArchives(
     if (archives.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
     const keyring = createKeyring(await readKeys(control), installation.secrets);
-    const servers = new Map<string | null, Server>();
-    for (const { guid, server } of await readServers(installation, control)) servers.set(guid, server);
+    const tenants = await installation.control.em.fork().findAll(Tenant, { populate: ['server'] });
+    const servers = new Map<string | null, Server>(tenants.map(({ guid, server }) => [guid, server]));
     for (const server of new Set(servers.values()))
       await dropScratchDatabases(server, installation.servers.adminUrl(server));
     const placed = archives.flatMap(archive => {
@@ -57,20 +57,6 @@ async function chooseArchives(control: Queryable, target: BackupTarget, count: n
   const newest = [...(await readNewest(control, target.description)).values()].filter(({ tenant }) => tenant !== null);
   const provedAt = (archive: LedgerEntry): number => archive.provedAt?.getTime() ?? 0;
   return newest.sort((a, b) => provedAt(a) - provedAt(b)).slice(0, count);
-}
-
-async function readServers(
-  { control: { em } }: Installation,
-  control: Queryable,
-): Promise<{ guid: string; server: Server }[]> {
-  const { rows } = await control.query<{ guid: string; serverId: number }>(
-    'select guid, server_id as "serverId" from tenants',
-  );
-  const servers = new Map((await em.fork().findAll(Server)).map(server => [server.id, server]));
-  return rows.flatMap(({ guid, serverId }) => {
-    const server = servers.get(serverId);
-    return server ? [{ guid, server }] : [];
-  });
 }
 
 async function drill(

@@ -43,6 +43,19 @@ export async function readLedger(control: Queryable, target: string): Promise<Le
 }
 
 /**
+ * Returns the complete archives of a target, the newest first.
+ * @param tenant the guid of their tenant; undefined: all, those of the control database included
+ */
+export async function readComplete(control: Queryable, target: string, tenant?: string): Promise<LedgerEntry[]> {
+  const { rows } = await control.query<Row>(
+    `select ${fields} from archives where state = 'complete' and target = $1 and ($2::uuid is null or tenant_guid = $2)
+      order by snapshot_at desc, id`,
+    [target, tenant],
+  );
+  return rows;
+}
+
+/**
  * Returns the newest complete archive of each database in a target whose key exists, by the guid of the tenant (null: the
  * control database).
  */
@@ -105,10 +118,8 @@ export async function recordMissing(
   target: string,
   files: ReadonlyMap<string, number>,
 ): Promise<string[]> {
-  const ledger = await readLedger(control, target);
-  const missing = ledger.filter(
-    ({ state, fault, file, bytes }) => state === 'complete' && fault === null && files.get(file) !== bytes,
-  );
+  const complete = await readComplete(control, target);
+  const missing = complete.filter(({ fault, file, bytes }) => fault === null && files.get(file) !== bytes);
   for (const { id, file } of missing) {
     const found = files.get(file);
     await recordVerification(control, id, found === undefined ? 'it is not in the target' : `it has ${found} bytes`);

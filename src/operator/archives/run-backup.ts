@@ -1,18 +1,25 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { FleetObservers } from '../command/run-fleet.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
 import { findCandidates } from './backup-candidates.ts';
-import { createBackupEffects } from './backup-effects.ts';
+import { type BackupOutcome, type BackupRequest, createBackupEffects } from './backup-effects.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { isArchived, runBackupSteps } from './backup-protocol.ts';
-import type { BackupOutcome, BackupRequest } from './backup-request.ts';
-import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
 import { readNewest, recordMissing } from './ledger.ts';
 import { requireOwner } from './target-owner.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
+
+/** The numbers of a run. */
+interface RunCounts {
+  archived: number;
+  unchanged: number;
+  failed: number;
+  /** Bytes of the archives that were written. */
+  bytes: number;
+}
 
 export interface BackupReport extends RunCounts {
   /** Archives that the retention removed. */
@@ -40,7 +47,7 @@ export async function runBackup(
   return withBackupLock(installation.controlUrl, 'archives', async control => {
     await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
     const files = await requireOwner(control, target);
-    const id = await beginBackupRun(control, operatorName());
+    const id = await beginRun(control);
     const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
     const report = (outcome: BackupOutcome): void => {
       counts[outcome.state]++;
@@ -50,9 +57,28 @@ export async function runBackup(
     const missing = await recordMissing(control, target.description, files);
     const effects = createBackupEffects({ installation, control, target, request, report, ...observers });
     const removed = await runBackupSteps(effects);
-    await endBackupRun(control, id, { ...counts, failed: counts.failed + missing.length });
+    await endRun(control, id, { ...counts, failed: counts.failed + missing.length });
     return { ...counts, removed, missing, ms: Math.round(performance.now() - startedAt) };
   });
+}
+
+/** Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on. @returns an id */
+async function beginRun(control: Queryable): Promise<string | undefined> {
+  await control.query(`update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`);
+  const { rows } = await control.query<{ id: string }>(
+    'insert into backup_runs (requested_by) values ($1) returning id',
+    [operatorName()],
+  );
+  return rows[0]?.id;
+}
+
+/** A run has succeeded if no database failed. */
+async function endRun(control: Queryable, id: string | undefined, counts: RunCounts): Promise<void> {
+  await control.query(
+    `update backup_runs set state = case when $4 = 0 then 'succeeded' else 'failed' end, finished_at = now(),
+            archived = $2, unchanged = $3, failed = $4, bytes = $5 where id = $1`,
+    [id, counts.archived, counts.unchanged, counts.failed, counts.bytes],
+  );
 }
 
 /** What a run would do with a tenant. */
@@ -73,8 +99,7 @@ export async function planBackup(
   target: BackupTarget,
   { slugs }: Pick<BackupRequest, 'slugs'>,
 ): Promise<PlannedBackup[]> {
-  return withConnection(installation.controlUrl, async client => {
-    const control = shareConnection(client);
+  return withConnection(installation.controlUrl, async control => {
     await requireOwner(control, target);
     const newest = await readNewest(control, target.description);
     return (await findCandidates(installation, control, slugs)).map(({ guid, slug, counters, fault = null }) => {

@@ -3,10 +3,9 @@ import { withConnection } from '../../postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { type FleetObservers, runFleet } from '../command/run-fleet.ts';
 import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
-import { findArchives } from './find-archives.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './format/archive-fault.ts';
 import { checkRows } from './format/read-archive.ts';
-import { type LedgerEntry, recordVerification } from './ledger.ts';
+import { type LedgerEntry, readComplete, recordVerification } from './ledger.ts';
 import { openArchive } from './open-archive.ts';
 import { readTargetKeys } from './read-target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -28,18 +27,18 @@ const concurrentReads = 4;
 /**
  * Checks every byte of archives: reads, authenticates, decompresses and counts their rows, with the keys that the target
  * has, as after the loss of the control database. Records the result of each.
- * @param slug only those of one tenant; undefined: all, those of the control database included
- * @throws {OperatorError} when the tenant does not exist, or the target cannot be reached
+ * @param tenant only those of the tenant with this guid; undefined: all, those of the control database included
+ * @throws {OperatorError} when the target cannot be reached
  */
 export async function verifyArchives(
   { controlUrl, secrets }: Installation,
   target: BackupTarget,
-  slug: string | undefined,
+  tenant: string | undefined,
   observers: FleetObservers<ArchiveCheck>,
 ): Promise<ArchiveCheck[]> {
   return withConnection(controlUrl, async client => {
     const control = shareConnection(client);
-    const archives = await findArchives(control, target, slug);
+    const archives = await readComplete(control, target.description, tenant);
     const keyring = createKeyring(await readTargetKeys(target), secrets);
     const stored = (await readKeys(control)).filter(key => opensKey(secrets, key));
     const known = new Set(stored.map(({ fingerprint }) => fingerprint));

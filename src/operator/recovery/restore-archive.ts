@@ -2,16 +2,13 @@ import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
 import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
-import { findArchives } from '../archives/find-archives.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { checkRows } from '../archives/format/read-archive.ts';
-import type { LedgerEntry } from '../archives/ledger.ts';
+import { type LedgerEntry, readComplete } from '../archives/ledger.ts';
 import { archiveData, openArchive } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
-import { restoreCommand } from './restore-command.ts';
 
 export interface ArchiveOptions {
   target: BackupTarget;
@@ -35,12 +32,27 @@ export async function restoreArchive<T>(
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<{ restored: T; archive: LedgerEntry }> {
   const { archive, keyring } = await findArchive(installation, source, target, id);
-  return explainingFaults(archive, source.slug, restoreCommand(source.slug, destination), async () => {
+  try {
     onStep(`checking the archive of ${archive.snapshotAt.toISOString()}`);
     await openArchive(target, keyring, archive, checkRows);
     onStep(`loading the archive of ${archive.snapshotAt.toISOString()}`);
     return { restored: await restore(archiveData(target, keyring, archive)), archive };
-  });
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+    throw new OperatorError(
+      `The archive ${archive.file} of ${source.slug} cannot be restored: ${error.message}. Nothing was restored. ` +
+        `Restore another archive: ${restoreCommand(source.slug, destination)}`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * Returns the commands that list the archives of a tenant, and restore one of them.
+ * @param destination the option that says where the data goes, such as `--lost`; empty: beside the tenant
+ */
+export function restoreCommand(slug: string, destination: string): string {
+  return `npx backoffice backup list ${slug}; npx backoffice restore ${slug} --archive <id> ${destination}`.trim();
 }
 
 /**
@@ -50,13 +62,12 @@ export async function restoreArchive<T>(
  */
 export async function findArchive(
   { controlUrl, secrets }: Installation,
-  { slug }: Tenant,
+  { slug, guid }: Tenant,
   target: BackupTarget,
   id: string | undefined,
 ): Promise<{ archive: LedgerEntry; keyring: Keyring }> {
-  return withConnection(controlUrl, async client => {
-    const control = shareConnection(client);
-    const archives = await findArchives(control, target, slug);
+  return withConnection(controlUrl, async control => {
+    const archives = await readComplete(control, target.description, guid);
     return { archive: chooseArchive(archives, slug, id), keyring: createKeyring(await readKeys(control), secrets) };
   });
 }
@@ -72,22 +83,4 @@ function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: strin
       ? `There is no archive of ${slug}. Make one: npx backoffice backup run ${slug}`
       : `${slug} has no archive ${id}. List them: npx backoffice backup list ${slug}`,
   );
-}
-
-async function explainingFaults<T>(
-  { file }: LedgerEntry,
-  slug: string,
-  next: string,
-  work: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof ArchiveFault)) throw error;
-    throw new OperatorError(
-      `The archive ${file} of ${slug} cannot be restored: ${error.message}. Nothing was restored. ` +
-        `Restore another archive: ${next}`,
-      { cause: error },
-    );
-  }
 }

@@ -2,7 +2,6 @@ import { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
 import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
@@ -11,7 +10,7 @@ import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
 import { restoreDatabase } from '../databases/restore-database.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
-import { restoreCommand } from './restore-command.ts';
+import { restoreCommand } from './restore-archive.ts';
 
 /** The result for one tenant whose database is missing. */
 export interface LostTenant {
@@ -74,8 +73,7 @@ export async function planLost(
 
 /** Returns the newest archives of all tenants, and what opens them. */
 async function readArchives({ controlUrl, secrets }: Installation, target: BackupTarget) {
-  return withConnection(controlUrl, async client => {
-    const control = shareConnection(client);
+  return withConnection(controlUrl, async control => {
     const keyring = createKeyring(await readKeys(control), secrets);
     return { archives: await readNewest(control, target.description), keyring };
   });

@@ -62,9 +62,7 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
       const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
       return restoreLostFleet(values, { installation, ...context });
     }
-    return values.lost
-      ? restoreLostOne({ ...values, slug }, { installation, ...context })
-      : restoreAside({ ...values, slug }, { installation, ...context });
+    return restoreOne({ ...values, slug }, { installation, ...context });
   },
 });
 
@@ -114,29 +112,20 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
   );
 }
 
-async function restoreAside({ slug, ...values }: OneTenant, context: Context<'installation'>) {
-  const { installation, output, progress } = context;
-  const { restoreDatabase } = await import('../databases/restore-database.ts');
-  const source = await findTenant(installation, slug);
-  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
-    restoreDatabase(installation, slug, data, 'place', observeRun(context)),
-  );
-  const document = { slug, database: restored.database, server: restored.server.name, ...facts };
-  output.result(document, () =>
-    [fieldsText(document), '', `Compare it with the present data: npx backoffice restore diff ${slug}`].join('\n'),
-  );
-}
-
-async function restoreLostOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
+async function restoreOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   const { requireLost, restoreDatabase } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
-  await requireLost(installation, source);
-  const { restored: _, ...facts } = await restoreData(installation, source, values, progress, data =>
-    restoreDatabase(installation, slug, data, 'replace', observeRun(context)),
+  if (values.lost) await requireLost(installation, source);
+  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
+    restoreDatabase(installation, slug, data, values.lost ? 'replace' : 'place', observeRun(context)),
   );
-  const document = { ...summarise(await findTenant(installation, slug)), ...facts };
-  output.result(document, () => fieldsText(document));
+  const { database, server } = restored;
+  const document = values.lost
+    ? { ...summarise(await findTenant(installation, slug)), ...facts }
+    : { slug, database, server: server.name, ...facts };
+  const next = values.lost ? [] : ['', `Compare it with the present data: npx backoffice restore diff ${slug}`];
+  output.result(document, () => [fieldsText(document), ...next].join('\n'));
 }
 
 const moments = defineOperation({

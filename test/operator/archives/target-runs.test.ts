@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config/config.ts';
-import type { BackupOutcome } from '../../../src/operator/archives/backup-request.ts';
+import type { BackupOutcome } from '../../../src/operator/archives/backup-effects.ts';
 import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
 import { runCommand } from '../../support/run-command.ts';

@@ -6,7 +6,7 @@ import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { createKeyring, readKeys } from '../data-keys.ts';
-import { readLedger } from '../ledger.ts';
+import { readComplete } from '../ledger.ts';
 import type { BackupTarget } from '../targets/backup-target.ts';
 import { applyToTenant } from './apply-to-tenant.ts';
 import { maxClockDifferenceMs } from './history-facts.ts';
@@ -56,15 +56,14 @@ export async function applyRetention(
   const startedAt = performance.now();
   return withBackupLock(installation.controlUrl, 'retention', async control => {
     const candidates = await findDueTenants(installation, control, slugs, await readTime(control));
-    const beginRun = async (): Promise<RetentionRun> => ({
+    const run: RetentionRun = {
       ...{ control, target, dryRun, confirmed, signal: observers.signal },
       keyring: createKeyring(await readKeys(control), installation.secrets),
-      archives: (await readLedger(control, target.description)).filter(({ state }) => state === 'complete'),
+      archives: candidates.length === 0 ? [] : await readComplete(control, target.description),
       keepDays: daysOf(keep),
       requestedBy: operatorName(),
-    });
-    const run = candidates.length > 0 && (await beginRun());
-    const outcomes = run ? await runFleet(candidates, concurrency, observers, each => applyTo(run, each)) : [];
+    };
+    const outcomes = await runFleet(candidates, concurrency, observers, each => applyTo(run, each));
     return {
       tenants: candidates.length,
       failed: outcomes.filter(({ state }) => state === 'failed').length,

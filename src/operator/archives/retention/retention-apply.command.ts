@@ -5,6 +5,7 @@ import { argumentList, flag, option, type Values } from '../../command/operation
 import { parsePositive } from '../../command/parse-positive.ts';
 import { hasFailed, reportOutcomes } from '../../command/report-outcomes.ts';
 import type { FleetObservers } from '../../command/run-fleet.ts';
+import { openBackupTarget } from '../open-backup-target.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { retentionOutcomeText, retentionReportText } from './retention-text.ts';
 
@@ -70,9 +71,8 @@ async function apply(
   if ((slugs.length === 0) === !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
   if (all && yes) throw new OperatorError('Name the tenants that --yes is for', { usage: true });
   const { readConfig } = await import('../../../config/config.ts');
-  const { openTarget } = await import('../targets/open-target.ts');
   const { applyRetention } = await import('./apply-retention.ts');
-  const { backup } = readConfig();
-  const request = { slugs: all ? undefined : slugs, concurrency, keep: backup.keep, dryRun, confirmed: yes };
-  return applyRetention(installation, openTarget(backup), request, observers);
+  const { keep } = readConfig().backup;
+  const request = { slugs: all ? undefined : slugs, concurrency, keep, dryRun, confirmed: yes };
+  return applyRetention(installation, await openBackupTarget(), request, observers);
 }
