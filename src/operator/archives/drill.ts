@@ -9,7 +9,7 @@ import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import { type LedgerEntry, readNewest, recordDrill } from './ledger.ts';
+import { type LedgerEntry, readNewest, recordCheck } from './ledger.ts';
 import { archiveData } from './open-archive.ts';
 import { dropScratchDatabases, withScratchDatabase } from './scratch-database.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -73,10 +73,10 @@ async function drill(
     // Reads the template, if nobody has yet, while few connections of the command are open (`maxNested`).
     await headFingerprint(installation.control, server, adminUrl);
     await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', database => fill({ server, database }));
-    await recordDrill(control, id, null);
+    await recordCheck(control, id, 'proved', null);
   };
   const recordFault = async (error: unknown): Promise<never> => {
-    if (error instanceof ArchiveFault) await recordDrill(control, id, errorText(error));
+    if (error instanceof ArchiveFault) await recordCheck(control, id, 'proved', errorText(error));
     throw error;
   };
   const { ms, error } = await timed(() => prove().catch(recordFault));

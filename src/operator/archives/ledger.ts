@@ -122,43 +122,41 @@ export async function recordMissing(
   const missing = complete.filter(({ fault, file, bytes }) => fault === null && files.get(file) !== bytes);
   for (const { id, file } of missing) {
     const found = files.get(file);
-    await recordVerification(control, id, found === undefined ? 'it is not in the target' : `it has ${found} bytes`);
+    const fault = found === undefined ? 'it is not in the target' : `it has ${found} bytes`;
+    await recordCheck(control, id, 'verified', fault);
   }
   return missing.map(({ file }) => file);
 }
 
-/** Records that every byte of an archive was checked, or what is wrong with it. */
-export async function recordVerification(control: Queryable, id: string, fault: string | null): Promise<void> {
+/** Records that every byte of an archive was checked, or that it was restored and compared; or what is wrong with it. */
+export async function recordCheck(
+  control: Queryable,
+  id: string,
+  check: 'verified' | 'proved',
+  fault: string | null,
+): Promise<void> {
   await control.query(
-    `update archives set fault = $2, verified_at = case when $2::text is null then now() else verified_at end where id = $1`,
-    [id, fault],
-  );
-}
-
-/** Records that an archive was restored and compared, or what is wrong with it. */
-export async function recordDrill(control: Queryable, id: string, fault: string | null): Promise<void> {
-  await control.query(
-    `update archives set fault = $2, proved_at = case when $2::text is null then now() else proved_at end where id = $1`,
+    `update archives set fault = $2, ${check}_at = case when $2::text is null then now() else ${check}_at end where id = $1`,
     [id, fault],
   );
 }
 
 /**
  * Marks archives whose files will be removed: they count as archives no longer.
- * @returns those that were marked: not an archive that a retention has begun to need meanwhile, unless it is unreadable
+ * @returns those that were marked: of the unneeded ones not those that a retention has begun to need meanwhile
  */
 export async function markRemoving(
   control: Queryable,
-  archives: readonly LedgerEntry[],
-  isReadable: (archive: LedgerEntry) => boolean,
+  unreadable: readonly LedgerEntry[],
+  unneeded: readonly LedgerEntry[],
 ): Promise<LedgerEntry[]> {
-  const { rows } = await control.query<{ id: string }>(
+  const { rows } = await control.query<Row>(
     `update archives set state = 'removing'
-      where id = any ($1::uuid[]) and (id = any ($2::uuid[]) or kept_until is null or kept_until < now()) returning id`,
-    [archives.map(({ id }) => id), archives.filter(archive => !isReadable(archive)).map(({ id }) => id)],
+      where id = any ($1::uuid[]) or id = any ($2::uuid[]) and (kept_until is null or kept_until < now())
+     returning ${fields}`,
+    [unreadable.map(({ id }) => id), unneeded.map(({ id }) => id)],
   );
-  const marked = new Set(rows.map(({ id }) => id));
-  return archives.filter(({ id }) => marked.has(id));
+  return rows;
 }
 
 /** Forgets an archive whose file is gone. */

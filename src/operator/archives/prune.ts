@@ -14,34 +14,33 @@ const concurrentRemovals = 8;
  * @returns the number of archives that were removed
  */
 export async function pruneArchives(control: Queryable, target: BackupTarget, keep: Retention): Promise<number> {
-  const { removing, removable, isReadable } = await chooseArchives(control, target, keep);
-  const marked = removable.length > 0 ? await markRemoving(control, removable, isReadable) : [];
+  const { removing, unreadable, unneeded } = await chooseArchives(control, target, keep);
+  const marked = await markRemoving(control, unreadable, unneeded);
   await removeArchives(control, target, [...removing, ...marked]);
   return removing.length + marked.length;
 }
 
 /** Returns the archives that `pruneArchives` would remove, and changes nothing. */
 export async function planPrune(control: Queryable, target: BackupTarget, keep: Retention): Promise<LedgerEntry[]> {
-  const { removing, removable, isReadable } = await chooseArchives(control, target, keep);
-  const now = new Date();
-  const isNeeded = (archive: LedgerEntry): boolean =>
-    archive.keptUntil !== null && archive.keptUntil >= now && isReadable(archive);
-  return [...removing, ...removable.filter(archive => !isNeeded(archive))];
+  const { removing, unreadable, unneeded } = await chooseArchives(control, target, keep);
+  return [...removing, ...unreadable, ...unneeded];
 }
 
-/** Returns the archives whose removal was begun, and those that need not be kept. */
+/** Returns the archives whose removal was begun, those whose key was destroyed, and those that need not be kept. */
 async function chooseArchives(control: Queryable, target: BackupTarget, keep: Retention) {
   const ledger = await readLedger(control, target.description);
   const { rows } = await control.query<{ fingerprint: string }>('select fingerprint from backup_keys');
   const keys = new Set(rows.map(({ fingerprint }) => fingerprint));
-  const isReadable = ({ keyFingerprint }: LedgerEntry): boolean => keys.has(keyFingerprint);
+  const removing = ledger.filter(({ state }) => state === 'removing');
   const complete = ledger.filter(({ state }) => state === 'complete');
-  const removable = complete.filter(archive => !isReadable(archive));
-  for (const archives of Map.groupBy(complete.filter(isReadable), ({ tenant }) => tenant).values()) {
+  const unreadable = complete.filter(({ keyFingerprint }) => !keys.has(keyFingerprint));
+  const readable = complete.filter(({ keyFingerprint }) => keys.has(keyFingerprint));
+  const now = new Date();
+  const unneeded = [...Map.groupBy(readable, ({ tenant }) => tenant).values()].flatMap(archives => {
     const kept = archivesToKeep(archives, keep);
-    removable.push(...archives.filter(archive => !kept.has(archive)));
-  }
-  return { removing: ledger.filter(({ state }) => state === 'removing'), removable, isReadable };
+    return archives.filter(each => !kept.has(each) && (each.keptUntil === null || each.keptUntil < now));
+  });
+  return { removing, unreadable, unneeded };
 }
 
 /**

@@ -5,7 +5,7 @@ import { type FleetObservers, runFleet } from '../command/run-fleet.ts';
 import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './format/archive-fault.ts';
 import { checkRows } from './format/read-archive.ts';
-import { type LedgerEntry, readComplete, recordVerification } from './ledger.ts';
+import { type LedgerEntry, readComplete, recordCheck } from './ledger.ts';
 import { openArchive } from './open-archive.ts';
 import { readTargetKeys } from './read-target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -60,15 +60,14 @@ async function checkArchive(
   archive: LedgerEntry,
 ): Promise<ArchiveCheck> {
   const { id, slug, file, bytes } = archive;
-  try {
-    await openArchive(target, keyring, archive, checkRows);
-    await recordVerification(control, id, null);
-    return { id, slug, file, bytes, fault: null, message: null };
-  } catch (error) {
-    if (!(error instanceof ArchiveFault)) throw error;
-    if (error.kind === 'wrong_key' && known.has(archive.keyFingerprint))
-      return { id, slug, file, bytes, fault: error.kind, message: lostKey };
-    await recordVerification(control, id, error.message);
-    return { id, slug, file, bytes, fault: error.kind, message: error.message };
-  }
+  const { kind, message } = await openArchive(target, keyring, archive, checkRows).then(
+    () => ({ kind: null, message: null }),
+    error => {
+      if (error instanceof ArchiveFault) return error;
+      throw error;
+    },
+  );
+  const isKeyLost = kind === 'wrong_key' && known.has(archive.keyFingerprint);
+  if (!isKeyLost) await recordCheck(control, id, 'verified', message);
+  return { id, slug, file, bytes, fault: kind, message: isKeyLost ? lostKey : message };
 }

@@ -5,7 +5,6 @@ import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
-import { quoteLiteral } from '../../postgres/quote.ts';
 import { activateText } from '../../webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../webhooks/webhook-secret.ts';
 import { keyBytes } from '../people/keys.ts';
@@ -103,13 +102,10 @@ export async function readNewestChange(client: pg.Client): Promise<string | null
 
 /** Sequences of small numbers are left: their numbers are in no other database. @returns how many were moved */
 async function moveSequences(client: pg.Client): Promise<number> {
-  const { rows } = await client.query<{ name: string; last: string | null }>(
-    `select quote_ident(sequencename) as name, last_value as last from pg_sequences
+  const { rowCount } = await client.query(
+    `select setval(quote_ident(sequencename)::regclass, coalesce(last_value, 0) + $1) from pg_sequences
       where schemaname = 'public' and data_type = 'bigint'::regtype`,
+    [skippedNumbers],
   );
-  for (const { name, last } of rows)
-    await client.query(`select setval(${quoteLiteral(name)}, $1::bigint)`, [
-      BigInt(last ?? 0) + BigInt(skippedNumbers),
-    ]);
-  return rows.length;
+  return rowCount ?? 0;
 }

@@ -1,6 +1,6 @@
 import { OperatorError } from '../../../log/operator-error.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
-import { type LedgerEntry, recordVerification } from '../ledger.ts';
+import { type LedgerEntry, recordCheck } from '../ledger.ts';
 import { openArchive } from '../open-archive.ts';
 import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
 import type { HistoryKind } from './history-kinds.ts';
@@ -27,11 +27,11 @@ export async function readVerifiedHistory(
   const cutoffs = Object.fromEntries(removals.map(({ kind, cutoff }) => [kind, cutoff]));
   try {
     const histories = await openArchive(target, keyring, archive, reader => readArchivedHistory(reader, cutoffs));
-    await recordVerification(control, id, null);
+    await recordCheck(control, id, 'verified', null);
     return histories;
   } catch (cause) {
     if (!(cause instanceof ArchiveFault)) throw cause;
-    await recordVerification(control, id, cause.message);
+    await recordCheck(control, id, 'verified', cause.message);
     throw new OperatorError(`${file}: ${cause.message}: ${remedy}`, { cause });
   }
 }

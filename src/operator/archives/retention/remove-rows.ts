@@ -27,12 +27,10 @@ interface RemovalContext {
  * Removes the rows that an archive has, the lowest ids first, in short transactions of at most `batchIds` rows.
  *
  *   R1 (proof) A batch is committed only if the rows that it removed are, byte for byte, the rows that the archive has
- *   in
- *      the same range of ids before the same cutoff; or if it removed none. So no row goes that the archive does not
+ *      in the same range of ids before the same cutoff; or if it removed none. So no row goes that the archive does not
  *      have, whatever was written to the database since the archive.
  *   R2 (whole batches) A batch is removed as a whole or not at all. So a run that was killed is continued by doing the
- *   same
- *      again with the same archive: batches that are gone remove nothing.
+ *      same again with the same archive: batches that are gone remove nothing.
  *
  * @param client a session with `canonicalTextSettings`, as that of the archive
  * @returns false if it was interrupted
