@@ -28,16 +28,15 @@ this one has replaced, it takes that one's place: it records its archives.`,
     const { withBackupLock } = await import('./backup-lock.ts');
     const { initTarget } = await import('./target-owner.ts');
     const { readTargetKeys } = await import('./read-target-keys.ts');
-    const { createKeyring } = await import('./data-keys.ts');
+    const { adoptKeys, createKeyring } = await import('./data-keys.ts');
     const { matchLedger } = await import('./match-ledger.ts');
-    const { storeKeys } = await import('./store-keys.ts');
     const { requireMasterKey } = await import('../people/require-master-key.ts');
     const target = await openBackupTarget();
     const result = await withBackupLock(controlUrl, 'archives', async control => {
       await requireMasterKey(statements, secrets); // a reseal may have ended just before
-      const isNew = await initTarget(control, target, lost);
+      const isNew = await initTarget(control, target, lost, false);
       const keys = await readTargetKeys(target);
-      await storeKeys(controlUrl, keys, secrets);
+      await adoptKeys(control, keys, secrets);
       return { isNew, recorded: await matchLedger(control, { target, keys, keyring: createKeyring(keys, secrets) }) };
     });
     output.result({ target: target.description, ...result }, () => resultText(target.description, result));

@@ -57,6 +57,28 @@ async function insertKeys(
   );
 }
 
+/**
+ * Stores the data keys of a target that belong to tenants that are there, for further backups and for restores. A key
+ * that the master key does not open is left out: a new one seals the next archive of its tenant.
+ */
+export async function adoptKeys(control: Queryable, found: readonly SealedKey[], secrets: SecretBox): Promise<void> {
+  const opened = found.filter(key => opensKey(secrets, key));
+  const keys = [...new Map(opened.map(key => [key.fingerprint, key])).values()];
+  await control.query(
+    `insert into backup_keys (tenant_id, sealed, fingerprint, created_at)
+     select t.id, k.sealed, k.fingerprint, k.created_at
+       from unnest($1::uuid[], $2::bytea[], $3::text[], $4::timestamptz[]) as k (guid, sealed, fingerprint, created_at)
+       left join tenants t on t.guid = k.guid where k.guid is null or t.id is not null
+         on conflict do nothing`,
+    [
+      keys.map(({ tenant }) => tenant),
+      keys.map(({ sealed }) => sealed),
+      keys.map(({ fingerprint }) => fingerprint),
+      keys.map(({ createdAt }) => createdAt),
+    ],
+  );
+}
+
 /** Returns all data keys, the newest one of the control database before older ones. */
 export async function readKeys(control: Queryable): Promise<SealedKey[]> {
   const { rows } = await control.query<{ [Field in keyof SealedKey]: SealedKey[Field] }>(

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { SecretBox } from '../../control/secret-box.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
 import { readJson, writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -11,15 +10,6 @@ import type { BackupTarget } from './targets/backup-target.ts';
 
 const purpose = 'purged_tenant';
 const markContract = z.object({ tenant: z.uuid(), code: z.base64().transform(text => Buffer.from(text, 'base64')) });
-
-/** Returns the guids of those tenants that were purged. */
-export async function readPurgedTenants(control: Queryable, guids: readonly string[]): Promise<string[]> {
-  const { rows } = await control.query<{ guid: string }>(
-    'select guid from purged_tenants where guid = any ($1::uuid[])',
-    [guids],
-  );
-  return rows.map(({ guid }) => guid);
-}
 
 /** Writes that a tenant was purged, with a code that only the master key makes. */
 export async function writePurgeMark(target: BackupTarget, secrets: SecretBox, tenant: string): Promise<void> {

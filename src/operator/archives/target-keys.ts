@@ -2,7 +2,7 @@ import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
 import { readKeys, type SealedKey } from './data-keys.ts';
-import { readPurgedTenants, writePurgeMark } from './purge-marks.ts';
+import { writePurgeMark } from './purge-marks.ts';
 import { writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -84,9 +84,12 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
  */
 export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
   const names = await Array.fromAsync(target.list('keys/'), ({ name }) => name);
-  const tenants = new Set(names.flatMap(name => tenantKey.exec(name)?.[1] ?? []));
-  for (const purged of await readPurgedTenants(control, [...tenants])) {
-    await writePurgeMark(target, secrets, purged);
-    for (const name of names) if (name.startsWith(folderOf(purged))) await target.remove(name);
+  const { rows: purged } = await control.query<{ guid: string }>(
+    'select guid from purged_tenants where guid = any ($1::uuid[])',
+    [names.flatMap(name => tenantKey.exec(name)?.[1] ?? [])],
+  );
+  for (const { guid } of purged) {
+    await writePurgeMark(target, secrets, guid);
+    for (const name of names) if (name.startsWith(folderOf(guid))) await target.remove(name);
   }
 }

@@ -5,9 +5,9 @@ import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.
 import { withConnection } from '../../postgres/connection.ts';
 import { statementsOf } from '../../postgres/statements.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';
+import { adoptKeys } from '../archives/data-keys.ts';
 import { matchLedger } from '../archives/match-ledger.ts';
 import { readPurgeMarks } from '../archives/purge-marks.ts';
-import { storeKeys } from '../archives/store-keys.ts';
 import { countText } from '../command/count-text.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
@@ -121,7 +121,7 @@ async function restoreAside(
   await migrateControl(url);
   await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
   onStep('store keys');
-  await storeKeys(url, keys, secrets);
+  await withConnection(url, client => adoptKeys(client, keys, secrets));
   onStep('create database for newer changes');
   const later = await takeNewerChanges(controlUrl, access, url, source.at, () => onStep('load newer changes'));
   onStep('remove purged tenants');
