@@ -54,8 +54,7 @@ export async function requireOwner(control: Queryable, target: BackupTarget): Pr
 }
 
 async function requireOwnMarker(control: Queryable, target: BackupTarget, { installation }: TargetMarker) {
-  if (installation !== (await readInstallationId(control)))
-    throw foreignTarget(target, await hasTenants(control), installation);
+  if (installation !== (await readInstallationId(control))) throw await foreignTarget(control, target, installation);
 }
 
 /** Returns whether a target has the marker of another installation than that of a control database. */
@@ -65,8 +64,9 @@ export async function isForeign(control: Queryable, target: BackupTarget): Promi
 }
 
 /** @param installation undefined: not known, as the target has no marker */
-function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?: string): OperatorError {
+async function foreignTarget(control: Queryable, target: BackupTarget, installation?: string): Promise<OperatorError> {
   const owner = installation ? `installation ${installation}` : 'another installation';
+  const hasTenants = (await control.query('select from tenants limit 1')).rowCount === 1;
   const lost = hasTenants
     ? ''
     : ' If the control database of that one is lost, restore it: npx backoffice control restore.';
@@ -81,20 +81,18 @@ function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?:
  * @throws {OperatorError} when it has archives of another control database of this installation
  */
 async function requireOnlyWriter(control: Queryable, target: BackupTarget): Promise<TargetFiles> {
-  let files = await listFiles(target);
-  let [unknown] = await unknownControlArchives(control, files.keys());
-  if (unknown) {
-    // A run of this control database may have removed it since the list was read.
-    files = await listFiles(target);
+  let unknown: string | undefined;
+  // Twice, because a run of this control database may have removed the file since the list was read.
+  for (let attempt = 0; attempt < 2; attempt++) {
+    const files = await listFiles(target);
     [unknown] = await unknownControlArchives(control, files.keys());
+    if (unknown === undefined) return files;
   }
-  if (unknown)
-    throw new OperatorError(
-      `Another control database of this installation writes to ${target.description}: this one does not know ` +
-        `${unknown}. One of them is a copy, and needs a BACKUP_TARGET of its own. If this is the right one, ` +
-        'stop the other, and take the target over: npx backoffice backup init',
-    );
-  return files;
+  throw new OperatorError(
+    `Another control database of this installation writes to ${target.description}: this one does not know ` +
+      `${unknown}. One of them is a copy, and needs a BACKUP_TARGET of its own. If this is the right one, ` +
+      'stop the other, and take the target over: npx backoffice backup init',
+  );
 }
 
 /**
@@ -108,8 +106,8 @@ async function requireOnlyWriter(control: Queryable, target: BackupTarget): Prom
 export async function initTarget(
   control: Queryable,
   target: BackupTarget,
-  isLost = false,
-  isDryRun = false,
+  isLost: boolean,
+  isDryRun: boolean,
 ): Promise<boolean> {
   await target.check();
   const marker = await readMarker(target);
@@ -122,7 +120,7 @@ export async function initTarget(
   const guids = new Set(files.flatMap(name => parseArchiveName(name)?.tenant ?? []));
   const known = await knownTenants(control, [...guids]);
   const isOwn = guids.size === 0 ? (await unknownControlArchives(control, files)).length === 0 : known === guids.size;
-  if (!isOwn) throw foreignTarget(target, await hasTenants(control));
+  if (!isOwn) throw await foreignTarget(control, target);
   if (!isDryRun) await writeMarker(control, target);
   return true;
 }
@@ -170,10 +168,6 @@ export async function listFiles(target: BackupTarget): Promise<TargetFiles> {
 async function readInstallationId(control: Queryable): Promise<string> {
   const { rows } = await control.query<{ id: string }>('select id from installation');
   return rows[0]?.id ?? '';
-}
-
-async function hasTenants(control: Queryable): Promise<boolean> {
-  return (await control.query('select from tenants limit 1')).rowCount === 1;
 }
 
 /** @returns how many of the tenants this control database has, had, or has archives of */

@@ -21,7 +21,7 @@ interface RecoveredOptions {
   /** What the data is, for people; by default, it names the database and the time of its last change. */
   readonly description?: string;
   /** Called at the beginning of each step, with its name. */
-  readonly onStep?: (step: string) => void;
+  readonly onStep: (step: string) => void;
 }
 
 /**
@@ -31,7 +31,7 @@ interface RecoveredOptions {
  */
 export async function restoreRecovered<T>(
   source: Tenant,
-  { url, names, at, description, onStep = () => {} }: RecoveredOptions,
+  { url, names, at, description, onStep }: RecoveredOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
   onStep(`looking for ${source.slug} on the recovered server`);

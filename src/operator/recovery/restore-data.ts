@@ -39,35 +39,27 @@ export async function restoreData<T>(
   if ([at, id, from].filter(value => value !== undefined).length > 1)
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
   const startedAt = performance.now();
-  const resultOf = (restored: T, restoredFrom: string): Restored<T> => {
-    const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
-    return { restored, restoredFrom, seconds };
-  };
   const onStep = (text: string): void => progress.step(text);
+  let restoredFrom = '';
+  const describedRestore = (data: EarlierData): Promise<T> => {
+    restoredFrom = data.description;
+    return restore(data);
+  };
+  let restored: T;
   if (at !== undefined) {
-    const { readConfig } = await import('../../config/config.ts');
     const { restoreToMoment } = await import('./restore-to-moment.ts');
-    const options = { command: readConfig().recoveryCommand, at, onStep };
-    return resultOf(await restoreToMoment(installation, source, options, restore), at);
-  }
-  if (from !== undefined) {
+    restored = await restoreToMoment(installation, source, { at, onStep }, describedRestore);
+  } else if (from !== undefined) {
     const { namesOf, restoreRecovered } = await import('./recovered-tenant.ts');
     const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
-    const url = parseServerUrl(from);
-    let description = '';
-    const restored = await restoreRecovered(
-      source,
-      { url, names: await namesOf(installation, source), onStep },
-      data => {
-        ({ description } = data);
-        return restore(data);
-      },
-    );
-    return resultOf(restored, description);
+    const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
+    restored = await restoreRecovered(source, options, describedRestore);
+  } else {
+    const { restoreArchive } = await import('./restore-archive.ts');
+    const options = { target: await openBackupTarget(), archive: id, destination: lost ? '--lost' : '', onStep };
+    const result = await restoreArchive(installation, source, options, restore);
+    restored = result.restored;
+    restoredFrom = `${result.archive.file} of ${result.archive.snapshotAt.toISOString()}`;
   }
-  const { restoreArchive } = await import('./restore-archive.ts');
-  const target = await openBackupTarget();
-  const options = { target, archive: id, destination: lost ? '--lost' : '', onStep };
-  const { restored, archive } = await restoreArchive(installation, source, options, restore);
-  return resultOf(restored, `${archive.file} of ${archive.snapshotAt.toISOString()}`);
+  return { restored, restoredFrom, seconds: Math.round((performance.now() - startedAt) / 10) / 100 };
 }

@@ -1,3 +1,4 @@
+import { readConfig } from '../../config/config.ts';
 import { Server, type Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -7,13 +8,11 @@ import { parseMoment } from './parse-moment.ts';
 import { restoreRecovered } from './recovered-tenant.ts';
 import { listMoments, withRecoveryCommand } from './recovery-command.ts';
 
-export interface MomentOptions {
-  /** `RECOVERY_COMMAND` */
-  command: string | undefined;
+interface MomentOptions {
   /** The moment, as the operator wrote it, with a zone. */
   at: string;
   /** Called at the beginning of each step, with its name. */
-  onStep?: (step: string) => void;
+  onStep: (step: string) => void;
 }
 
 /**
@@ -24,11 +23,11 @@ export interface MomentOptions {
 export async function restoreToMoment<T>(
   installation: Installation,
   source: Tenant,
-  { command, at, onStep = () => {} }: MomentOptions,
+  { at, onStep }: MomentOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
   const moment = parseMoment(at);
-  const program = requireCommand(command);
+  const program = recoveryCommand();
   if (moment.date < source.createdAt)
     throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
   const { server, database } = await placeAt(installation, source, at);
@@ -69,12 +68,8 @@ export interface MomentRange {
  * Asks `RECOVERY_COMMAND` to which moments the servers that a tenant is on or was on can be recovered.
  * @throws {OperatorError} with the reason of the command, when it knows none
  */
-export async function readMoments(
-  { statements }: Installation,
-  { id }: Tenant,
-  command: string | undefined,
-): Promise<MomentRange[]> {
-  const program = requireCommand(command);
+export async function readMoments({ statements }: Installation, { id }: Tenant): Promise<MomentRange[]> {
+  const program = recoveryCommand();
   const servers = await statements.execute<{ name: string }[]>(
     `select name from servers s
       where exists (select from tenant_databases where tenant_id = ? and server_id = s.id
@@ -92,7 +87,9 @@ export async function readMoments(
   return ranges;
 }
 
-function requireCommand(command: string | undefined): string {
+/** Returns the path of the program. @throws {OperatorError} when it is not set */
+function recoveryCommand(): string {
+  const command = readConfig().recoveryCommand;
   if (command !== undefined) return command;
   throw new OperatorError(
     'RECOVERY_COMMAND is not set, so no server can be recovered to a moment. Set it to the path of a program that does, ' +

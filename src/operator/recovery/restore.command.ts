@@ -137,10 +137,9 @@ const moments = defineOperation({
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
-    const { readConfig } = await import('../../config/config.ts');
     const { readMoments } = await import('./restore-to-moment.ts');
     const tenant = await findTenant(installation, slug);
-    output.list(await readMoments(installation, tenant, readConfig().recoveryCommand), {
+    output.list(await readMoments(installation, tenant), {
       row: range => range,
       name: ({ server }) => server,
       empty: `No moment of ${slug} can be restored.`,
