@@ -16,17 +16,14 @@ import { createDedicatedServer, type DedicatedServer } from '../../support/dedic
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
 
 describe('the key of the archives of the control database', () => {
   let server: DedicatedServer;
   let folder: string;
   let environment: Record<string, string>;
 
-  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
-  const succeed = async (...args: string[]): Promise<void> => {
-    const { code, stdout, stderr } = await run(...args);
-    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
-  };
+  const run = (...args: string[]) => succeed(environment, 'tenant', args);
   /** Runs SQL in a transaction of the control database that stays open while `work` runs. */
   async function whileOpen<T>(text: string, work: () => Promise<T>): Promise<T> {
     const holder = new pg.Client(environment.DATABASE_URL);
@@ -46,9 +43,8 @@ describe('the key of the archives of the control database', () => {
     [server, folder] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex', 'initech', 'umbrella']) await server.provision(slug);
-    await succeed('backup', 'init');
-    await succeed('backup', 'run', '--all');
-    for (const slug of ['globex', 'initech', 'umbrella']) await succeed('delete', slug, '--yes');
+    await backUp(environment);
+    for (const slug of ['globex', 'initech', 'umbrella']) await run('delete', slug, '--yes');
   });
   after(async () => {
     await server.close();
@@ -59,7 +55,7 @@ describe('the key of the archives of the control database', () => {
     const copies = await makeServerFolder('copies');
     const copyArchives = () => cp(join(folder, 'control'), copies, { recursive: true });
     await copyArchives();
-    await succeed('purge', 'globex', '--yes'); // the next run makes a new key
+    await run('purge', 'globex', '--yes'); // the next run makes a new key
     const { purging, running } = await whileOpen(
       `select from users where tenant_id = (select id from tenants where slug = 'initech') for update`,
       async () => {
@@ -76,7 +72,7 @@ describe('the key of the archives of the control database', () => {
     const overlapped = await running.ended;
     expect(overlapped.stdout, overlapped.stderr).to.include('(control database): archived');
     await copyArchives();
-    await succeed('backup', 'run', '--all');
+    await run('backup', 'run', '--all');
     await copyArchives();
     const keyring = createKeyring(
       await readTargetKeys(openTarget(readConfig(environment).backup)),
@@ -96,8 +92,8 @@ describe('the key of the archives of the control database', () => {
   });
 
   it('reseal is refused during a backup run, and no run goes on with the former master key', async () => {
-    await succeed('backup', 'run', '--all');
-    await succeed('purge', 'umbrella', '--yes'); // the next run makes a new key
+    await run('backup', 'run', '--all');
+    await run('purge', 'umbrella', '--yes'); // the next run makes a new key
     const former = environment.MASTER_KEY ?? '';
     const next = randomBytes(32).toString('base64');
     const control = (command: string[], keys: Record<string, string>) =>
@@ -127,7 +123,7 @@ describe('the key of the archives of the control database', () => {
     );
     expect(message).to.match(/^MASTER_KEY is not the master key of this control database/);
     environment = { ...environment, MASTER_KEY: next };
-    await succeed('backup', 'run', '--all');
-    await succeed('backup', 'verify');
+    await run('backup', 'run', '--all');
+    await run('backup', 'verify');
   });
 });

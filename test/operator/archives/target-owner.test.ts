@@ -6,24 +6,17 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, type Script, succeed } from '../../support/succeed.ts';
 
 describe('the owner of a backup target', () => {
   let server: DedicatedServer;
   let folder: string;
   let environment: Record<string, string>;
 
-  const run = (script: 'tenant' | 'control', args: string[], settings: Record<string, string> = {}) =>
+  const run = (script: Script, args: string[], settings: Record<string, string> = {}) =>
     runCommand(`scripts/${script}.ts`, args, { ...environment, ...settings });
-  const succeed = async (script: 'tenant' | 'control', ...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await run(script, args);
-    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
-    return stdout;
-  };
-  const fail = async (
-    script: 'tenant' | 'control',
-    args: string[],
-    settings: Record<string, string> = {},
-  ): Promise<string> => {
+  const runWell = (script: Script, ...args: string[]) => succeed(environment, script, args);
+  const fail = async (script: Script, args: string[], settings: Record<string, string> = {}): Promise<string> => {
     const { code, stdout, stderr } = await run(script, args, settings);
     expect(code, `${args.join(' ')}: ${stdout}`).to.equal(1);
     return stderr + stdout;
@@ -60,8 +53,7 @@ describe('the owner of a backup target', () => {
         await fail('tenant', ['backup', command, ...(command === 'run' ? ['--all'] : [])], { BACKUP_TARGET: missing }),
       ).to.match(/^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir -m 700 -p \S+\n$/);
     expect(await readdir(folder)).to.deep.equal([]);
-    await succeed('tenant', 'backup', 'init');
-    await succeed('tenant', 'backup', 'run', '--all');
+    await backUp(environment);
     expect(await keysOf()).to.have.length(3);
   });
 
@@ -77,8 +69,8 @@ describe('the owner of a backup target', () => {
     await rm(join(folder, archive));
     const printed = await fail('tenant', ['backup', 'run', '--all']);
     expect(printed).to.include(`The target has lost 1 archive: ${archive}`);
-    expect(await succeed('tenant', 'backup', 'run', '--all')).to.match(/, 2 unchanged, 0 failed/);
-    await succeed('tenant', 'backup', 'drill', '--count', '2');
+    expect(await runWell('tenant', 'backup', 'run', '--all')).to.match(/, 2 unchanged, 0 failed/);
+    await runWell('tenant', 'backup', 'drill', '--count', '2');
   });
 
   it('a second installation is refused by name, and changes no file of the first', async () => {
@@ -104,7 +96,7 @@ describe('the owner of a backup target', () => {
     await server.sql('create database office_copy template office');
     const { DATABASE_URL = '' } = environment;
     const copy = { DATABASE_URL: databaseUrl(DATABASE_URL, 'office_copy') };
-    await succeed('tenant', 'backup', 'run', '--all');
+    await runWell('tenant', 'backup', 'run', '--all');
     const before = await filesOf();
     expect(await fail('tenant', ['backup', 'run', '--all'], copy)).to.match(
       /^Another control database of this installation writes to .*: npx backoffice backup init\n$/,
@@ -126,7 +118,7 @@ describe('the owner of a backup target', () => {
     await server.sql('drop database office_copy with (force)');
     await leaveControl();
     await server.sql('create database office_copy template office');
-    await succeed('tenant', 'backup', 'run', '--all');
+    await runWell('tenant', 'backup', 'run', '--all');
     const taken = await run('tenant', ['backup', 'init'], copy);
     expect([taken.code, taken.stdout], taken.stderr).to.deep.equal([
       0,
@@ -135,9 +127,8 @@ describe('the owner of a backup target', () => {
     const again = await run('tenant', ['backup', 'run', '--all'], copy);
     expect(again.code, again.stdout + again.stderr).to.equal(0);
     expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(/^Another control database of this installation/);
-    await succeed('tenant', 'backup', 'init');
-    await succeed('tenant', 'backup', 'run', '--all');
-    await succeed('tenant', 'backup', 'verify');
+    await backUp(environment);
+    await runWell('tenant', 'backup', 'verify');
     await server.sql('drop database office_copy with (force)');
   });
 
@@ -149,8 +140,8 @@ describe('the owner of a backup target', () => {
     expect(code, stderr).to.equal(0);
     for (const name of names) expect(stdout).not.to.include(name);
     await server.sql('drop database office_other with (force)');
-    await succeed('tenant', 'backup', 'run', '--all');
-    expect(await succeed('tenant', 'backup', 'init')).to.include('belongs to this installation already');
+    await runWell('tenant', 'backup', 'run', '--all');
+    expect(await runWell('tenant', 'backup', 'init')).to.include('belongs to this installation already');
     for (const name of names) await rm(join(folder, name));
   });
 
@@ -158,9 +149,9 @@ describe('the owner of a backup target', () => {
     const [key = ''] = (await keysOf()).filter(name => !name.startsWith('keys/control/'));
     await rm(join(folder, key));
     expect(await fail('tenant', ['backup', 'verify'])).to.include('the target has no key of it that MASTER_KEY opens');
-    await succeed('tenant', 'backup', 'run', '--all');
+    await runWell('tenant', 'backup', 'run', '--all');
     expect(await keysOf()).to.include(key);
-    expect(await succeed('tenant', 'backup', 'verify')).to.match(/ 0 faulty\.\n$/);
+    expect(await runWell('tenant', 'backup', 'verify')).to.match(/ 0 faulty\.\n$/);
   });
 
   it('archives that were completed after the newest archive of the control database are found by its restore, at another path too', async () => {
@@ -173,7 +164,7 @@ describe('the owner of a backup target', () => {
     const before = await Promise.all(
       (await controlArchives()).map(async name => ({ name, bytes: await readFile(join(folder, name)) })),
     );
-    await succeed('tenant', 'backup', 'run', '--all');
+    await runWell('tenant', 'backup', 'run', '--all');
     // As if the run had been killed before it archived the control database.
     for (const name of await controlArchives()) await rm(join(folder, name));
     for (const { name, bytes } of before) await writeFile(join(folder, name), bytes);
@@ -191,9 +182,8 @@ describe('the owner of a backup target', () => {
     );
     expect(await server.sql(`select code from currencies where code = 'CHF'`, now?.name)).to.have.length(1);
     await rename(moved, folder);
-    await succeed('tenant', 'backup', 'init');
-    await succeed('tenant', 'backup', 'run', '--all');
-    await succeed('tenant', 'backup', 'verify');
+    await backUp(environment);
+    await runWell('tenant', 'backup', 'verify');
   });
 
   it('a damaged key stops neither a restore of the control database nor the runs after it', async () => {
@@ -201,8 +191,8 @@ describe('the owner of a backup target', () => {
     await writeFile(join(folder, key), '');
     await leaveControl();
     await server.sql('drop database office with (force)');
-    await succeed('control', 'restore');
-    await succeed('tenant', 'backup', 'run', '--all');
+    await runWell('control', 'restore');
+    await runWell('tenant', 'backup', 'run', '--all');
   });
 
   it('init refuses a folder that has none of the archives of the ledger, unless they are lost', async () => {
@@ -235,9 +225,9 @@ describe('the owner of a backup target', () => {
     expect(doctor).to.match(named);
     expect(doctor).not.to.match(/drop (database|role)/);
     expect(await keysOf()).to.deep.equal(before);
-    await succeed('control', 'restore');
-    expect(await succeed('tenant', 'list', '--output', 'name')).to.equal('acme\nglobex\n');
-    await succeed('tenant', 'backup', 'run', '--all');
-    await succeed('tenant', 'backup', 'verify');
+    await runWell('control', 'restore');
+    expect(await runWell('tenant', 'list', '--output', 'name')).to.equal('acme\nglobex\n');
+    await runWell('tenant', 'backup', 'run', '--all');
+    await runWell('tenant', 'backup', 'verify');
   });
 });

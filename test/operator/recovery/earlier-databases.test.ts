@@ -5,6 +5,7 @@ import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
 
 describe('a control database of an earlier time than the databases of its tenants', () => {
   let server: DedicatedServer;
@@ -14,16 +15,11 @@ describe('a control database of an earlier time than the databases of its tenant
   let restored: string;
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
-  const run = async (...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await tenant(...args);
-    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
-    return stdout;
-  };
+  const run = (...args: string[]) => succeed(environment, 'tenant', [...args, '--json']);
   /** Loses the control database, and restores its newest archive. */
   const restoreControl = async (): Promise<void> => {
     await server.sql('drop database office with (force)');
-    const { code, stderr } = await runCommand('scripts/control.ts', ['restore'], environment);
-    expect(code, stderr).to.equal(0);
+    await succeed(environment, 'control', ['restore']);
   };
   const current = async (): Promise<string | undefined> =>
     (await server.control<{ name: string }>(`select database_name as name from tenants where slug = 'acme'`))[0]?.name;
@@ -51,8 +47,7 @@ describe('a control database of an earlier time than the databases of its tenant
     await server.provision('globex');
     own = (await server.provision('acme')).tenant.databaseName;
     await add('EUR', own);
-    await run('backup', 'init');
-    await run('backup', 'run', '--all');
+    await backUp(environment);
     restored = JSON.parse(await run('restore', 'acme', '--archive', 'latest')).database;
   });
   after(async () => {

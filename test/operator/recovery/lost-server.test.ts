@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp } from '../../support/succeed.ts';
 
 describe('restore of all tenants of a lost server', () => {
   let server: DedicatedServer;
@@ -16,8 +17,7 @@ describe('restore of all tenants of a lost server', () => {
       const { tenant } = await server.provision(slug);
       await server.sql(`insert into currencies (code, name) values ('${slug}', '${slug}')`, tenant.databaseName);
     }
-    expect((await run('backup', 'init')).code).to.equal(0);
-    expect((await run('backup', 'run', '--all')).code).to.equal(0);
+    await backUp(environment);
   });
   after(async () => {
     await server.close();

@@ -3,27 +3,21 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
-import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, type Script, succeed } from '../../support/succeed.ts';
 
 describe('restore of an older archive of the control database beside a newer one', () => {
   let server: DedicatedServer;
   let folder: string;
   let environment: Record<string, string>;
 
-  const run = async (script: 'tenant' | 'control', ...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await runCommand(`scripts/${script}.ts`, args, environment);
-    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
-    return stdout;
-  };
-  const setPassword = async (slug: string, name: string, password: string) => {
+  const run = (script: Script, ...args: string[]) => succeed(environment, script, args);
+  const setPassword = (slug: string, name: string, password: string) => {
     const args = ['user', 'password', slug, `${name}@${slug}.test`, '--password-stdin', '--yes'];
-    const { code, stderr } = await runCommand('scripts/tenant.ts', args, environment, `${password}\n`);
-    expect(code, stderr).to.equal(0);
+    return succeed(environment, 'tenant', args, `${password}\n`);
   };
   const controlArchive = async (): Promise<string> => {
-    await run('tenant', 'backup', 'init');
-    await run('tenant', 'backup', 'run', '--all');
+    await backUp(environment);
     const archives: { slug: string | null; file: string }[] = JSON.parse(
       await run('tenant', 'backup', 'list', '--json'),
     );

@@ -9,6 +9,7 @@ import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
@@ -38,8 +39,7 @@ export function testPausedRestores({ pausedSwap, killedSwap, pausedBeside, pause
     environment = { ...world.environment, BACKUP_TARGET: folder };
     acme = await world.login(world.acme);
     await acme.post(path, { Title: 'restored' });
-    await run('backup', 'init');
-    await run('backup', 'run', '--all');
+    await backUp(environment);
     await run('restore', 'acme', '--archive', 'latest');
     await acme.post(path, { Title: 'later' });
   });
@@ -49,10 +49,7 @@ export function testPausedRestores({ pausedSwap, killedSwap, pausedBeside, pause
   });
 
   const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
-  async function run(...args: string[]): Promise<void> {
-    const { code, stdout, stderr } = await command(...args);
-    expect(code, stderr + stdout).to.equal(0);
-  }
+  const run = (...args: string[]) => succeed(environment, 'tenant', args);
   const titles = async (): Promise<string[]> => {
     const { status, body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
     return status === 200 ? body.map(({ Title }: { Title: string }) => Title) : [`status ${status}`];

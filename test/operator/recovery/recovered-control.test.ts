@@ -4,6 +4,7 @@ import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp } from '../../support/succeed.ts';
 
 describe('restore of the control database from a recovered server', () => {
   let server: DedicatedServer;
@@ -29,9 +30,7 @@ describe('restore of the control database from a recovered server', () => {
     recovered = await copyServer(server.url);
     await run('tenant', ['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
     await run('tenant', ['user', 'disable', 'acme', 'otto@acme.test', '--yes']);
-    await run('tenant', ['backup', 'init']);
-    const { code, stdout } = await run('tenant', ['backup', 'run', '--all']);
-    expect(code, stdout).to.equal(0);
+    await backUp(environment);
   });
   after(async () => {
     await recovered.close();

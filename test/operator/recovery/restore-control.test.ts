@@ -7,6 +7,7 @@ import { addClient } from '../../../src/operator/people/clients.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, type Script, succeed } from '../../support/succeed.ts';
 
 describe('restore of the control database', () => {
   let server: DedicatedServer;
@@ -16,11 +17,7 @@ describe('restore of the control database', () => {
   let first: string;
   let archive: Buffer;
 
-  const run = async (script: 'tenant' | 'control', ...args: string[]) => {
-    const { code, stdout, stderr } = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment);
-    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
-    return stdout;
-  };
+  const run = (script: Script, ...args: string[]) => succeed(environment, script, [...args, '--json']);
   const restore = async (...args: string[]) =>
     JSON.parse((await run('control', 'restore', ...args)).split('\n')[0] ?? '');
   const dropControl = () => server.sql('drop database office with (force)');
@@ -34,12 +31,10 @@ describe('restore of the control database', () => {
     folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
-    const [email] = ['admin@acme.test'];
     await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
-    await addClient(server.installation, 'acme', email ?? '', 'Old program');
+    await addClient(server.installation, 'acme', 'admin@acme.test', 'Old program');
     await server.control(`insert into sessions (tenant_id, user_id) select tenant_id, id from users`);
-    await run('tenant', 'backup', 'init');
-    await run('tenant', 'backup', 'run', '--all');
+    await backUp(environment);
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
       .filter(({ slug }: { slug: string | null }) => slug === null)
       .map(({ file }: { file: string }) => file);
@@ -187,10 +182,7 @@ describe('restore of the control database', () => {
     try {
       await otherServer.provision('acme');
       const settings = { ...otherServer.environment, BACKUP_TARGET: other };
-      for (const args of [['init'], ['run', '--all']]) {
-        const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', ...args], settings);
-        expect(code, stderr).to.equal(0);
-      }
+      await backUp(settings);
       await rename(keys, own);
       await cp(join(other, 'keys/control'), keys, { recursive: true });
       expect(await failure()).to.match(opensNone);

@@ -8,6 +8,7 @@ import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { documentOf } from '../../support/succeed.ts';
 
 describe('restore of a tenant from a recovered server', () => {
   let server: DedicatedServer;
@@ -18,9 +19,9 @@ describe('restore of a tenant from a recovered server', () => {
 
   const tenant = async (args: string[], input = '', command?: string) => {
     const environment = { ...server.environment, ...(command && { RECOVERY_COMMAND: command }) };
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment, input);
-    printed.push(stdout, stderr);
-    return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
+    const result = await runCommand('scripts/tenant.ts', [...args, '--json'], environment, input);
+    printed.push(result.stdout, result.stderr);
+    return documentOf(result);
   };
   const restoreFrom = (slug: string, url: string, ...options: string[]) =>
     tenant(['restore', slug, '--from', ...options], url);

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { type ArchivedServer, createArchivedServer } from '../../support/archived-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { documentOf } from '../../support/succeed.ts';
 
 describe('restore of a tenant to a moment with the command for a host of its own', () => {
   let server: ArchivedServer;
@@ -12,10 +13,8 @@ describe('restore of a tenant to a moment with the command for a host of its own
   /** A database with the data of acme at a moment. */
   let restored: string;
 
-  const tenant = async (args: string[]) => {
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment);
-    return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
-  };
+  const tenant = async (args: string[]) =>
+    documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
   const databaseOf = async (slug: string): Promise<string> =>
     (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
       ?.name ?? '';

@@ -12,6 +12,7 @@ import { Client } from '../../support/client.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
 import { quickSettings } from '../../support/test-server.ts';
 
 describe('the loss of a whole machine', () => {
@@ -34,21 +35,13 @@ describe('the loss of a whole machine', () => {
       await lost.sql(`insert into currencies (code, name) values ('${slug}', '${slug}')`, tenant.databaseName);
     }
     const { MASTER_KEY = '' } = lost.environment;
-    const settled = {
-      ...lost.environment,
-      BACKUP_TARGET: archives,
-    };
-    await runCommand('scripts/tenant.ts', ['backup', 'init'], settled);
-    const backup = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], settled);
-    expect(backup.code, backup.stderr).to.equal(0);
+    await backUp({ ...lost.environment, BACKUP_TARGET: archives });
     await lost.close(); // deletes its data folder
 
     folder = await makeServerFolder('new');
     machine = await startEmbeddedPostgres(folder, { settings: quickSettings });
     const settings = { DATABASE_URL: databaseUrl(machine.url, 'office'), MASTER_KEY, BACKUP_TARGET: archives };
-    const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['restore', '--all', '--json'], settings);
-    expect(code, stderr + stdout).to.equal(0);
-    const lines = stdout.trim().split('\n');
+    const lines = (await succeed(settings, 'control', ['restore', '--all', '--json'])).trim().split('\n');
     expect(JSON.parse(lines.at(-1) ?? '')).to.include({ tenants: 2, failed: 0 });
     expect(JSON.parse(lines.at(-1) ?? '').seconds).to.be.greaterThan(0);
 

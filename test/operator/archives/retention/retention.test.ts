@@ -8,6 +8,7 @@ import { generatePassword } from '../../../../src/operator/people/users.ts';
 import { withConnection } from '../../../../src/postgres/connection.ts';
 import type { ScriptResult } from '../../../support/command-line.ts';
 import { runCommand } from '../../../support/run-command.ts';
+import { backUp } from '../../../support/succeed.ts';
 import { sql, type TestTenant, useWorld } from '../../../support/world.ts';
 
 interface Outcome {
@@ -59,11 +60,6 @@ describe('retention of activities and audit entries', () => {
     const lines = stdout.split('\n').filter(Boolean);
     return { code, outcomes: lines.slice(0, -1).map(line => JSON.parse(line)) };
   };
-  const backup = async (): Promise<void> => {
-    expect((await tenant('backup', 'init')).code).to.equal(0);
-    const { code, stderr } = await tenant('backup', 'run', '--all', '--json');
-    expect(code, stderr).to.equal(0);
-  };
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'retention-'));
@@ -85,7 +81,7 @@ describe('retention of activities and audit entries', () => {
   });
 
   it('old rows of the named tenant alone go, their removal is recorded, and the archive that has them can be restored', async () => {
-    await backup();
+    await backUp(environment);
     const plan = await apply('--all', '--dry-run');
     expect(plan.outcomes.map(({ slug, state }) => [slug, state])).to.deep.equal([['acme', 'planned']]);
     expect(await countHistory(world.acme)).to.deep.equal([15_000, 15_000, 6_000]);
@@ -126,8 +122,8 @@ describe('retention of activities and audit entries', () => {
   it('an archive that has removed rows is kept, although BACKUP_KEEP does not keep it', async () => {
     environment = { ...environment, BACKUP_KEEP: '1h,1d,1w,1m' };
     await sql(world.acme, `insert into currencies (code, name) values ('EUR', 'Euro')`);
-    await backup();
-    await backup();
+    await backUp(environment);
+    await backUp(environment);
     const archives = JSON.parse((await tenant('backup', 'list', 'acme', '--json')).stdout);
     expect(archives.map((archive: { keptUntil: unknown }) => archive.keptUntil !== null)).to.deep.equal([false, true]);
   });
@@ -142,7 +138,7 @@ describe('retention of activities and audit entries', () => {
     expect(unarchived.code).to.equal(1);
     expect(unarchived.outcomes[0]?.error).to.match(/^it has older activities than \S+ that its archive does not have/);
     expect((await countHistory(world.acme))[2]).to.equal(10);
-    await backup();
+    await backUp(environment);
     const added = `insert into activities (created_at, activity_code, recorded_by, recorded_from)
                    values (now() - interval '29 months', 9, 1, '::1')`;
     await sql(world.acme, added);
@@ -150,7 +146,7 @@ describe('retention of activities and audit entries', () => {
     expect(code).to.equal(1);
     expect(outcomes[0]?.error).to.include('11 activities are not the 10 that its archive has');
     expect((await countHistory(world.acme))[2]).to.equal(11);
-    await backup();
+    await backUp(environment);
     expect((await apply('acme')).code).to.equal(0);
     expect((await countHistory(world.acme))[2]).to.equal(0);
   });
@@ -158,7 +154,7 @@ describe('retention of activities and audit entries', () => {
   it('more than half of the rows go only with --yes, and rows from the future stop a removal', async () => {
     await tenant('retention', 'globex', '--activity', '30d');
     await addHistory(world.globex, 100, 1);
-    await backup();
+    await backUp(environment);
     const half = await apply('globex');
     expect(half.outcomes[0]?.error).to.match(/^120 of its 151 activities are from before .* more than half/);
     expect((await apply('--all', '--yes')).code).to.equal(2);
@@ -179,7 +175,7 @@ describe('retention of activities and audit entries', () => {
       `insert into activities (created_at, activity_code, recorded_by, recorded_from)
        values (now() - interval '3 months', 9, 1, '::1')`,
     );
-    await backup();
+    await backUp(environment);
     const [{ file }] = JSON.parse((await tenant('backup', 'list', 'acme', '--json')).stdout);
     await writeFile(join(folder, file), 'SBOARCH1');
     const { outcomes } = await apply('acme');
