@@ -95,12 +95,7 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
       );
     },
     plan: changed => plan(run, changed),
-    forEach: async (planned, work) => {
-      // An archive whose completion is lost by a crash of the server counts as not completed, and is removed by the next
-      // run.
-      await control.query('set synchronous_commit = off');
-      await runConcurrently(planned, request.concurrency, work);
-    },
+    forEach: async (planned, work) => void (await runConcurrently(planned, request.concurrency, work)),
     whileStable: async (planned, work) => {
       planned.startedAt = performance.now();
       if (signal?.aborted) throw new Error('the run was interrupted before this tenant');
