@@ -1,15 +1,20 @@
+import type pg from 'pg';
 import type { Retention } from '../../../config/config-values.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
+import { withConnection } from '../../../postgres/connection.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
+import { withTenantUnchanged } from '../../databases/with-tenant.ts';
+import { canonicalTextSettings } from '../../schema/table-checksums.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { createKeyring, readKeys } from '../data-keys.ts';
 import { readComplete } from '../ledger.ts';
 import type { BackupTarget } from '../targets/backup-target.ts';
-import { applyToTenant } from './apply-to-tenant.ts';
-import { maxClockDifferenceMs } from './history-facts.ts';
+import { maxClockDifferenceMs, readHistoryFacts } from './history-facts.ts';
+import { endRemoval, recordNothingToRemove } from './removal-records.ts';
+import { removeArchived } from './remove-archived.ts';
 import { findDueTenants, type RetentionCandidate } from './retention-candidates.ts';
 import type { RemovedRows, RetentionRun } from './retention-run.ts';
 
@@ -73,14 +78,45 @@ export async function applyRetention(
   });
 }
 
+/** Applies the retention of one tenant, under a lock with which no migration, move or purge changes its database. */
 async function applyTo(run: RetentionRun, candidate: RetentionCandidate): Promise<RetentionOutcome> {
+  const { control, dryRun, signal } = run;
+  const { tenantId, url, due, outdated } = candidate;
   const removed: RemovedRows[] = [];
+  const removeAll = (client: pg.Client) => removeDue(run, candidate, client, rows => removed.push(rows));
   const { ms, error } = await timed(async () => {
-    if (run.signal?.aborted) throw new Error('the run was interrupted before this tenant');
-    await applyToTenant(run, candidate, rows => removed.push(rows));
+    if (signal?.aborted) throw new Error('the run was interrupted before this tenant');
+    await withTenantUnchanged(control, tenantId, async () => {
+      if (!dryRun)
+        for (const id of outdated)
+          await endRemoval(control, id, 'the retention or the database was changed before the end');
+      if (due.length > 0) await withConnection(url, removeAll, { settings: canonicalTextSettings });
+    });
   });
   const done = removed.length === 0 ? 'nothing' : run.dryRun ? 'planned' : 'removed';
   return { slug: candidate.slug, state: error === null ? done : 'failed', removed, ms, error };
+}
+
+/**
+ * Removes the rows that are due from a tenant's database.
+ * @param onRemoved receives each kind as soon as its rows are removed
+ * @throws {OperatorError} that says why nothing (more) is removed
+ */
+async function removeDue(
+  run: RetentionRun,
+  candidate: RetentionCandidate,
+  client: pg.Client,
+  onRemoved: (removed: RemovedRows) => void,
+): Promise<void> {
+  const { guid, tenantId, database, due } = candidate;
+  const { kinds, schemaVersion } = await readHistoryFacts(client, candidate);
+  if (!run.dryRun)
+    for (const { kind, cutoff } of due.filter(removal => !kinds.has(removal.kind)))
+      await recordNothingToRemove(run.control, { tenantId, database, kind, cutoff, requestedBy: run.requestedBy });
+  const newest = run.archives.find(({ tenant }) => tenant === guid)?.id;
+  const needed = due.filter(({ kind }) => kinds.has(kind));
+  for (const [archive, removals] of Map.groupBy(needed, ({ unfinished }) => unfinished?.archive ?? newest))
+    await removeArchived(run, candidate, client, { archive, removals, schemaVersion, onRemoved });
 }
 
 /**

@@ -1,4 +1,3 @@
-import { Server } from '../../../control/fleet-entities.ts';
 import { databaseUrl } from '../../../control/server-urls.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
@@ -32,7 +31,8 @@ interface TenantRow extends Record<HistoryKind, string> {
   id: string;
   guid: string;
   slug: string;
-  serverId: number;
+  server: string;
+  adminUrl: Buffer | null;
   database: string;
 }
 
@@ -43,15 +43,15 @@ interface TenantRow extends Record<HistoryKind, string> {
  * @throws {OperatorError} when a tenant does not exist
  */
 export async function findDueTenants(
-  { control: { em }, servers }: Installation,
+  { servers }: Installation,
   control: Queryable,
   slugs: readonly string[] | undefined,
   now: Date,
 ): Promise<RetentionCandidate[]> {
   const { rows: tenants } = await control.query<{ [Field in keyof TenantRow]: TenantRow[Field] }>(
-    `select t.id, guid, slug, server_id as "serverId", database_name as database,
+    `select t.id, guid, slug, s.name as server, admin_url as "adminUrl", database_name as database,
             coalesce(p.activity, d.activity, 'forever') as activity, coalesce(p.audit, d.audit, 'forever') as audit
-       from tenants t left join retention_policies p on p.tenant_id = t.id
+       from tenants t join servers s on s.id = server_id left join retention_policies p on p.tenant_id = t.id
        left join retention_policies d on d.tenant_id is null
       where status <> 'provisioning' and ($1::text[] is null or slug = any ($1))
       order by slug`,
@@ -59,18 +59,17 @@ export async function findDueTenants(
   );
   const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
   if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
-  const known = new Map((await em.fork().findAll(Server)).map(server => [server.id, server]));
   const removals = Map.groupBy(await readRemovals(control), ({ tenantId }) => tenantId);
   return tenants.flatMap(tenant => {
-    const { id: tenantId, guid, slug, database } = tenant;
-    const server = known.get(tenant.serverId);
+    const { id: tenantId, guid, slug, server, adminUrl, database } = tenant;
     const all = removals.get(tenantId) ?? [];
     const due = kindNames.flatMap(kind => dueRemoval(kind, cutoffOf(tenant[kind], now), all, slugs !== undefined));
     const outdated = all
       .filter(({ id, state }) => state === 'removing' && !due.some(({ unfinished }) => unfinished?.id === id))
       .map(({ id }) => id);
-    if (!server || (due.length === 0 && outdated.length === 0)) return [];
-    return [{ tenantId, guid, slug, database, url: databaseUrl(servers.adminUrl(server), database), due, outdated }];
+    if (due.length === 0 && outdated.length === 0) return [];
+    const url = databaseUrl(servers.adminUrl({ name: server, adminUrl }), database);
+    return [{ tenantId, guid, slug, database, url, due, outdated }];
   });
 }
 
