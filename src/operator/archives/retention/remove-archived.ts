@@ -1,9 +1,11 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { errorText } from '../../command/error-text.ts';
-import type { ArchivedHistory } from './archived-history.ts';
-import { historyKinds } from './history-kinds.ts';
-import { readVerifiedHistory } from './read-verified-history.ts';
+import { ArchiveFault } from '../format/archive-fault.ts';
+import { type LedgerEntry, recordCheck } from '../ledger.ts';
+import { openArchive } from '../open-archive.ts';
+import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
+import { type HistoryKind, historyKinds } from './history-kinds.ts';
 import { beginRemoval, endRemoval, recordProgress } from './removal-records.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';
 import type { DueRemoval, RetentionCandidate } from './retention-candidates.ts';
@@ -33,12 +35,11 @@ export async function removeArchived(
   { removals, archive: id, schemaVersion, onRemoved }: ArchivedRemovals,
 ): Promise<void> {
   const archive = run.archives.find(each => each.id === id);
-  const histories = await readVerifiedHistory(run, candidate.slug, archive, { removals, schemaVersion }).catch(
-    async error => {
-      for (const { unfinished } of removals) await stopRemoval(run, unfinished?.id, error);
-      throw error;
-    },
-  );
+  const verified = readVerifiedHistory(run, candidate.slug, archive, { removals, schemaVersion });
+  const histories = await verified.catch(async error => {
+    for (const { unfinished } of removals) await stopRemoval(run, unfinished?.id, error);
+    throw error;
+  });
   for (const due of removals) {
     const history = histories.get(due.kind);
     if (!history || !archive) continue;
@@ -53,6 +54,35 @@ export async function removeArchived(
       archive: archive.id,
       file: archive.file,
     });
+  }
+}
+
+/**
+ * Checks every byte of an archive, and returns what it has of the rows that are due. The result of the check is
+ * recorded.
+ * @throws {OperatorError} when there is no archive, it is older than the cutoff or has another schema version than the
+ *   database, or it cannot be read
+ */
+async function readVerifiedHistory(
+  { control, target, keyring }: RetentionRun,
+  slug: string,
+  archive: LedgerEntry | undefined,
+  { removals, schemaVersion }: Pick<ArchivedRemovals, 'removals' | 'schemaVersion'>,
+): Promise<Map<HistoryKind, ArchivedHistory>> {
+  const remedy = `nothing is removed that no archive has. Run npx backoffice backup run ${slug}`;
+  if (!archive) throw new OperatorError(`it has no complete archive in ${target.description}: ${remedy}`);
+  const { id, file, snapshotAt } = archive;
+  if (removals.some(({ cutoff }) => snapshotAt < cutoff) || archive.schemaVersion !== schemaVersion)
+    throw new OperatorError(`its archive of ${snapshotAt.toISOString()} is too old: ${remedy}`);
+  const cutoffs = Object.fromEntries(removals.map(({ kind, cutoff }) => [kind, cutoff]));
+  try {
+    const histories = await openArchive(target, keyring, archive, reader => readArchivedHistory(reader, cutoffs));
+    await recordCheck(control, id, 'verified', null);
+    return histories;
+  } catch (cause) {
+    if (!(cause instanceof ArchiveFault)) throw cause;
+    await recordCheck(control, id, 'verified', cause.message);
+    throw new OperatorError(`${file}: ${cause.message}: ${remedy}`, { cause });
   }
 }
 
