@@ -1,5 +1,4 @@
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { countText } from '../command/count-text.ts';
@@ -23,16 +22,11 @@ export async function restoreEach(
   );
 }
 
-interface LostFields {
-  readonly all: boolean;
-  readonly server: string | undefined;
-  readonly concurrency: number;
-}
-
 /** Runs `restore --lost` of every tenant, or of those of a server. @returns false when one has failed */
-export async function restoreLostFleet({ all, server, concurrency }: LostFields, context: Reporting): Promise<boolean> {
-  if (all === (server !== undefined))
-    throw new OperatorError('Name a tenant, or give either --server or --all', { usage: true });
+export async function restoreLostFleet(
+  { server, concurrency }: { readonly server: string | undefined; readonly concurrency: number },
+  context: Reporting,
+): Promise<boolean> {
   const startedAt = performance.now();
   const tenants = await restoreEach(context, await openBackupTarget(), { concurrency, server });
   const failed = tenants.filter(hasFailed).length;
