@@ -1,19 +1,43 @@
 import { problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
 import type { Deadline } from '../runtime/deadline.ts';
-import { WaiterGroups, type WaiterKeys } from './waiter-groups.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
 
-/** The requester of a password hash. `network` is an IPv4 address or an IPv6 network. */
-export interface HashRequester extends WaiterKeys {
+/** The requester of a password hash. */
+export interface HashRequester {
+  readonly tenant: string;
+  /** An IPv4 address or an IPv6 network. */
+  readonly network: string;
   /** Aborted when the client closes its connection: no one would receive the result. */
   readonly clientLeft?: AbortSignal;
   /** Of the request, which is refused when it passes. */
   readonly deadline?: Deadline;
 }
 
+/**
+ * Prefix length of an IPv6 client's network: a subscriber often has a whole /56 (RFC 6177), which counts as one client.
+ */
+const networkBits = 56;
+
+/** Returns the requester of a hash that a request needs. */
+export function hashRequester(context: RequestContext): HashRequester {
+  const { tenant, origin } = context;
+  return {
+    tenant: tenant.guid,
+    network: clientNetwork(origin.ipAddress, networkBits),
+    clientLeft: context.clientLeft(),
+    deadline: context.deadline,
+  };
+}
+
 interface Waiter extends HashRequester {
   readonly start: () => void;
   readonly refuse: (error: Error) => void;
 }
+
+/** What waiters are grouped by. */
+type Key = 'network' | 'tenant';
+const otherKey = { network: 'tenant', tenant: 'network' } as const;
 
 /**
  * The requests that wait for a password hash. Turns alternate: one by client network, over all tenants, and one by
@@ -22,18 +46,17 @@ interface Waiter extends HashRequester {
  * flood one tenant can delay it for longer. A waiter whose client leaves is removed.
  */
 export class HashQueue {
-  readonly #byNetwork = new WaiterGroups<Waiter>('network');
-  readonly #byTenant = new WaiterGroups<Waiter>('tenant');
-  #isNetworkNext = true;
+  /** All waiters, twice: in the order of the turns by network, and in that of the turns by tenant. */
+  readonly #waiters: Record<Key, readonly Waiter[]> = { network: [], tenant: [] };
+  #nextTurn: Key = 'network';
   readonly #maxLength: number;
-  #length = 0;
 
   constructor(maxLength: number) {
     this.#maxLength = maxLength;
   }
 
   get length(): number {
-    return this.#length;
+    return this.#waiters.network.length;
   }
 
   /**
@@ -44,7 +67,7 @@ export class HashQueue {
   async enqueue(requester: HashRequester): Promise<void> {
     const { clientLeft, deadline } = requester;
     if (clientLeft?.aborted) throw connectionClosed();
-    if (this.#length >= this.#maxLength) this.#makeRoom(requester);
+    if (this.length >= this.#maxLength) this.#makeRoom(requester);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { ...requester, start: resolve, refuse: reject };
     const giveUp = (error: Error): void => {
@@ -52,7 +75,7 @@ export class HashQueue {
       reject(error);
     };
     const leave = (): void => giveUp(connectionClosed());
-    this.#add(waiter);
+    this.#update(waiters => [...waiters, waiter]);
     clientLeft?.addEventListener('abort', leave);
     const forgetDeadline = deadline?.onPass(() => giveUp(problem('overloaded')));
     return promise.finally(() => {
@@ -63,12 +86,11 @@ export class HashQueue {
 
   /** Starts the next waiter. @returns false when there is none */
   startNext(): boolean {
-    const waiter = (this.#isNetworkNext ? this.#byNetwork : this.#byTenant).next;
+    const [waiter] = this.#waiters[this.#nextTurn];
     if (!waiter) return false;
-    this.#isNetworkNext = !this.#isNetworkNext;
+    this.#nextTurn = otherKey[this.#nextTurn];
     this.#remove(waiter);
-    this.#byNetwork.rotate(waiter);
-    this.#byTenant.rotate(waiter);
+    this.#update((waiters, key) => afterTurn(waiters, key, waiter));
     waiter.start();
     return true;
   }
@@ -79,26 +101,49 @@ export class HashQueue {
    * most waiters of this tenant.
    */
   #makeRoom(requester: HashRequester): void {
+    const { network, tenant } = this.#waiters;
+    const ofOwnTenant = tenant.filter(waiter => waiter.tenant === requester.tenant);
     const victim =
-      this.#byNetwork.victimFor(requester) ??
-      this.#byTenant.victimFor(requester) ??
-      this.#byTenant.victimWithin(requester);
+      victimFor(requester, network, 'network') ??
+      victimFor(requester, tenant, 'tenant') ??
+      victimFor(requester, ofOwnTenant, 'network');
     if (!victim) throw problem('overloaded');
     this.#remove(victim);
     victim.refuse(problem('overloaded'));
   }
 
-  #add(waiter: Waiter): void {
-    this.#byNetwork.add(waiter);
-    this.#byTenant.add(waiter);
-    this.#length++;
+  #remove(waiter: Waiter): void {
+    this.#update(waiters => waiters.filter(each => each !== waiter));
   }
 
-  #remove(waiter: Waiter): void {
-    if (!this.#byNetwork.remove(waiter)) return;
-    this.#byTenant.remove(waiter);
-    this.#length--;
+  #update(change: (waiters: readonly Waiter[], key: Key) => Waiter[]): void {
+    for (const key of ['network', 'tenant'] as const) this.#waiters[key] = change(this.#waiters[key], key);
   }
+}
+
+/** Puts the group of a waiter that has started behind the others, and in it those with both keys of the waiter last. */
+function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waiter[] {
+  const rank = (waiter: Waiter): number => {
+    if (waiter[key] !== started[key]) return 0;
+    return waiter[otherKey[key]] === started[otherKey[key]] ? 2 : 1;
+  };
+  return waiters.toSorted((one, other) => rank(one) - rank(other));
+}
+
+/**
+ * Returns the last waiter of the group with the most waiters, there of the largest group by the other key; undefined if
+ * that group would not be larger than the requester's own, with the requester in it.
+ */
+function victimFor(requester: HashRequester, waiters: readonly Waiter[], key: Key): Waiter | undefined {
+  const largest = largestGroup(waiters, key);
+  const own = waiters.filter(waiter => waiter[key] === requester[key]);
+  return largest.length > own.length + 1 ? largestGroup(largest, otherKey[key]).at(-1) : undefined;
+}
+
+/** Returns the waiters with the key that most of them have; of equals, with the one whose turn comes last. */
+function largestGroup(waiters: readonly Waiter[], key: Key): Waiter[] {
+  const groups = [...Map.groupBy(waiters, waiter => waiter[key]).values()];
+  return groups.sort((one, other) => one.length - other.length).at(-1) ?? [];
 }
 
 function connectionClosed(): Error {

@@ -6,7 +6,7 @@ import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { emailText } from './email.ts';
-import { hashRequester } from './hash-requester.ts';
+import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
 import { openSession } from './sessions.ts';

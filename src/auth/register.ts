@@ -12,7 +12,7 @@ import { requireManager } from '../tenancy/require-manager.ts';
 import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
-import { hashRequester } from './hash-requester.ts';
+import { hashRequester } from './hash-queue.ts';
 import { newPassword } from './new-password.ts';
 import { createRegistration, type RegistrationData } from './registration-token.ts';
 

@@ -10,7 +10,7 @@ import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
-import { hashRequester } from './hash-requester.ts';
+import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { createResetToken, usePasswordToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
