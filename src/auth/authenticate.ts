@@ -5,7 +5,7 @@ import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '..
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import { bindCaller } from '../tenancy/bind-request.ts';
-import type { Caller } from '../tenancy/caller.ts';
+import { type Caller, findActiveUser } from '../tenancy/caller.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -59,7 +59,7 @@ export function authenticate(services: AuthenticateServices): Middleware {
 async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken('session');
-  const found = await findUser(directory, tenant, session.userId);
+  const found = await findActiveUser(directory, tenant.id, session.userId);
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
   const { user, role } = found;
   const credentials = {
@@ -106,22 +106,11 @@ export async function loadCaller(
   userId: number,
   credentials: Credentials,
 ): Promise<Caller | undefined> {
-  const found = await findUser(directory, tenant, userId);
+  const found = await findActiveUser(directory, tenant.id, userId);
   return found && toCaller(found.user, found.role, credentials);
 }
 
 type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'entityType'>;
-
-async function findUser(
-  directory: Directory,
-  tenant: TenantRecord,
-  userId: number,
-): Promise<{ user: UserRecord; role: RoleRecord } | undefined> {
-  const user = await directory.user(userId);
-  if (!user || user.disabled || user.tenantId !== tenant.id) return undefined;
-  const role = await directory.role(user.roleId);
-  return role && { user, role };
-}
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {
   return {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { TenantRecord, UserRecord } from '../control/records.ts';
 import { Entity } from '../resources/entity.ts';
+import { findActiveUser } from '../tenancy/caller.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -31,9 +32,9 @@ export async function loadTokenHolder(
   context: RequestContext,
   userId: number,
 ): Promise<TokenHolder | undefined> {
-  const user = await directory.user(userId);
-  const role = user && (await directory.role(user.roleId));
-  if (!user || user.disabled || !role) return undefined;
+  const found = await findActiveUser(directory, context.tenant.id, userId);
+  if (!found) return undefined;
+  const { user, role } = found;
   const entity = user.entityId === null ? null : await context.em.findOne(Entity, { id: user.entityId });
   return { user, permissions: [...role.permissions], entityType: entity?.entityType ?? null };
 }

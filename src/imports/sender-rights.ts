@@ -1,7 +1,8 @@
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
-import { isLoginEnded } from '../tenancy/caller.ts';
+import { findActiveUser, isLoginEnded } from '../tenancy/caller.ts';
+import type { StoredImport } from './import-table.ts';
 
 /** The sender of the file may no longer make the changes of an import. The message is for the client. */
 export class NotPermittedError extends Error {
@@ -15,16 +16,6 @@ export class InterruptedError extends Error {
 
 type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
 
-/** Who sent the file of an import. */
-interface ImportSender {
-  /** The setting `app.actor` of the request. */
-  readonly actor: string;
-  /** Null for a legacy token, and when it is not known. */
-  readonly sessionId: string | null;
-  /** Null for a session, and when it is not known. */
-  readonly legacyTokenHash: string | null;
-}
-
 /**
  * Checks that the sender of a file may still change all records of the resource.
  * @throws {InterruptedError} when the tenant is not active
@@ -34,10 +25,10 @@ interface ImportSender {
 export async function requireSenderRights(
   directory: Lookups,
   { id, guid }: TenantRecord,
-  { actor, ...login }: ImportSender,
+  { actor, ...login }: Pick<StoredImport, 'actor' | 'sessionId' | 'legacyTokenHash'>,
   { access }: ResourceDefinition,
 ): Promise<void> {
-  const { userId } = JSON.parse(actor) as { userId?: number };
+  const { userId } = JSON.parse(actor) as { userId: number };
   const tenant = await directory.tenant(guid);
   if (tenant?.status !== 'active') throw new InterruptedError('the tenant is not active');
   if (await isLoginEnded(login, tenant, directory))
@@ -46,8 +37,7 @@ export async function requireSenderRights(
         ? 'the session in which the file was sent has ended'
         : 'the legacy token with which the file was sent has ended',
     );
-  const user = userId === undefined ? undefined : await directory.user(userId);
-  const role = user && (await directory.role(user.roleId));
-  if (!user || user.tenantId !== id || user.disabled || user.scope !== 'All' || !role?.permissions.has(access.write))
+  const found = await findActiveUser(directory, id, userId);
+  if (found?.user.scope !== 'All' || !found.role.permissions.has(access.write))
     throw new NotPermittedError('the user who sent the file may not make these changes any more');
 }

@@ -1,5 +1,5 @@
 import type { Directory } from '../control/directory.ts';
-import type { TenantRecord } from '../control/records.ts';
+import type { RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
@@ -30,17 +30,29 @@ export async function isCallerCurrent(
   directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>,
 ): Promise<boolean> {
   const tenant = await directory.tenant(tenantGuid);
-  const user = await directory.user(userId);
-  const role = user && (await directory.role(user.roleId));
-  if (tenant?.status !== 'active' || !user || user.disabled || !role) return false;
-  if (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory)) return false;
+  if (tenant?.status !== 'active') return false;
+  const found = await findActiveUser(directory, tenant.id, userId);
+  if (!found || (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory))) return false;
+  const { user, role } = found;
   if (user.scope !== scope || user.entityId !== entityId) return false;
   return [...permissions].every(permission => role.permissions.has(permission));
 }
 
+/** Returns a user with the role; undefined when the user is disabled, deleted or of another tenant. */
+export async function findActiveUser(
+  directory: Pick<Directory, 'user' | 'role'>,
+  tenantId: number,
+  userId: number,
+): Promise<{ user: UserRecord; role: RoleRecord } | undefined> {
+  const user = await directory.user(userId);
+  if (!user || user.disabled || user.tenantId !== tenantId) return undefined;
+  const role = await directory.role(user.roleId);
+  return role && { user, role };
+}
+
 /** What a caller has logged in with. */
 interface Login {
-  /** Empty for a legacy token; null when it is not known. */
+  /** Empty or null for a legacy token. */
   readonly sessionId: string | null;
   readonly legacyTokenHash?: string | null | undefined;
 }
