@@ -12,10 +12,6 @@ export interface LeasedImport extends QueuedImport {
   readonly tenantGuid: string;
   /** Null when the process that received the file ended before it inserted the import. */
   readonly importId: number | null;
-  /** The session that sent the file; null for a legacy token, and when it is not known. */
-  readonly sessionId: string | null;
-  /** The legacy token that sent the file; null for a session, and when it is not known. */
-  readonly legacyTokenHash: string | null;
   /** Processes whose lease ended while they ran the import: probably because they were killed. */
   readonly lostRuns: number;
 }
@@ -24,10 +20,6 @@ export interface LeasedImport extends QueuedImport {
 interface Sender {
   readonly tenantId: number;
   readonly userId: number;
-  /** Empty for a legacy token. */
-  readonly sessionId: string;
-  /** In hexadecimal; undefined for a session. */
-  readonly legacyTokenHash: string | undefined;
   readonly idempotencyKey: string | undefined;
 }
 
@@ -53,7 +45,7 @@ export interface ImportQueue {
   /** Gives an import whose file has arrived to the first process that leases it. */
   release(queued: QueuedImport): Promise<void>;
   /**
-   * Adds an import whose file has arrived: an earlier build may have received it.
+   * Adds an import whose file has arrived: the queue lacks it when one of the databases was restored.
    * @returns false when the queue has it already
    */
   restore(tenantId: number, importId: number): Promise<boolean>;
@@ -73,8 +65,8 @@ export interface ImportQueue {
 }
 
 const beginText = `
-  insert into unfinished_imports (tenant_id, user_id, session_id, legacy_token_hash, idempotency_key, holder, leased_until)
-  values ($1, $2, $3, decode($4, 'hex'), $5, $6, now() + ${leaseTime})
+  insert into unfinished_imports (tenant_id, user_id, idempotency_key, holder, leased_until)
+  values ($1, $2, $3, $4, now() + ${leaseTime})
       on conflict do nothing returning id::float8 as id`;
 const attachText = 'update unfinished_imports set import_id = $2 where id = $1 returning id';
 const releaseText = `
@@ -94,8 +86,7 @@ const leaseText = `
   update unfinished_imports q
      set holder = $1, leased_until = now() + ${leaseTime}, lost_runs = next.lost_runs, arrived_at = coalesce(q.arrived_at, now())
     from next where q.id = next.id and (next.lost_runs = 0 or $2 = 0)
-  returning q.id::float8 as id, q.import_id::float8 as "importId", next.guid as "tenantGuid", q.session_id as "sessionId",
-    encode(q.legacy_token_hash, 'hex') as "legacyTokenHash", q.lost_runs as "lostRuns"`;
+  returning q.id::float8 as id, q.import_id::float8 as "importId", next.guid as "tenantGuid", q.lost_runs as "lostRuns"`;
 const postponeText = `
   update unfinished_imports set holder = null, leased_until = now() + $3 * interval '1 millisecond'
    where id = $1 and holder = $2`;
@@ -114,8 +105,8 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
     await query(name, text, [id, ...values]);
   };
   return {
-    begin: async ({ tenantId, userId, sessionId, legacyTokenHash, idempotencyKey }) => {
-      const values = [tenantId, userId, sessionId || null, legacyTokenHash, idempotencyKey, holder];
+    begin: async ({ tenantId, userId, idempotencyKey }) => {
+      const values = [tenantId, userId, idempotencyKey, holder];
       const sentAt = performance.now();
       const [begun] = await query<QueuedImport>('begin', beginText, values);
       add(begun, sentAt);

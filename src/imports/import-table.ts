@@ -36,7 +36,7 @@ export interface StoredImport extends ImportOrder {
   readonly actor: string;
   /** The number of times that a process began to run it. */
   readonly attempts: number;
-  /** The session that sent the file; null for a legacy token, and for a file that an earlier build received. */
+  /** The session that sent the file; null for a legacy token. */
   readonly sessionId: string | null;
   /** The legacy token that sent the file, in hexadecimal; null for a session. */
   readonly legacyTokenHash: string | null;

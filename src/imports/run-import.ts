@@ -48,13 +48,9 @@ export async function runImport(
 
   const stored = begun as unknown as StoredImport;
   const resource = importableResources.get(stored.resource);
-  // A file that an earlier build received has its sender in the queue only.
-  const isSenderStored = (stored.sessionId ?? stored.legacyTokenHash) !== null;
-  const { sessionId, legacyTokenHash } = isSenderStored ? stored : leased;
-  const sender = { actor: stored.actor, sessionId, legacyTokenHash };
   const requireRights = async (): Promise<void> => {
     if (isStopping()) throw new InterruptedError('the process stops');
-    if (resource) await requireSenderRights(directory, tenant, sender, resource);
+    if (resource) await requireSenderRights(directory, tenant, stored, resource);
   };
   const cachedResource = resource?.isCached && !stored.dryRun ? resource.name : undefined;
   let isEnded = false;

@@ -34,12 +34,11 @@ interface Upload {
  */
 export async function storeUpload(queue: ImportQueue, context: RequestContext, upload: Upload): Promise<RowValues> {
   const { order, idempotencyKey } = upload;
-  const { userId, sessionId, legacyTokenHash } = context.caller;
+  const { userId } = context.caller;
   if (idempotencyKey !== undefined && (await context.read(findRepeatable(userId, idempotencyKey))).length > 0)
     return findEarlier(context, upload, idempotencyKey);
 
-  const sender = { tenantId: context.tenant.id, userId, sessionId, legacyTokenHash };
-  const queued = await queue.begin({ ...sender, idempotencyKey });
+  const queued = await queue.begin({ tenantId: context.tenant.id, userId, idempotencyKey });
   if (!queued) throw keyInProgress({ Connection: 'close' });
   let importId: number | undefined;
   let isQueued = false;

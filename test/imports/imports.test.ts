@@ -247,7 +247,7 @@ describe('imports of CSV files', () => {
     );
   const readQueue = () => control('select from unfinished_imports');
 
-  it('an import that an earlier build has left is run by the process that is asked for it', async () => {
+  it('an import that the queue lacks is run by the process that is asked for it', async () => {
     const id = await leaveImport(await userIdOf(admin), 'FR');
     expect(await ended(admin, `/api/v1/Imports/${id}`)).to.include({ State: 'done', Created: 1 });
     expect((await admin.get('/api/v1/Countries/code/FR')).status).to.equal(200);
