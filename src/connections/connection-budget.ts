@@ -1,12 +1,8 @@
 import type { Deadline } from '../runtime/deadline.ts';
 import { Contention } from './contention.ts';
-import type { PoolState } from './pool-state.ts';
-import { serveWaiters } from './serve-waiters.ts';
 import { ServerConnections } from './server-connections.ts';
-import type { TenantClient } from './tenant-client.ts';
+import type { Pool, TenantClient } from './tenant-client.ts';
 import { type WaitCounts, WaitQueue } from './wait-queue.ts';
-
-type Pool = PoolState<TenantClient>;
 
 interface ConnectionBudgetOptions {
   /**
@@ -144,10 +140,36 @@ export class ConnectionBudget {
   #serve(): void {
     const queue = this.#waitQueue;
     if (queue.length === 0) return;
-    const use = (client: TenantClient) => this.#use(client);
-    const [max, mayOpen, maxPerTenant] = [this.#max, this.#mayOpen(), this.#maxPerTenant];
-    serveWaiters({ queue, connections: this.#connections, max, mayOpen, maxPerTenant, use });
+    this.#serveWaiters();
     if (queue.length > 0 && this.#contention.isShared) this.#serveAfterContention();
+  }
+
+  /** Serves waiters in the order of the queue while there are connections, and makes room for the others. */
+  #serveWaiters(): void {
+    const [queue, connections, maxPerTenant] = [this.#waitQueue, this.#connections, this.#maxPerTenant];
+    /** For each pool, the number of closing connections whose place it will take. */
+    const reserved = new Map<Pool, number>();
+    /** Closing connections above the maximum make no room. */
+    let unreserved = Math.max(0, Math.min(connections.closing, this.#max - (connections.open - connections.closing)));
+    let connectRoom = this.#mayOpen() ? connections.connectRoom : 0;
+    const demand = (pool: Pool): number =>
+      pool.idle.length > 0 || connectRoom > 0 ? unmetDemand(pool, maxPerTenant) - (reserved.get(pool) ?? 0) : 0;
+
+    for (let pool = queue.nextPool(demand); pool; pool = queue.nextPool(demand)) {
+      const client = connections.takeIdle(pool);
+      if (client) {
+        queue.dequeue(pool)?.resolve(this.#use(client)); // a pool with a demand has a waiter
+      } else if (connections.open < this.#max) {
+        connectRoom--;
+        void connections.openFor(pool);
+      } else if (unreserved > 0 || connections.evict()) {
+        unreserved = Math.max(0, unreserved - 1);
+        connectRoom--;
+        reserved.set(pool, (reserved.get(pool) ?? 0) + 1);
+      } else {
+        return;
+      }
+    }
   }
 
   /** Waiters may get more connections when the contention ends, and no other event reports that. */
@@ -176,4 +198,12 @@ export class ConnectionBudget {
     this.#connections.closeAbove(this.#max);
     this.#serve();
   }
+}
+
+/**
+ * Returns how many more connections the waiters of a pool need, within its maximum. Closing connections still count.
+ */
+function unmetDemand(pool: Pool, maxPerTenant: number): number {
+  const room = maxPerTenant - pool.inUseOrOpening - pool.closing;
+  return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

@@ -1,7 +1,4 @@
-import type { PoolState } from './pool-state.ts';
-import type { TenantClient } from './tenant-client.ts';
-
-type Pool = PoolState<TenantClient>;
+import type { Pool, TenantClient } from './tenant-client.ts';
 
 /** The idle connections to one server. Each can be used by its own tenant only. */
 export class IdleConnections {

@@ -1,10 +1,7 @@
 import { timeLimits } from '../postgres/connection.ts';
 import { ConnectLimiter } from './connect-limiter.ts';
 import { IdleConnections } from './idle-connections.ts';
-import type { PoolState } from './pool-state.ts';
-import { TenantClient } from './tenant-client.ts';
-
-type Pool = PoolState<TenantClient>;
+import { type Pool, TenantClient } from './tenant-client.ts';
 
 interface ServerConnectionsOptions {
   /** Called when a waiter may be served: a connection became idle or was closed, or another one may be opened. */

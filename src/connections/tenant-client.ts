@@ -24,9 +24,12 @@ const maxCloseMs = 1_000;
 /** SQLSTATEs after which the server closes the connection, or its prepared statements are no longer valid. */
 const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
 
+/** The connections of one tenant. */
+export type Pool = PoolState<TenantClient>;
+
 /** One connection to a tenant's database. It is in use from `beginUse` until `release`. */
 export class TenantClient extends ScramClient {
-  readonly pool: PoolState<TenantClient>;
+  readonly pool: Pool;
   readonly locks = new WriteLocks(
     statement => this.query(statement as never) as Promise<unknown>,
     () => this.#onRelease !== undefined,
@@ -55,7 +58,7 @@ export class TenantClient extends ScramClient {
   /** The reads that the connection receives rows for, in the order of their queries. */
   readonly #reads: Read[] = [];
 
-  constructor(pool: PoolState<TenantClient>) {
+  constructor(pool: Pool) {
     super(pool.options);
     this.pool = pool;
     this.on('error', () => (this.#isFailing = true)); // the running query rejects, and `end` follows in any case

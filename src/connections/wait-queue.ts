@@ -1,9 +1,7 @@
 import { PoolError } from '../postgres/database-error.ts';
 import { type Deadline, DeadlineError } from '../runtime/deadline.ts';
-import type { PoolState, Waiter } from './pool-state.ts';
-import type { TenantClient } from './tenant-client.ts';
-
-type Pool = PoolState<TenantClient>;
+import type { Waiter } from './pool-state.ts';
+import type { Pool, TenantClient } from './tenant-client.ts';
 
 /** Counts since the start of the process. */
 export interface WaitCounts {
