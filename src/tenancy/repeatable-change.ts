@@ -19,21 +19,17 @@ export interface ChangeTransaction {
 export class RepeatableChange {
   /** True once the rows of an earlier request have been found. */
   isReplayed = false;
+  /** The rows of the change, or those of the earlier request that made it. */
+  rows: RowValues[] = [];
   readonly #key: string;
   readonly #userId: number;
   readonly #fingerprint: Buffer;
-  #rows: RowValues[] = [];
 
   /** @param request what must be equal when the key is used again: the path, and the fields of the body */
   constructor(key: string, userId: number, request: unknown) {
     this.#key = key;
     this.#userId = userId;
     this.#fingerprint = createHash('sha256').update(JSON.stringify(request)).digest();
-  }
-
-  /** The rows of the change, or those of the earlier request that made it. */
-  get rows(): RowValues[] {
-    return this.#rows;
   }
 
   /**
@@ -50,11 +46,11 @@ export class RepeatableChange {
     this.isReplayed = earlier !== undefined;
     if (earlier) {
       if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) throw problem('idempotency_key_reused');
-      this.#rows = JSON.parse(earlier.rows as string);
+      this.rows = JSON.parse(earlier.rows as string);
       return nothing;
     }
-    this.#rows = await transaction.query(await prepare(transaction));
-    return { ...store, values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.#rows)] };
+    this.rows = await transaction.query(await prepare(transaction));
+    return { ...store, values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.rows)] };
   }
 
   async #lock(transaction: ChangeTransaction): Promise<void> {
