@@ -13,8 +13,8 @@ export interface SingleChange {
   change: Statement;
   /** The changed resource, if its responses are cached. */
   resource: string | undefined;
-  /** Notifies every process that the resource changes. */
-  announce: () => Promise<void>;
+  /** Notifies every process that the resource changes. Called before the first change of a burst. */
+  announce: (resource: string) => Promise<void>;
   /** Of the request that makes the change. */
   deadline?: Deadline | undefined;
 }
@@ -79,7 +79,8 @@ export class SharedCommits {
     const options = this.#options;
     if (this.#alone > 0) this.#alone--;
     const [first] = group as [Waiting];
-    if (first.resource !== undefined) await client.locks.hold(resourceLockKey(first.resource), first.announce);
+    const { resource, announce } = first;
+    if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
     if (group.length === 1) {
       first.resolve(await options.commit(client, first));
       return;

@@ -6,7 +6,7 @@ import type { Trace } from '../tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { ReadMemory } from './read-memory.ts';
 import { resourceLockKey } from './resource-lock.ts';
-import { SharedCommits } from './shared-commits.ts';
+import { SharedCommits, type SingleChange } from './shared-commits.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
@@ -36,17 +36,9 @@ interface TenantDriverOptions {
 /** Makes the checks that must come first, and returns the statement that makes the change. */
 export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
 
-interface Change {
-  /** The actor of the change, as JSON for the audit log. */
-  actor: string;
-  /** The changed resource, if its responses are cached. */
-  resource: string | undefined;
+interface Change extends Omit<SingleChange, 'change'> {
   /** The statement that makes the change, or what comes before it. */
   change: Statement | Prepare;
-  /** Notifies every process that the resource changes. Called before the first change of a burst. */
-  announce: () => Promise<void>;
-  /** Of the request that makes the change. */
-  deadline?: Deadline | undefined;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -143,9 +135,8 @@ export class TenantDriver extends PostgreSqlDriver {
       try {
         const statement = typeof change === 'function' ? await change(transaction) : change;
         // The announcement comes after the checks, so that a refused change invalidates no cached response.
-        if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
-        const commit = () => transaction.commit(statement);
-        return await (trace ? traceQuery(trace, statement, commit) : commit());
+        if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
+        return await traceQuery(trace, statement, () => transaction.commit(statement));
       } catch (error) {
         await transaction.rollback();
         throw error;
@@ -164,9 +155,7 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   async #withClient<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const trace = deadline?.trace;
-    const connecting = trace ? traceConnect(trace, () => this.pool.connect(deadline)) : this.pool.connect(deadline);
-    const client = await connecting;
+    const client = await traceConnect(deadline?.trace, () => this.pool.connect(deadline));
     try {
       return await query(client);
     } finally {

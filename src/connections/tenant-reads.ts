@@ -83,8 +83,7 @@ export class TenantReads {
 
   /** Runs a query on a connection of its own, in its turn if the statement has large results or no index. */
   #run<T>(select: Statement, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const trace = deadline?.trace;
-    const run = trace ? (client: TenantClient) => traceQuery(trace, select, () => query(client)) : query;
+    const run = (client: TenantClient) => traceQuery(deadline?.trace, select, () => query(client));
     return this.#large.run(
       select.name || (select.group ?? ''),
       read => this.#retryOnce(client => client.receiveFor(read, () => run(client)), deadline),

@@ -16,8 +16,6 @@ export async function changeInBackground(
   prepare: Prepare,
   resource?: string,
 ): Promise<RowValues[]> {
-  const announce = async (): Promise<void> => {
-    if (resource !== undefined) await responseCache.invalidate(tenant, resource);
-  };
+  const announce = (name: string) => responseCache.invalidate(tenant, name);
   return databases.open(tenant).change({ actor, resource, announce, change: prepare });
 }

@@ -158,7 +158,7 @@ export class RequestContext {
    */
   async write(change: Statement | Prepare, resource?: string, isRepeatable = true): Promise<RowValues[]> {
     const database = this.#open();
-    const announce = () => this.#announce(resource);
+    const announce = (name: string) => this.#services.responseCache.invalidate(this.tenant, name);
     const once = isRepeatable ? this.#repeatable : undefined;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -200,10 +200,6 @@ export class RequestContext {
       ipAddress: this.origin.ipAddress,
       traceId: this.origin.traceId,
     });
-  }
-
-  async #announce(resource: string | undefined): Promise<void> {
-    if (resource !== undefined) await this.#services.responseCache.invalidate(this.tenant, resource);
   }
 
   #open(): TenantDriver {
