@@ -1,4 +1,4 @@
-import type { FieldErrors } from './runtime/field-error.ts';
+import type { FieldErrorCode, FieldErrorParameters, FieldErrors } from './runtime/field-error.ts';
 
 /**
  * All problems that a client can receive. A code is stable, because it is part of the API; a title may be reworded.
@@ -104,6 +104,16 @@ export class Problem extends Error {
 /** Creates an error response: `throw problem('unknown_record')`. All error responses are created here. */
 export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
   return new Problem(code, options);
+}
+
+/** The problem of a body that is refused because of one of its fields. */
+export function fieldProblem(
+  field: string,
+  message: string,
+  code: FieldErrorCode,
+  parameters: FieldErrorParameters = {},
+): Problem {
+  return problem('validation_failed', { errors: { [field]: [{ message, code, ...parameters }] } });
 }
 
 /** True for a problem with one of the codes. */

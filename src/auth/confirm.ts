@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { problem } from '../errors.ts';
+import { fieldProblem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -7,10 +7,7 @@ import type { AuthServices } from './auth-services.ts';
 import { confirmRegistration } from './registration-token.ts';
 
 /** The same problem for an unknown, used, expired or foreign token. */
-export const invalidMailToken = () =>
-  problem('validation_failed', {
-    errors: { token: [{ message: 'is invalid, used or expired', code: 'invalid_token' }] },
-  });
+export const invalidMailToken = () => fieldProblem('token', 'is invalid, used or expired', 'invalid_token');
 
 /** Confirms an e-mail address by the token that was sent to it. */
 export function confirm({ control }: AuthServices): TenantRoute {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { transactControl } from '../control/database.ts';
 import { User } from '../control/user-entities.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -52,19 +52,10 @@ export function resetPassword(services: AuthServices): TenantRoute {
         requestReset(services, tenant, email);
         return { status: 'accepted' as const };
       }
-      const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
-      if (email !== undefined || missing.length === 2) {
-        throw problem('validation_failed', {
-          errors: { email: [{ message: 'is required, or token and newPassword instead', code: 'required' }] },
-        });
-      }
-      if (token === undefined || newPassword === undefined) {
-        throw problem('validation_failed', {
-          errors: Object.fromEntries(
-            missing.map(([name]) => [name, [{ message: 'is required', code: 'required' as const }]]),
-          ),
-        });
-      }
+      if (email !== undefined || (token === undefined && newPassword === undefined))
+        throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
+      if (token === undefined) throw fieldProblem('token', 'is required', 'required');
+      if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
       return setPassword(services, context, token, newPassword);
     },
   });

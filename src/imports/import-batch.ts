@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
-import { Problem, problems } from '../errors.ts';
+import { fieldProblem, Problem, problems } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import { readFields } from '../http/read-fields.ts';
 import { toIso } from '../postgres/column-types.ts';
@@ -123,8 +123,7 @@ export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
 
 function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
   if (cells.length === fields.length) return;
-  const message = `the row has ${cells.length} cells, and the header has ${fields.length}`;
-  throw new Problem('validation_failed', { errors: { '': [{ message, code: 'wrong_format' }] } });
+  throw fieldProblem('', `the row has ${cells.length} cells, and the header has ${fields.length}`, 'wrong_format');
 }
 
 async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, plan: Plan): Promise<void> {
@@ -135,7 +134,7 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
   const before = order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
   if (!before) {
     if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '')
-      throw refused('Id', 'names no record', 'unknown_reference');
+      throw fieldProblem('Id', 'names no record', 'unknown_reference');
     const row = toRow(readFields(create, body));
     await validate?.(row, transaction.em, {});
     plan.inserts.push(row);
@@ -149,11 +148,8 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
 }
 
 function taken({ keyField = '' }: Columns, { isDeleted }: RowValues): Problem {
-  return refused(keyField, isDeleted === true ? 'is taken by a record that is marked as deleted' : 'is taken', 'taken');
-}
-
-function refused(field: string, message: string, code: 'taken' | 'unknown_reference'): Problem {
-  return new Problem('validation_failed', { errors: { [field]: [{ message, code }] } });
+  const message = isDeleted === true ? 'is taken by a record that is marked as deleted' : 'is taken';
+  return fieldProblem(keyField, message, 'taken');
 }
 
 /** The values of a stored record after the change that a row asks for; undefined when the row changes nothing. */

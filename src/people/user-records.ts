@@ -1,11 +1,10 @@
 import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem, problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { lengths, longId, text } from '../http/fields.ts';
 import { requireMatch } from '../http/representation.ts';
 import { Entity } from '../resources/entity.ts';
-import { fieldProblem } from '../resources/record.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { PeopleTransaction } from './change-people.ts';

@@ -1,10 +1,11 @@
 import { defineEntity, type EntityManager, p, raw } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { fieldProblem } from '../errors.ts';
 import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
-import { codeCondition, fieldProblem, lookUp } from './record.ts';
+import { codeCondition, lookUp } from './record.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const entityTypes = ['supplier', 'customer'] as const;

@@ -1,6 +1,6 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { problem } from '../errors.ts';
+import { fieldProblem, problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
@@ -9,7 +9,6 @@ import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
 import { Entity, requireCurrency } from './entity.ts';
-import { fieldProblem } from './record.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const discountTypes = ['Percentage', 'Amount'] as const;

@@ -1,9 +1,7 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { type Problem, problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { snakeCase } from '../runtime/casing.ts';
-import type { FieldErrorCode, FieldErrorParameters } from '../runtime/field-error.ts';
 
 /**
  * The condition that finds a code in any letter case; undefined for an invalid code. The unique index uses the same
@@ -41,14 +39,4 @@ export function lookUp<T>(em: EntityManager, key: string, read: () => Promise<T>
   known.set(key, result);
   result.catch(() => known.delete(key));
   return result;
-}
-
-/** The problem of a record that is refused because of one of its fields. */
-export function fieldProblem(
-  field: string,
-  message: string,
-  code: FieldErrorCode,
-  parameters: FieldErrorParameters = {},
-): Problem {
-  return problem('validation_failed', { errors: { [field]: [{ message, code, ...parameters }] } });
 }
