@@ -26,7 +26,7 @@ async function* resume(first: string, pieces: AsyncGenerator<string>): AsyncGene
 }
 
 async function* exportPieces(query: ListQuery, source: ListSource): AsyncGenerator<string> {
-  let text = (query.hasByteOrderMark ? '\uFEFF' : '') + csvRow(query.columns);
+  let text = (query.hasByteOrderMark ? '\uFEFF' : '') + csvRow(query.contract.columns);
   let { after, limit: left = Number.POSITIVE_INFINITY } = query;
   for (let limit = firstRecords; ; ) {
     limit = Math.min(limit, left);
@@ -34,7 +34,7 @@ async function* exportPieces(query: ListQuery, source: ListSource): AsyncGenerat
     const headerLength = text.length;
     for (const { json } of records) {
       const record = JSON.parse(source.toResponse?.(json) ?? json) as Record<string, unknown>;
-      text += csvRow(query.columns.map(column => record[column]));
+      text += csvRow(query.contract.columns.map(column => record[column]));
     }
     yield text;
     left -= records.length;

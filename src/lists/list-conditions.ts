@@ -11,7 +11,7 @@ type Columns = Pick<TableStatements, 'sourceOf'>;
  * @returns `searches` apart: conditions that no index in the order of the page helps
  */
 export function listConditions(
-  { filters, q, search, hasTrigrams }: ListQuery,
+  { contract: { search, hasTrigrams }, filters, q }: ListQuery,
   columns: Columns,
 ): { conditions: Condition[]; searches: Condition[] } {
   const conditionOf = (filter: Filter) => filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));

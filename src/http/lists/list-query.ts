@@ -3,26 +3,21 @@ import { fieldErrorOf } from '../field-error-of.ts';
 import { limit } from '../fields.ts';
 import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
-import type { ListField } from './list-field.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
 
 /** What a request asks of a list. */
 export interface ListQuery {
+  readonly contract: ListContract;
   /** True when the client wants all records, as CSV. */
   readonly isExport: boolean;
   /** Whether the export begins with the byte order mark, by which spreadsheets recognise UTF-8. */
   readonly hasByteOrderMark: boolean;
-  /** The names of the fields of a record. */
-  readonly columns: readonly string[];
   /** Maximum number of records; undefined = all. */
   readonly limit: number | undefined;
   readonly sort: readonly SortKey[];
   readonly filters: readonly Filter[];
-  /** The text that one of the fields of `search` contains. */
+  /** The text that one of the searched fields contains. */
   readonly q: string | undefined;
-  readonly search: readonly ListField[];
-  /** Whether the fields of `search` have trigram indexes. */
-  readonly hasTrigrams: boolean;
   /** What the records have beyond their view. */
   readonly includes: readonly Include[];
   /** Whether the response says how many records the filters match. */
@@ -91,15 +86,13 @@ export function readListQuery(
   );
   const parameters = new URLSearchParams(names);
   return {
+    contract,
     isExport,
     hasByteOrderMark: readFlag('bom', search, errors),
-    columns: contract.columns,
     limit: isExport ? readExportLimit(search.get('limit'), errors) : readLimit(contract, search.get('limit'), errors),
     sort,
     filters,
     q,
-    search: contract.search,
-    hasTrigrams: contract.hasTrigrams,
     includes: readIncludes(contract, search.get('include'), errors),
     isCounted,
     after,
