@@ -9,7 +9,7 @@ import type { Json } from './openapi-schemas.ts';
 export function listParameters({ list }: TenantRoute): Json[] {
   if (!list) return [];
   const own = new Set(Object.keys(list.query.shape));
-  const fields = fieldsOf(list);
+  const fields = [...new Set(list.fields.values())];
   const paging = [limitParameter, afterParameter].filter(({ name }) => !own.has(name));
   return [
     ...paging,
@@ -58,10 +58,6 @@ function includeParameter({ includes }: ListContract): Json[] {
   return [{ name: 'include', ...inQuery, description, style: 'form', explode: false, schema }];
 }
 
-function fieldsOf({ fields }: ListContract): ListField[] {
-  return [...new Set(fields.values())];
-}
-
 function sortParameter(list: ListContract): Json {
   const names = sortableNames(list);
   const [first = '', second = first] = names;
@@ -83,6 +79,7 @@ function searchParameter({ search }: ListContract): Json {
 }
 
 function equalityParameter(fields: ListField[]): Json {
+  const [first] = fields;
   const properties = Object.fromEntries(fields.map(field => [field.name, valueSchema(field)]));
   return {
     name: 'filter',
@@ -92,7 +89,7 @@ function equalityParameter(fields: ListField[]): Json {
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },
-    examples: { none: { value: {} }, one: { value: exampleOf(fields) } },
+    examples: { none: { value: {} }, one: { value: first ? { [first.name]: kinds[first.kind][1] } : {} } },
   };
 }
 
@@ -112,36 +109,17 @@ function operators(field: ListField): Json {
   };
 }
 
-function exampleOf(fields: ListField[]): Json {
-  const [field] = fields;
-  return field ? { [field.name]: exampleValues[field.kind] } : {};
-}
-
-const exampleValues: Record<FieldKind, unknown> = {
-  text: 'EUR',
-  choice: 'EUR',
-  integer: 1,
-  decimal: 20,
-  boolean: true,
-  timestamp: '2026-01-31T12:00:00Z',
-  uuid: '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e',
+/** The schema of the values of a field, and one of them. */
+const kinds: Record<FieldKind, readonly [schema: Json, example: unknown]> = {
+  text: [{ type: 'string' }, 'EUR'],
+  choice: [{ type: 'string' }, 'EUR'],
+  integer: [{ type: 'integer' }, 1],
+  decimal: [{ type: 'number' }, 20],
+  boolean: [{ type: 'boolean' }, true],
+  timestamp: [{ type: 'string', format: 'date-time' }, '2026-01-31T12:00:00Z'],
+  uuid: [{ type: 'string', format: 'uuid' }, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'],
 };
 
 function valueSchema({ kind, values }: ListField): Json {
-  switch (kind) {
-    case 'text':
-      return { type: 'string' };
-    case 'choice':
-      return { type: 'string', enum: values };
-    case 'integer':
-      return { type: 'integer' };
-    case 'decimal':
-      return { type: 'number' };
-    case 'boolean':
-      return { type: 'boolean' };
-    case 'timestamp':
-      return { type: 'string', format: 'date-time' };
-    case 'uuid':
-      return { type: 'string', format: 'uuid' };
-  }
+  return { ...kinds[kind][0], ...(kind === 'choice' && { enum: values }) };
 }

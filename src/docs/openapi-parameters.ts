@@ -3,54 +3,28 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
 import { type Json, toSchema } from './openapi-schemas.ts';
 
-/**
- * The parameters of a route: `X-Tenant`, `If-Match`, `Prefer`, `Idempotency-Key`, `Last-Event-ID`, and those of its path,
- * query and list.
- */
+/** The parameters of a route: its headers, and those of its path, query and list. */
 export function parameters(route: TenantRoute): Json[] {
+  return [...headers(route), ...pathParameters(route), ...queryParameters(route), ...listParameters(route)];
+}
+
+function headers({ access, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
+  const namesTenant = access === 'anonymous' || access === 'optional';
+  const tag = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+  const count = '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+  const key = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
+  const event = 'The `id` of the last event that was received: the stream goes on after it.';
   return [
-    ...tenantHeader(route),
-    ...ifMatchHeader(route),
-    ...preferHeader(route),
-    ...idempotencyKeyHeader(route),
-    ...lastEventIdHeader(route),
-    ...pathParameters(route),
-    ...queryParameters(route),
-    ...listParameters(route),
-  ];
+    namesTenant && header('X-Tenant', 'The guid of the tenant, or its slug.', { required: access === 'anonymous' }),
+    takesIfMatch && header('If-Match', tag),
+    list && header('Prefer', count),
+    takesIdempotencyKey && header('Idempotency-Key', key, { minLength: 1, maxLength: 257 }),
+    takesLastEventId && header('Last-Event-ID', event),
+  ].filter(each => typeof each === 'object');
 }
 
-function tenantHeader({ access }: TenantRoute): Json[] {
-  if (access !== 'anonymous' && access !== 'optional') return [];
-  const required = access === 'anonymous';
-  const description = 'The guid of the tenant, or its slug.';
-  return [{ name: 'X-Tenant', in: 'header', required, description, schema: { type: 'string' } }];
-}
-
-function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
-  if (!takesIfMatch) return [];
-  const description = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
-  return [{ name: 'If-Match', in: 'header', required: false, description, schema: { type: 'string' } }];
-}
-
-function preferHeader({ list }: TenantRoute): Json[] {
-  if (!list) return [];
-  const description =
-    '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
-  return [{ name: 'Prefer', in: 'header', required: false, description, schema: { type: 'string' } }];
-}
-
-function idempotencyKeyHeader({ takesIdempotencyKey }: TenantRoute): Json[] {
-  if (!takesIdempotencyKey) return [];
-  const description = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
-  const schema = { type: 'string', minLength: 1, maxLength: 257 };
-  return [{ name: 'Idempotency-Key', in: 'header', required: false, description, schema }];
-}
-
-function lastEventIdHeader({ takesLastEventId }: TenantRoute): Json[] {
-  if (!takesLastEventId) return [];
-  const description = 'The `id` of the last event that was received: the stream goes on after it.';
-  return [{ name: 'Last-Event-ID', in: 'header', required: false, description, schema: { type: 'string' } }];
+function header(name: string, description: string, { required = false, ...limits }: Json = {}): Json {
+  return { name, in: 'header', required, description, schema: { type: 'string', ...limits } };
 }
 
 function pathParameters({ path }: TenantRoute): Json[] {

@@ -2,6 +2,7 @@ import { type ProblemCode, problems } from '../errors.ts';
 import { problemBody } from '../http/problem-details.ts';
 import { fieldErrorCodes } from '../runtime/field-error.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import { headerReferences } from './openapi-responses.ts';
 import type { Json } from './openapi-schemas.ts';
 import { codesOf, type ProblemStatus, problemStatuses } from './problem-codes.ts';
 
@@ -44,19 +45,19 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
   const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
   return {
     description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
-    headers: { 'X-Request-Id': { $ref: '#/components/headers/RequestId' }, ...problemHeaders[status] },
+    headers: headerReferences('X-Request-Id', ...(problemHeaders[status] ?? [])),
     content: { 'application/problem+json': { schema, example } },
   };
 }
 
 const allCodes = Object.keys(problems) as ProblemCode[];
 
-const problemHeaders: Partial<Record<ProblemStatus, Json>> = {
-  401: { 'WWW-Authenticate': { $ref: '#/components/headers/WWWAuthenticate' } },
-  403: { 'WWW-Authenticate': { $ref: '#/components/headers/WWWAuthenticate' } },
-  409: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
-  429: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
-  503: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
+const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
+  401: ['WWW-Authenticate'],
+  403: ['WWW-Authenticate'],
+  409: ['Retry-After'],
+  429: ['Retry-After'],
+  503: ['Retry-After'],
 };
 
 /** The members of a problem document. */

@@ -8,28 +8,16 @@ import { type Json, responseSchema } from './openapi-schemas.ts';
  * @param routes all routes, for examples of records
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
-  const {
-    status,
-    response,
-    contentType = 'application/json',
-    cache,
-    mayBeEmpty,
-    hasTag,
-    list,
-    hasCursor,
-    location,
-  } = route;
-  const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
-  const empty = { description: 'Success, without a body.', headers: requestId };
+  const { status, response, contentType = 'application/json', cache, mayBeEmpty, list } = route;
+  const empty = { description: 'Success, without a body.', headers: headerReferences('X-Request-Id') };
   if (!response || status === 204) return { [status]: empty };
-  const etag = { ETag: { $ref: '#/components/headers/ETag' } };
-  const headers = {
-    ...requestId,
-    ...(status === 201 || location ? { Location: { $ref: '#/components/headers/Location' } } : {}),
-    ...(cache === 'revalidate' || hasTag ? etag : {}),
-    ...(list ? listHeaders : {}),
-    ...(hasCursor ? cursorHeaders : {}),
-  };
+  const headers = headerReferences(
+    'X-Request-Id',
+    ...(status === 201 || route.location ? ['Location'] : []),
+    ...(cache === 'revalidate' || route.hasTag ? ['ETag'] : []),
+    ...(list ? ['Link', 'Content-Range'] : []),
+    ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
+  );
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
   const content = {
     [mediaTypeOf(contentType)]: { schema: responseSchema(response, list?.includes), ...example },
@@ -37,19 +25,15 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
   };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
   if (mayBeEmpty) return { ...success, 204: empty };
+  if (cache !== 'revalidate') return success;
   const description = 'The representation that `If-None-Match` names is current. No body.';
-  return cache === 'revalidate' ? { ...success, 304: { description, headers: { ...requestId, ...etag } } } : success;
+  return { ...success, 304: { description, headers: headerReferences('X-Request-Id', 'ETag') } };
 }
 
-const listHeaders = {
-  Link: { $ref: '#/components/headers/Link' },
-  'Content-Range': { $ref: '#/components/headers/ContentRange' },
-};
-
-const cursorHeaders = {
-  Link: { $ref: '#/components/headers/Link' },
-  'Next-Cursor': { $ref: '#/components/headers/NextCursor' },
-};
+/** The headers of a response, as references to `responseHeaders`. */
+export function headerReferences(...names: string[]): Json {
+  return Object.fromEntries(names.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]));
+}
 
 /** A list as CSV, for `Accept: text/csv`. */
 function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
@@ -57,7 +41,7 @@ function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
   return { 'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` } };
 }
 
-/** The headers that responses refer to by name. */
+/** The headers of responses, by their names without hyphens and `X-`. */
 export const responseHeaders = {
   RequestId: {
     description: 'The id of this request. A problem repeats it as `traceId`.',
