@@ -15,7 +15,7 @@ import { isUuid } from '../http/uuid.ts';
 import { bindTenant } from '../tenancy/bind-request.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
-import { accountPage } from './page-shell.ts';
+import { type AccountPage, accountPage } from './page-shell.ts';
 import { failure, invalidLink, passwordErrors, titles } from './page-texts.ts';
 
 interface AccountPageServices extends AuthServices, ContextServices {
@@ -66,15 +66,14 @@ async function show(
   const isRefused = Object.keys(errors).length > 0;
   if (action === 'reset' && token === '') {
     const body = requestForm(tenantGuid, errors, values.get('email') ?? '');
-    return send(ctx, isRefused ? 400 : 200, accountPage({ title: 'Forgot your password?', body, isRefused }));
+    return send(ctx, { title: 'Forgot your password?', body, isRefused });
   }
   const tenant = await findTenant(tenantGuid, services);
   const holder = tenant && (await findLinkHolder(services.control, tenant.id, action, token));
   if (!holder) return sendInvalid(ctx, action, tenantGuid);
   const link = { action, tenant: tenantGuid, token };
   const body = action === 'confirm' ? confirmForm(link, holder.email) : passwordForm(link, holder.email, errors);
-  const page = accountPage({ title: titles[action], tenantName: tenant.name, body, isRefused });
-  send(ctx, isRefused ? 400 : 200, page);
+  send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
 }
 
 /** Does what a form asks for. */
@@ -96,25 +95,15 @@ async function act(
     const network = clientNetwork(ipAddress);
     if (!(await confirmRegistration(services.control, context.tenant.id, token, network, deadline)))
       return sendInvalid(ctx, action, tenantGuid);
-    return sendDone(
-      ctx,
-      tenant,
-      'Your address is confirmed',
-      html`You can log in with <strong>${holder.email}</strong> and your password.`,
-      services,
-    );
+    const text = html`You can log in with <strong>${holder.email}</strong> and your password.`;
+    return sendDone(ctx, tenant, 'Your address is confirmed', text, services);
   }
   const password = form.get('password') ?? '';
   const errors = passwordErrors(password, form.get('repeated') ?? '');
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
   await setPassword(services, ctx.state.context, token, password);
-  sendDone(
-    ctx,
-    tenant,
-    'Your password is set',
-    html`You can log in with <strong>${holder.email}</strong> and this password.`,
-    services,
-  );
+  const text = html`You can log in with <strong>${holder.email}</strong> and this password.`;
+  sendDone(ctx, tenant, 'Your password is set', text, services);
 }
 
 /** Sends a mail for a new password. The page is the same whether or not the address is known. */
@@ -132,7 +121,7 @@ async function request(
   requestReset(services, tenant, email);
   const body = html`<p>If <strong>${email}</strong> has an account here, a mail with a link arrives within minutes. Look into
 the folder for unwanted mail, too.</p>`;
-  send(ctx, 200, accountPage({ title: 'Look into your mailbox', body }));
+  send(ctx, { title: 'Look into your mailbox', body });
 }
 
 async function findTenant(guid: string, { directory }: AccountPageServices): Promise<TenantRecord | undefined> {
@@ -141,11 +130,8 @@ async function findTenant(guid: string, { directory }: AccountPageServices): Pro
 }
 
 function sendInvalid(ctx: Context, action: AccountAction, tenantGuid: string): void {
-  send(
-    ctx,
-    400,
-    accountPage({ title: 'This link does not work any more', body: invalidLink(action, tenantGuid), isRefused: true }),
-  );
+  const body = invalidLink(action, tenantGuid);
+  send(ctx, { title: 'This link does not work any more', body, isRefused: true });
 }
 
 function sendDone(
@@ -157,13 +143,13 @@ function sendDone(
 ): void {
   const explorer = html`<p class="quiet">For developers: <a href="swagger?tenant=${tenant.guid}">log in to the explorer</a>.</p>`;
   const body = html`<p role="status">${text}</p>\n${hasExplorer ? explorer : ''}`;
-  send(ctx, 200, accountPage({ title, tenantName: tenant.name, body }));
+  send(ctx, { title, tenantName: tenant.name, body });
 }
 
-function send(ctx: Context, status: number, page: string): void {
-  ctx.status = status;
+function send(ctx: Context, page: AccountPage): void {
+  ctx.status = page.isRefused ? 400 : 200;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = page;
+  ctx.body = accountPage(page);
 }
 
 async function sendStyle(ctx: Context): Promise<void> {

@@ -33,7 +33,7 @@ const passwordFields: readonly Field[] = [
 const emailField: Field = { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' };
 
 /** The form that sets a password. The address is hidden in it for password managers. */
-export function passwordForm(link: Link, email: string, errors: FormErrors = {}): Html {
+export function passwordForm(link: Link, email: string, errors: FormErrors): Html {
   return html`<p>For <strong>${email}</strong></p>
 <form method="post" action="${link.action}">
 ${hiddenFields(link)}<input type="email" name="email" value="${email}" autocomplete="username" readonly hidden>
@@ -51,7 +51,7 @@ ${hiddenFields(link)}<button>Confirm the address</button>
 }
 
 /** The form that requests a mail for a new password. */
-export function requestForm(tenant: string, errors: FormErrors = {}, email = ''): Html {
+export function requestForm(tenant: string, errors: FormErrors, email: string): Html {
   return html`<p>Enter your address. If you have an account here, a mail with a link arrives within minutes.</p>
 <form method="post" action="reset">
 <input type="hidden" name="tenant" value="${tenant}">

@@ -1,6 +1,6 @@
 import { type Html, html } from '../docs/html.ts';
 
-interface AccountPage {
+export interface AccountPage {
   readonly title: string;
   /** The name of the tenant; undefined on pages that everybody can open. */
   readonly tenantName?: string | undefined;

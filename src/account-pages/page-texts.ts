@@ -45,13 +45,9 @@ export function failure({ status, headers }: Problem): { title: string; body: Ht
       title: 'Too many attempts',
       body: html`<p>There were too many attempts from your network. Wait ${wait}, then open the link again.</p>`,
     };
-  if (status >= 500)
-    return {
-      title: 'This did not work',
-      body: html`<p>The service cannot do this at the moment. Nothing was changed. Open the link again in a minute.</p>`,
-    };
-  return {
-    title: 'This did not work',
-    body: html`<p>The form arrived incomplete. Open the link of the mail again.</p>`,
-  };
+  const text =
+    status >= 500
+      ? 'The service cannot do this at the moment. Nothing was changed. Open the link again in a minute.'
+      : 'The form arrived incomplete. Open the link of the mail again.';
+  return { title: 'This did not work', body: html`<p>${text}</p>` };
 }
