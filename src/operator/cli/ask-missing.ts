@@ -1,7 +1,7 @@
 import type { Argument, Command, Option } from 'commander';
 import { fieldLabel } from '../command/field-label.ts';
+import { storedKindOf } from '../command/operation-fields.ts';
 import { fieldOf } from './command-fields.ts';
-import { storedKindOf } from './complete.ts';
 import { isNamed, positionAfter } from './position.ts';
 import { readAnswer } from './read-answer.ts';
 
@@ -42,7 +42,8 @@ function missingFields(command: Command, given: number, args: readonly string[])
 function ask(field: Argument | Option, slug: string | undefined): Promise<string> {
   const name = isOption(field) ? field.attributeName() : field.name();
   const choices = field.argChoices;
-  const kind = storedKindOf(field);
+  const made = fieldOf(field);
+  const kind = made && storedKindOf(made);
   const hint = choices?.join(', ') ?? (kind ? 'Tab shows what there is' : field.description);
   const label = fieldLabel(name);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {

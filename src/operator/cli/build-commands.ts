@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { isConfirmed, isRecorded, type Operation, type Topic } from '../command/operation.ts';
+import { isConfirmed, type Operation, type Topic, takesReason } from '../command/operation.ts';
 import { addFields, givenFields } from './command-fields.ts';
 import type { FrontEnd } from './front-end.ts';
 import { formats, wantsDocuments } from './output.ts';
@@ -55,8 +55,7 @@ function addOutputOptions(command: Command, operation: Operation): void {
   });
   const meaning = makesUrl ? 'print a document, or only the URL' : 'print documents, or a list in another way';
   command.addOption(new Option('-o, --output <format>', meaning).choices(choices));
-  const hasReason = isRecorded(operation) && !operation.fields.reason;
-  if (hasReason) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
+  if (takesReason(operation)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);
   });

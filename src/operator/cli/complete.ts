@@ -1,5 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
-import type { Candidate, StoredValue } from '../command/stored-values.ts';
+import { storedKindOf } from '../command/operation-fields.ts';
+import type { Candidate } from '../command/stored-values.ts';
 import { fieldOf } from './command-fields.ts';
 import { isNamed, type Position, positionAfter } from './position.ts';
 
@@ -47,18 +48,13 @@ function optionsOf(command: Command, before: readonly string[]): Candidate[] {
 
 async function valuesOf(made: Argument | Option, operands: readonly string[], start: string): Promise<Candidate[]> {
   if (made.argChoices) return made.argChoices.map(value => ({ value }));
-  if (fieldOf(made)?.kind === 'permission') {
+  const field = fieldOf(made);
+  if (field?.kind === 'permission') {
     const { permissions } = await import('../../control/permissions.ts');
     return permissions.filter(value => !operands.includes(value)).map(value => ({ value }));
   }
-  const kind = storedKindOf(made);
+  const kind = field && storedKindOf(field);
   if (!kind) return [];
   const { storedValues } = await import('../command/stored-values.ts');
   return storedValues(kind, start, operands[0]);
-}
-
-/** Returns which stored values an argument or option has; undefined when it has none. */
-export function storedKindOf(made: Argument | Option): StoredValue | undefined {
-  const kind = fieldOf(made)?.kind;
-  return kind === 'text' || kind === 'flag' || kind === 'secret' || kind === 'permission' ? undefined : kind;
 }

@@ -112,6 +112,11 @@ export function withDefaults(fields: Fields, given: Readonly<Record<string, unkn
   return Object.fromEntries(values);
 }
 
+/** Returns which values of the control database a field can have; undefined when it has others. */
+export function storedKindOf({ kind }: Field): StoredValue | undefined {
+  return kind === 'text' || kind === 'flag' || kind === 'secret' || kind === 'permission' ? undefined : kind;
+}
+
 /** Returns the flag of an option; undefined for a secret that is always needed, which is read from stdin. */
 export function optionFlag(name: string, { kind, secretFlag }: Field): string | undefined {
   return secretFlag ?? (kind === 'secret' ? undefined : `--${kebabCase(name)}`);

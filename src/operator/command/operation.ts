@@ -114,6 +114,11 @@ export function isRecorded({ effect, changingFields, isRoutine }: Operation): bo
   return isRoutine === true || effect !== 'reads' || changingFields !== undefined;
 }
 
+/** Returns whether an operator can say why, for that log: some operations have a reason of their own. */
+export function takesReason(operation: Operation): boolean {
+  return isRecorded(operation) && operation.fields.reason === undefined;
+}
+
 /** Returns the operation, with the types of its fields checked. */
 export function defineOperation<const F extends Fields, A extends Access>(operation: Operation<F, A>): Operation {
   return operation as unknown as Operation;

@@ -1,7 +1,8 @@
+import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
-import { assets, mediaTypes } from '../../docs/assets.ts';
+import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
 import { type Shell, sendPage } from './console-page.ts';
@@ -9,7 +10,6 @@ import type { ConsoleServices } from './console-services.ts';
 import { createFormTokens } from './form-tokens.ts';
 import { guard } from './guard.ts';
 import { addOperationRoutes } from './operation-routes.ts';
-import { ownAssets } from './own-assets.ts';
 import { addPages } from './pages/console-pages.ts';
 import { addRunRoutes } from './run-routes.ts';
 
@@ -20,7 +20,11 @@ export function createConsoleApp(
   const { entrance, shell } = services;
   const tokens = createFormTokens();
   const router = new Router();
-  const files = new Map([...assets, ...ownAssets]);
+  const files = new Map<string, Content>([
+    ...assets,
+    ['/console.css', { type: 'css', render: () => ownFile('console.css') }],
+    ['/console.js', { type: 'js', render: () => ownFile('console.js') }],
+  ]);
   addPages(router, services);
   addOperationRoutes(router, services, tokens);
   addRunRoutes(router, services, tokens);
@@ -33,6 +37,10 @@ export function createConsoleApp(
     .use(router.routes())
     .use(ctx => sendPage(ctx, shell, notFound, 404))
     .callback();
+}
+
+function ownFile(name: string): Promise<string> {
+  return readFile(new URL(name, import.meta.url), 'utf8');
 }
 
 const notFound = {
@@ -54,7 +62,7 @@ function explained(shell: Shell): Middleware {
   };
 }
 
-function servedFiles(files: ReadonlyMap<string, (typeof assets)[number][1]>): Middleware {
+function servedFiles(files: ReadonlyMap<string, Content>): Middleware {
   return async (ctx: Context, next) => {
     const file = files.get(ctx.path);
     if (!file) return next();

@@ -8,12 +8,6 @@ const limits = {
   maxHeaderSize: 16_384,
 };
 
-interface ConsoleServer {
-  readonly http: Server;
-  /** Accepts nothing more, and closes all connections. */
-  close(): void;
-}
-
 /**
  * Creates the server of the console. With more than `maxConnections` connections, the oldest one closes that has sent no
  * request of somebody known, so that a flood of connections shuts nobody out.
@@ -21,27 +15,21 @@ interface ConsoleServer {
 export function createConsoleServer(
   handle: (request: IncomingMessage, response: ServerResponse) => unknown,
   isKnown: (request: IncomingMessage) => boolean,
-): ConsoleServer {
+): Server {
   const strangers = new Set<Socket>();
   const known = new Set<Socket>();
-  const http = createServer(limits, (request, response) => {
+  const server = createServer(limits, (request, response) => {
     if (strangers.has(request.socket) && isKnown(request)) {
       strangers.delete(request.socket);
       known.add(request.socket);
     }
     handle(request, response);
   });
-  http.on('connection', socket => {
+  server.on('connection', socket => {
     strangers.add(socket);
     socket.once('close', () => [strangers, known].map(each => each.delete(socket)));
     const [oldest] = strangers.size > 1 ? strangers : known;
     if (strangers.size + known.size > maxConnections) oldest?.destroy();
   });
-  return {
-    http,
-    close: () => {
-      http.close();
-      http.closeAllConnections();
-    },
-  };
+  return server;
 }

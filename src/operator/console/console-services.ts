@@ -15,3 +15,11 @@ export interface ConsoleServices {
   /** True for a team: each change needs a reason. */
   readonly needsReason: boolean;
 }
+
+/** What a page is made of: the parameters of its address, and the services. */
+export interface PageRequest {
+  readonly services: ConsoleServices;
+  readonly params: Readonly<Record<string, string>>;
+  /** The parameters of the query. An empty one is as good as none. */
+  readonly query: (name: string) => string | undefined;
+}

@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag, option, optionList, type Values } from '../command/operation-fields.ts';
 import { parseNames } from '../command/parse-names.ts';
-import type { ConsoleOptions } from './console-options.ts';
+import type { ConsoleOptions } from './run-console.ts';
 
 const fields = {
   port: option('<port>', 'port to listen on (default: a free one)', { parse: parsePort, default: 0 }),

@@ -1,26 +1,29 @@
-import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'koa';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Visitor } from './entrance.ts';
+import { isEqual } from './entrance.ts';
 
 /** Makes and checks the tokens of forms. Each is for one visitor and one path. */
 export interface FormTokens {
   make(ctx: Context, path: string): string;
-  /** @throws {OperatorError} when the form is of another visitor, another page, or another console */
-  require(ctx: Context, given: URLSearchParams): void;
+  /**
+   * Reads the form that a browser sends.
+   * @throws {OperatorError} when it is too large, or of another visitor, another page, or another console
+   */
+  readForm(ctx: Context): Promise<URLSearchParams>;
 }
 
 export function createFormTokens(): FormTokens {
   const key = randomBytes(32);
-  const digest = (visitor: Visitor, path: string): Buffer =>
-    createHmac('sha256', key).update(`${visitor.session}\n${path}`).digest();
+  const make: FormTokens['make'] = (ctx, path) =>
+    createHmac('sha256', key).update(`${ctx.state.visitor.session}\n${path}`).digest('base64url');
   return {
-    make: (ctx, path) => digest(ctx.state.visitor, path).toString('base64url'),
-    require: (ctx, given) => {
-      const expected = digest(ctx.state.visitor, ctx.path);
-      const token = Buffer.from(given.get('token') ?? '', 'base64url');
-      if (token.length !== expected.length || !timingSafeEqual(token, expected))
+    make,
+    readForm: async ctx => {
+      const given = await readSubmission(ctx);
+      if (!isEqual(given.get('token') ?? '', make(ctx, ctx.path)))
         throw new OperatorError('The form is of an earlier console or of another page. Open it again', { usage: true });
+      return given;
     },
   };
 }
@@ -35,8 +38,7 @@ export function submissionOf(given: URLSearchParams): string | undefined {
   return given.has('form') ? createHash('sha256').update(given.toString()).digest('base64url') : undefined;
 }
 
-/** Reads the form that a browser sends. @throws {OperatorError} when it is too large, or no form */
-export async function readSubmission(ctx: Context): Promise<URLSearchParams> {
+async function readSubmission(ctx: Context): Promise<URLSearchParams> {
   if (!ctx.is('application/x-www-form-urlencoded')) throw new OperatorError('That is no form', { usage: true });
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -1,4 +1,3 @@
-import { isRecorded } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
@@ -10,11 +9,6 @@ export interface FormError {
 }
 
 export const inputId = (name: string): string => `f-${name}`;
-
-/** Whether a form asks for a reason: for the log of operators, if the operation has no reason of its own. */
-export function asksReason({ operation }: Offered): boolean {
-  return isRecorded(operation) && operation.fields.reason === undefined;
-}
 
 /** Reads what was filled in, or what a link fills in. The parameters have the names of the fields. */
 export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {

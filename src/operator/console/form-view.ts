@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/field-label.ts';
-import { isConfirmed } from '../command/operation.ts';
+import { isConfirmed, takesReason } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
 import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
 import { breadcrumbs } from './console-page.ts';
-import { asksReason, type FormError, inputId } from './form-values.ts';
+import { type FormError, inputId } from './form-values.ts';
 import type { Offered } from './offered.ts';
+import { operationPath } from './view.ts';
 
 interface FormPage {
   readonly offered: Offered;
@@ -22,10 +23,14 @@ interface FormPage {
 
 /** The form of an operation, made of its definition. */
 export function formView({ offered, form, errors, token, needsReason, showsCommand, candidates }: FormPage): Html {
-  const { operation, path, isAllowed } = offered;
+  const { operation, isAllowed } = offered;
   const { name, description, help, fields, plan } = operation;
   const inputs = Object.entries(fields).map(([field, definition]) =>
     inputView(field, definition, form.texts[field] ?? [], errors, candidates.get(field) ?? []),
+  );
+  const reason = fieldView(
+    { id: 'because', label: 'Reason', hint: 'why, for the log of operators', isRequired: needsReason, errors },
+    attributes => html`<input type="text" value="${form.reason}" autocomplete="off" ${attributes}>`,
   );
   const isDirect = !plan || (!isConfirmed(operation) && operation.effect !== 'destroys');
   return html`${breadcrumbs(['/operations', 'Commands'])}
@@ -33,11 +38,11 @@ export function formView({ offered, form, errors, token, needsReason, showsComma
 <p>${description}</p>
 ${effectNote(offered)}
 ${errorSummary(errors)}
-${showsCommand ? commandView(form) : ''}
-<form method="post" action="${path}" class="operation" novalidate>
+${showsCommand && errors.length === 0 ? commandView(form) : ''}
+<form method="post" action="${operationPath(name)}" class="operation" novalidate>
 <input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
 ${inputs}
-${asksReason(offered) ? reasonInput(form.reason, needsReason, errors) : ''}
+${takesReason(operation) ? reason : ''}
 <p class="buttons">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
 ${isAllowed && isDirect ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
 <button name="step" value="command">Show as command</button></p>
@@ -82,22 +87,43 @@ function inputView(
   candidates: readonly Candidate[],
 ): Html {
   const id = inputId(name);
-  const error = errors.find(each => each.id === id);
   const label = fieldLabel(name);
+  if (field.kind === 'flag')
+    return html`<div class="field flag"><input type="checkbox" value="on" id="${id}" name="${name}" aria-describedby="${id}-hint"${texts.length > 0 ? html` checked` : ''}>
+<label for="${id}">${label}</label><p class="hint" id="${id}-hint">${field.description}</p></div>`;
   const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
-  const described = [...(hint ? [`${id}-hint`] : []), ...(error ? [`${id}-error`] : [])].join(' ');
+  return fieldView({ id, name, label, hint, isRequired: field.isRequired, errors }, attributes =>
+    control(field, texts, attributes, id, candidates),
+  );
+}
+
+interface LabelledInput {
+  readonly id: string;
+  /** Without it, the id. */
+  readonly name?: string;
+  readonly label: string;
+  readonly hint?: string;
+  readonly isRequired: boolean;
+  /** Of the whole form. */
+  readonly errors: readonly FormError[];
+}
+
+/** An input with its label, its hint, and what is wrong with it. @param input makes the input of its attributes */
+export function fieldView(
+  { id, name = id, label, hint, isRequired, errors }: LabelledInput,
+  input: (attributes: Html) => Html,
+): Html {
+  const error = errors.find(each => each.id === id);
+  const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ');
   const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
     error ? html` aria-invalid="true"` : ''
-  }${field.isRequired ? html` aria-required="true"` : ''}`;
-  if (field.kind === 'flag')
-    return html`<div class="field flag"><input type="checkbox" value="on" ${attributes}${texts.length > 0 ? html` checked` : ''}>
-<label for="${id}">${label}</label><p class="hint" id="${id}-hint">${hint}</p></div>`;
+  }${isRequired ? html` aria-required="true"` : ''}`;
   return html`<div class="field${error ? ' wrong' : ''}"><label for="${id}">${label}${
-    field.isRequired ? '' : html` <span class="optional">optional</span>`
+    isRequired ? '' : html` <span class="optional">optional</span>`
   }</label>
 ${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
 ${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
-${control(field, texts, attributes, id, candidates)}</div>`;
+${input(attributes)}</div>`;
 }
 
 function control(
@@ -125,14 +151,4 @@ function control(
   return html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}${
     list.length > 0 ? html` list="${id}-list"` : ''
   }>${list.length > 0 ? html`<datalist id="${id}-list">${list}</datalist>` : ''}`;
-}
-
-function reasonInput(reason: string, isNeeded: boolean, errors: readonly FormError[]): Html {
-  const error = errors.find(({ id }) => id === 'because');
-  return html`<div class="field${error ? ' wrong' : ''}"><label for="because">Reason${isNeeded ? '' : html` <span class="optional">optional</span>`}</label>
-<p class="hint" id="because-hint">why, for the log of operators</p>
-${error ? html`<p class="error" id="because-error">${error.text}</p>` : ''}
-<input type="text" id="because" name="because" value="${reason}" autocomplete="off" aria-describedby="because-hint${error ? ' because-error' : ''}"${
-    error ? html` aria-invalid="true"` : ''
-  }></div>`;
 }

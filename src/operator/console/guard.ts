@@ -64,9 +64,5 @@ function start(ctx: Context, entrance: Entrance, shell: Shell): void {
 /** True if a page of the console sends a request. Browsers that do not say so say at least the origin. */
 function isOwnOrigin(ctx: Context, host: string): boolean {
   const site = ctx.get('Sec-Fetch-Site');
-  const origin = ctx.get('Origin');
-  return (site === '' || site === 'same-origin') && /^https?:$/.test(schemeOf(origin)) && hostIn(origin) === host;
+  return ['', 'same-origin'].includes(site) && [`http://${host}`, `https://${host}`].includes(ctx.get('Origin'));
 }
-
-const schemeOf = (origin: string): string => /^\w+:/.exec(origin)?.[0] ?? '';
-const hostIn = (origin: string): string => origin.replace(/^\w+:\/\//, '');

@@ -15,8 +15,6 @@ export const withheld: Readonly<Record<string, string>> = {
 export interface Offered {
   readonly operation: Operation;
   readonly group: Topic['group'];
-  /** Path of its page. */
-  readonly path: string;
   /** Whether this console runs it. */
   readonly isAllowed: boolean;
 }
@@ -52,7 +50,6 @@ export async function offeredOperations(
       {
         operation,
         group,
-        path: `/operations/${operation.name.replaceAll(' ', '/')}`,
         isAllowed: allow === undefined || allow.some(name => includes(name, operation)),
       },
     ]),

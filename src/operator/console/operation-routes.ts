@@ -3,17 +3,18 @@ import type { Context } from 'koa';
 import { permissions } from '../../control/permissions.ts';
 import { html } from '../../docs/html.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { groups, isConfirmed } from '../command/operation.ts';
-import type { Field } from '../command/operation-fields.ts';
+import { groups, isConfirmed, takesReason } from '../command/operation.ts';
+import { type Field, storedKindOf } from '../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../command/stored-values.ts';
 import type { FilledForm } from './command-line.ts';
 import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
-import { type FormTokens, readSubmission, submissionOf } from './form-tokens.ts';
-import { asksReason, checkForm, type FormError, readForm } from './form-values.ts';
+import { type FormTokens, submissionOf } from './form-tokens.ts';
+import { checkForm, type FormError, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
 import { type Offered, withheld } from './offered.ts';
-import { operationLink } from './view.ts';
+import { goToRun } from './run-routes.ts';
+import { operationLink, operationPath } from './view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
 const quickMs = 800;
@@ -32,12 +33,11 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
 
   router.post('/operations/:topic{/:word}', async ctx => {
     const found = find(ctx);
-    const given = await readSubmission(ctx);
-    tokens.require(ctx, given);
+    const given = await tokens.readForm(ctx);
     const form = readForm(found, given);
     requireArguments(form, offered);
     const step = given.get('step');
-    const asksWhy = needsReason && asksReason(found) && step !== 'command';
+    const asksWhy = needsReason && takesReason(found.operation) && step !== 'command';
     const errors = checkForm(form, asksWhy);
     if (errors.length > 0 || step === 'command') return sendForm(ctx, found, form, errors, step === 'command');
     const { operation } = found;
@@ -48,8 +48,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
     const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
     const run = runs.start(form, ctx.state.visitor, { isPlan, submission: submissionOf(given) });
     await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
-    ctx.redirect(`/runs/${run.id}`);
-    ctx.status = 303;
+    goToRun(ctx, run);
   });
 
   function find(ctx: Context): Offered {
@@ -66,26 +65,19 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
     errors: readonly FormError[],
     showsCommand = false,
   ) {
-    const { fields } = found.operation;
+    const { name, fields } = found.operation;
     const slug = form.texts.slug?.[0];
     const candidates = new Map<string, readonly Candidate[]>();
-    for (const [name, field] of Object.entries(fields)) candidates.set(name, await candidatesOf(field, slug));
-    const view = {
-      offered: found,
-      form,
-      errors,
-      candidates,
-      needsReason,
-      showsCommand: showsCommand && errors.length === 0,
-    };
-    const main = formView({ ...view, token: tokens.make(ctx, found.path) });
-    sendPage(ctx, shell, { title: found.operation.name, main }, errors.length > 0 ? 422 : 200);
+    for (const [each, field] of Object.entries(fields)) candidates.set(each, await candidatesOf(field, slug));
+    const token = tokens.make(ctx, operationPath(name));
+    const main = formView({ offered: found, form, errors, token, needsReason, showsCommand, candidates });
+    sendPage(ctx, shell, { title: name, main }, errors.length > 0 ? 422 : 200);
   }
 
-  async function candidatesOf({ kind }: Field, slug: string | undefined): Promise<readonly Candidate[]> {
-    if (kind === 'permission') return permissions.map(value => ({ value }));
-    if (kind === 'text' || kind === 'flag' || kind === 'secret') return [];
-    return readStoredValues(services.control.statements, kind, '', slug);
+  async function candidatesOf(field: Field, slug: string | undefined): Promise<readonly Candidate[]> {
+    if (field.kind === 'permission') return permissions.map(value => ({ value }));
+    const kind = storedKindOf(field);
+    return kind ? readStoredValues(services.control.statements, kind, '', slug) : [];
   }
 }
 

@@ -1,4 +1,5 @@
 import { type Html, html } from '../../docs/html.ts';
+import { utc } from './view.ts';
 
 const [width, height, gap] = [240, 56, 2];
 
@@ -30,10 +31,11 @@ export interface Moment {
   readonly isBad: boolean;
 }
 
-const lane = { height: 22, left: 0, width: 600 };
+const lane = { height: 22, width: 600 };
 
 /** One line of time with a lane for each kind. The table below it says the same in words. */
-export function timeline(moments: readonly Moment[], lanes: readonly string[], now = Date.now()): Html {
+export function timeline(moments: readonly Moment[], lanes: readonly string[]): Html {
+  const now = Date.now();
   const first = Math.min(now - 86_400_000, ...moments.map(({ at }) => Date.parse(at)));
   const x = (at: number): string => (8 + ((at - first) / (now - first)) * (lane.width - 16)).toFixed(1);
   const rows = lanes.map((name, row) => {
@@ -41,7 +43,7 @@ export function timeline(moments: readonly Moment[], lanes: readonly string[], n
     const marks = moments
       .filter(moment => moment.lane === name)
       .map(({ at, text, isBad }) => {
-        const title = html`<title>${at.slice(0, 16).replace('T', ' ')} UTC: ${text}</title>`;
+        const title = html`<title>${utc(at)}: ${text}</title>`;
         const cx = x(Date.parse(at));
         return isBad
           ? html`<path class="bad" d="M${Number(cx) - 5} ${y - 5}l10 10m0 -10l-10 10">${title}</path>`
@@ -52,20 +54,25 @@ export function timeline(moments: readonly Moment[], lanes: readonly string[], n
   const days = Math.ceil((now - first) / 86_400_000);
   return html`<figure class="timeline"><div class="lanes" aria-hidden="true">${lanes.map(name => html`<span>${name}</span>`)}</div>
 <svg viewBox="0 0 ${lane.width} ${lanes.length * lane.height}" role="img" aria-label="Line of time of the last ${days} days; the table below has its ${moments.length} events">${rows}</svg>
-<figcaption><span>${new Date(first).toISOString().slice(0, 10)}</span><span>now</span></figcaption></figure>`;
+${ends(first)}</figure>`;
 }
 
 /** The moments that can be restored: the archives, and until when each one is known to be the present data. */
 export function rangeBar(
   ranges: readonly { readonly from: string; readonly to: string; readonly isBad: boolean }[],
-  now = Date.now(),
 ): Html {
+  const now = Date.now();
   const first = Math.min(now - 86_400_000, ...ranges.map(({ from }) => Date.parse(from)));
   const x = (at: string): number => ((Date.parse(at) - first) / (now - first)) * lane.width;
   const bars = ranges.map(({ from, to, isBad }) => {
-    const title = html`<title>${from.slice(0, 16).replace('T', ' ')} to ${to.slice(0, 16).replace('T', ' ')} UTC</title>`;
+    const title = html`<title>${utc(from)} to ${utc(to)}</title>`;
     return html`<rect class="${isBad ? 'bad' : ''}" x="${x(from).toFixed(1)}" y="3" width="${Math.max(3, x(to) - x(from)).toFixed(1)}" height="18">${title}</rect>`;
   });
   return html`<figure class="timeline range"><svg viewBox="0 0 ${lane.width} 24" role="img" aria-label="Archives on a line of time; the table below has them">
-<line x1="0" x2="${lane.width}" y1="12" y2="12"/>${bars}</svg><figcaption><span>${new Date(first).toISOString().slice(0, 10)}</span><span>now</span></figcaption></figure>`;
+<line x1="0" x2="${lane.width}" y1="12" y2="12"/>${bars}</svg>${ends(first)}</figure>`;
+}
+
+/** What stands below a line of time. */
+function ends(first: number): Html {
+  return html`<figcaption><span>${new Date(first).toISOString().slice(0, 10)}</span><span>now</span></figcaption>`;
 }

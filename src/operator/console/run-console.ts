@@ -4,12 +4,21 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { Topic } from '../command/operation.ts';
 import type { Context } from '../command/operation-context.ts';
 import { createConsoleApp } from './console-app.ts';
-import type { ConsoleOptions } from './console-options.ts';
 import { createConsoleServer } from './console-server.ts';
 import { createLocalEntrance, createTeamEntrance } from './entrance.ts';
 import { offeredOperations } from './offered.ts';
 import { openBrowser } from './open-browser.ts';
 import { Runs } from './runs.ts';
+
+/** How a console is reached, and what it runs. */
+export interface ConsoleOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Names of operations and of sets; undefined: all. */
+  readonly allow: readonly string[] | undefined;
+  readonly team: { readonly proxies: readonly string[]; readonly userHeader: string } | undefined;
+  readonly opensBrowser: boolean;
+}
 
 /**
  * Serves the console until `signal` aborts, and until the commands that it runs have ended.
@@ -38,10 +47,10 @@ export async function runConsole(
     request => entrance.admits(request.socket.remoteAddress) && entrance.visitorOf(request) !== undefined,
   );
   await new Promise<void>((resolve, reject) => {
-    server.http.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
-    server.http.listen(port, host, resolve);
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
+    server.listen(port, host, resolve);
   });
-  const address = `http://${host.includes(':') ? `[${host}]` : host}:${portOf(server.http)}`;
+  const address = `http://${host.includes(':') ? `[${host}]` : host}:${portOf(server)}`;
   const url = token === undefined ? `${address}/` : `${address}/start?token=${token}`;
   output.part({ url }, () =>
     token === undefined
@@ -55,6 +64,7 @@ export async function runConsole(
   });
   await removeFile?.();
   server.close();
+  server.closeAllConnections();
   await runs.stop();
 }
 

@@ -3,7 +3,7 @@ import type { Router } from '@koa/router';
 import type { Context } from 'koa';
 import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
-import { type FormTokens, readSubmission } from './form-tokens.ts';
+import type { FormTokens } from './form-tokens.ts';
 import type { FormError } from './form-values.ts';
 import { type RunPage, runFragment, runText, runView, statusText } from './run-view.ts';
 import type { Run } from './runs.ts';
@@ -23,22 +23,18 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
 
   router.post('/runs/:id/perform', async ctx => {
     const run = find(ctx);
-    const given = await readSubmission(ctx);
-    tokens.require(ctx, given);
-    const typed = given.get('typed')?.trim() ?? '';
+    const typed = (await tokens.readForm(ctx)).get('typed')?.trim() ?? '';
     const confirm = run.command.plan?.confirm;
     if (confirm && typed !== confirm.name)
       return sendRun(ctx, run, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
-    ctx.redirect(`/runs/${run.perform(ctx.state.visitor, typed).id}`);
-    ctx.status = 303;
+    goToRun(ctx, run.perform(ctx.state.visitor, typed));
   });
 
   router.post('/runs/:id/cancel', async ctx => {
     const run = find(ctx);
-    tokens.require(ctx, await readSubmission(ctx));
+    await tokens.readForm(ctx);
     run.command.interrupt();
-    ctx.redirect(`/runs/${run.id}`);
-    ctx.status = 303;
+    goToRun(ctx, run);
   });
 
   router.get('/runs/:id/events', ctx => {
@@ -53,9 +49,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
   }
 
   function pageOf(ctx: Context, run: Run, errors: readonly FormError[]): RunPage {
-    const path = (action: string): string => tokens.make(ctx, `/runs/${run.id}/${action}`);
-    const formPath = `/operations/${run.form.operation.name.replaceAll(' ', '/')}`;
-    return { run, errors, formPath, tokens: { perform: path('perform'), cancel: path('cancel') } };
+    return { run, errors, tokenOf: path => tokens.make(ctx, path) };
   }
 
   function sendRun(ctx: Context, run: Run, errors: readonly FormError[]): void {
@@ -65,6 +59,12 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
     const title = `${run.isPlan ? 'Plan of ' : ''}${run.form.operation.name}`;
     sendPage(ctx, shell, { title, main: runView(pageOf(ctx, run, errors)), refresh }, errors.length > 0 ? 422 : 200);
   }
+}
+
+/** Lets the browser ask for the page of a run. */
+export function goToRun(ctx: Context, { id }: Run): void {
+  ctx.status = 303;
+  ctx.redirect(`/runs/${id}`);
 }
 
 /** Sends the changing part of a page, now and after each change, until the run has ended. */

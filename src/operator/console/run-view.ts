@@ -1,10 +1,10 @@
 import { type Html, html } from '../../docs/html.ts';
 import { breadcrumbs } from './console-page.ts';
 import type { FormError } from './form-values.ts';
-import { commandView, errorSummary } from './form-view.ts';
+import { commandView, errorSummary, fieldView } from './form-view.ts';
 import type { Part, RunningCommand } from './running-command.ts';
 import type { Run } from './runs.ts';
-import { durationText, facts, none, state, table, time } from './view.ts';
+import { durationText, facts, none, operationPath, state, table, time } from './view.ts';
 
 /** Parts of the end of a long result that a page shows; the whole is a file. */
 const maxShownParts = 150;
@@ -14,10 +14,9 @@ const maxShownLength = 20_000;
 /** What a page of a run needs beside the run. */
 export interface RunPage {
   readonly run: Run;
-  /** Tokens of the forms that go on, and that end it. */
-  readonly tokens: { readonly perform: string; readonly cancel: string };
+  /** Returns the token of a form by its path. */
+  readonly tokenOf: (path: string) => string;
   readonly errors: readonly FormError[];
-  readonly formPath: string;
 }
 
 /** The page of a plan or of a run. Its middle part is sent again when something has changed. */
@@ -25,7 +24,7 @@ export function runView(page: RunPage): Html {
   const { run, errors } = page;
   const { name } = run.form.operation;
   const slug = run.form.texts.slug?.length === 1 ? run.form.texts.slug[0] : undefined;
-  return html`${breadcrumbs(['/operations', 'Commands'], [page.formPath, name], ...(slug ? [[`/tenants/${encodeURIComponent(slug)}`, slug] as const] : []))}
+  return html`${breadcrumbs(['/operations', 'Commands'], [operationPath(name), name], ...(slug ? [[`/tenants/${encodeURIComponent(slug)}`, slug] as const] : []))}
 <h1>${run.isPlan ? 'Plan: ' : ''}${name} ${slug}</h1>
 ${errorSummary(errors)}
 <p class="status" role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
@@ -50,7 +49,7 @@ export function statusText({ command, isPlan }: Run): string {
 
 /** The part of the page that changes. */
 export function runFragment(page: RunPage): Html {
-  const { run, tokens } = page;
+  const { run } = page;
   const { command, startedAt, by, form } = run;
   const { count, step, outcome, endedAt, plan, parts, omitted } = command;
   const notes = notesText(command);
@@ -64,7 +63,7 @@ export function runFragment(page: RunPage): Html {
     ['Reason', form.reason ? html`${form.reason}` : none],
   ])}
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
-${outcome === undefined && !command.isInterrupted ? cancelForm(run, tokens.cancel) : ''}
+${outcome === undefined && !command.isInterrupted ? cancelForm(page) : ''}
 ${notes ? html`<pre class="text notes" tabindex="0" role="group" aria-label="${outcome === 'failed' ? 'Error' : 'Warnings'}">${notes.trimEnd()}</pre>` : ''}
 ${plan ? textView(run, 'Plan', plan.text) : ''}
 ${hidden > 0 ? html`<p class="hint">${number(hidden)} earlier results are not shown${omitted > 0 ? `, of which ${number(omitted)} are not kept` : ''}: ${outputLink(run)}</p>` : ''}
@@ -114,32 +113,38 @@ function notesText({ notes, omittedNotes }: RunningCommand): string {
   return omittedNotes > 0 ? `(${number(omittedNotes)} earlier characters are not kept)\n${notes}` : notes;
 }
 
-function cancelForm({ id, form }: Run, token: string): Html {
+function cancelForm({ run: { id, form }, tokenOf }: RunPage): Html {
+  const path = `/runs/${id}/cancel`;
   const text = form.operation.interrupt
     ? 'Ends it early: it begins nothing further, and finishes what it has begun.'
     : 'Ends it at once, as Ctrl-C does.';
-  return html`<form method="post" action="/runs/${id}/cancel"><input type="hidden" name="token" value="${token}">
+  return html`<form method="post" action="${path}"><input type="hidden" name="token" value="${tokenOf(path)}">
 <p class="buttons"><button id="cancel">End it early</button> <span class="hint">${text}</span></p></form>`;
 }
 
-function performForm({ run, tokens, formPath, errors }: RunPage): Html {
+function performForm({ run, tokenOf, errors }: RunPage): Html {
   const { id, form, command } = run;
+  const path = `/runs/${id}/perform`;
   const confirm = command.plan?.confirm;
   const query = new URLSearchParams();
   for (const [name, texts] of Object.entries(form.texts))
     if (form.operation.fields[name]?.kind !== 'secret') for (const text of texts) query.append(name, text);
   if (form.reason) query.append('because', form.reason);
-  const error = errors.find(each => each.id === 'typed');
-  return html`<form method="post" action="/runs/${id}/perform" class="operation confirm"><input type="hidden" name="token" value="${tokens.perform}">
+  return html`<form method="post" action="${path}" class="operation confirm"><input type="hidden" name="token" value="${tokenOf(path)}">
 ${
   confirm
-    ? html`<div class="field${error ? ' wrong' : ''}"><label for="typed">${confirm.name} ${confirm.consequence}. Type its ${confirm.kind ?? 'slug'} to confirm</label>
-${error ? html`<p class="error" id="typed-error">${error.text}</p>` : ''}
-<input type="text" id="typed" name="typed" autocomplete="off" spellcheck="false" autocapitalize="off"${error ? html` aria-invalid="true" aria-describedby="typed-error"` : ''}></div>`
+    ? fieldView(
+        {
+          ...{ id: 'typed', isRequired: true, errors },
+          label: `${confirm.name} ${confirm.consequence}. Type its ${confirm.kind ?? 'slug'} to confirm`,
+        },
+        attributes =>
+          html`<input type="text" autocomplete="off" spellcheck="false" autocapitalize="off" ${attributes}>`,
+      )
     : ''
 }
 <p class="buttons"><button id="perform" class="main${confirm ? ' hurts' : ''}">Do it</button>
-<a href="${formPath}?${query.toString()}">Change the values</a></p></form>`;
+<a href="${operationPath(form.operation.name)}?${query.toString()}">Change the values</a></p></form>`;
 }
 
 /** All that is kept of what a run has returned, as text, with how much is not. */

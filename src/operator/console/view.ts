@@ -54,10 +54,10 @@ export function durationText(ms: number): string {
 }
 
 /** A time as its distance from now, with the time in UTC as title. */
-export function time(at: string | Date | null | undefined, now = Date.now()): Html {
+export function time(at: string | Date | null | undefined): Html {
   if (!at) return none;
   const date = new Date(at);
-  const ms = now - date.getTime();
+  const ms = Date.now() - date.getTime();
   const text = Math.abs(ms) < 1_000 ? 'now' : ms < 0 ? `in ${durationText(-ms)}` : `${durationText(ms)} ago`;
   return html`<time datetime="${date.toISOString()}" title="${utc(date)}">${text}</time>`;
 }
@@ -76,10 +76,15 @@ export function tenantLink(slug: string | null): Html {
   return slug === null ? none : html`<a href="/tenants/${encodeURIComponent(slug)}">${slug}</a>`;
 }
 
-/** A link to the form of an operation, with fields filled in. @param name the words of the command */
+/** The path of the form of an operation. @param name the words of the command */
+export function operationPath(name: string): string {
+  return `/operations/${name.replaceAll(' ', '/')}`;
+}
+
+/** A link to the form of an operation, with fields filled in. */
 export function operationLink(name: string, text: string, fields: Readonly<Record<string, string>> = {}): Html {
   const query = new URLSearchParams(fields).toString();
-  return html`<a class="do" href="/operations/${name.replaceAll(' ', '/')}${query && `?${query}`}">${text}</a>`;
+  return html`<a class="do" href="${operationPath(name)}${query && `?${query}`}">${text}</a>`;
 }
 
 export function actions(...links: Html[]): Html {
@@ -103,9 +108,7 @@ interface Table {
   readonly empty: Html;
   readonly isCaptionHidden?: boolean;
   /** The order of the rows, with `-` in front for the other way round, and the other parameters of the page. */
-  readonly sorted?:
-    | { readonly by: string; readonly path: string; readonly query: Readonly<Record<string, string>> }
-    | undefined;
+  readonly sorted?: { readonly by: string; readonly path: string; readonly query: Query };
 }
 
 /** A table, whose rows stand as blocks on a phone. Without script, too, the buttons in its heading sort it. */
@@ -121,8 +124,10 @@ export function table({ caption, columns, rows, empty, isCaptionHidden = false, 
 <thead><tr>${all.map((column, at) => heading(column, kind(at), sorted?.by))}</tr></thead>
 <tbody>${rows.map(cells => html`<tr>${cells.map(cell)}</tr>\n`)}</tbody></table>`;
   if (!sorted) return grid;
-  const hidden = Object.entries(sorted.query).filter(([, value]) => value !== '');
-  return html`<form action="${sorted.path}" class="sorted">${hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}${grid}</form>`;
+  const hidden = givenParameters(sorted.query).map(
+    ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
+  );
+  return html`<form action="${sorted.path}" class="sorted">${hidden}${grid}</form>`;
 }
 
 function heading({ name, sort }: Column, kind: Html | '', sorted: string | undefined): Html {
@@ -137,19 +142,20 @@ export function facts(entries: readonly (readonly [name: string, value: Html])[]
   return html`<dl class="facts">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
+/** The parameters of a page, by name. */
+type Query = Readonly<Record<string, string | undefined>>;
+
+/** The parameters that are not empty. */
+export function givenParameters(query: Query): (readonly [name: string, value: string])[] {
+  return Object.entries(query).flatMap(([name, value]) => (value ? [[name, value] as const] : []));
+}
+
 /** Links to the pages of a long list. @param page from 1 on */
-export function pager(
-  path: string,
-  query: Readonly<Record<string, string>>,
-  page: number,
-  size: number,
-  total: number,
-): Html {
+export function pager(path: string, query: Query, page: number, size: number, total: number): Html {
   const last = Math.max(1, Math.ceil(total / size));
   if (last === 1) return html``;
   const to = (number: number, text: string): Html => {
-    const given = Object.entries(query).filter(([, value]) => value !== '');
-    const parameters = new URLSearchParams([...given, ['page', String(number)]]);
+    const parameters = new URLSearchParams(Object.fromEntries(givenParameters({ ...query, page: String(number) })));
     return html`<a href="${path}?${parameters.toString()}">${text}</a>`;
   };
   return html`<nav class="pager" aria-label="Pages">${page > 1 ? to(page - 1, 'Previous') : ''}
@@ -157,6 +163,6 @@ export function pager(
 }
 
 /** Reads the number of a page from a query. */
-export function pageNumber(text: unknown): number {
-  return typeof text === 'string' && /^\d{1,6}$/.test(text) ? Math.max(1, Number(text)) : 1;
+export function pageNumber(text = ''): number {
+  return /^\d{1,6}$/.test(text) ? Math.max(1, Number(text)) : 1;
 }

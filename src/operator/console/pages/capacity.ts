@@ -1,11 +1,16 @@
 import { html } from '../../../docs/html.ts';
 import { connectionsByServer, listProcesses } from '../../tenants/processes.ts';
 import { listServers } from '../../tenants/read-servers.ts';
+import type { PageRequest } from '../console-services.ts';
 import { actions, none, operationLink, state, table, time } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 
 const maxProcesses = 100;
 const silentAfterSeconds = 30;
+
+/** Whether a process no longer says that it is there. */
+export function isSilent({ heartbeatAge }: { readonly heartbeatAge: number | null }): boolean {
+  return heartbeatAge === null || heartbeatAge > silentAfterSeconds;
+}
 
 /** Servers and processes, with the connections that they have. */
 export async function capacityPage({ services: { control } }: PageRequest) {
@@ -47,7 +52,7 @@ ${table({
     .slice(0, maxProcesses)
     .map(({ host, pid, kind, build, tenantHead, startedAt, heartbeatAge, servers }) => [
       html`${host === null ? 'gone' : `${kind ?? 'process'} ${pid} on ${host}`}`,
-      heartbeatAge === null || heartbeatAge > silentAfterSeconds ? state('silent') : state('alive', 'good'),
+      isSilent({ heartbeatAge }) ? state('silent') : state('alive', 'good'),
       build === null ? none : html`<code>${build}</code>`,
       tenantHead === null ? none : html`<code>${tenantHead.slice(0, 4)}</code>`,
       time(startedAt),

@@ -2,12 +2,11 @@ import type { Router } from '@koa/router';
 import type { Context } from 'koa';
 import type { Html } from '../../../docs/html.ts';
 import { sendPage } from '../console-page.ts';
-import type { ConsoleServices } from '../console-services.ts';
+import type { ConsoleServices, PageRequest } from '../console-services.ts';
 import { capacityPage } from './capacity.ts';
 import { findingsPage } from './findings.ts';
 import { nowPage } from './now.ts';
 import { logPage } from './operator-log.ts';
-import type { PageRequest } from './page-request.ts';
 import { recoveryPage, tenantRecoveryPage } from './recovery.ts';
 import { rolloutPage, rolloutsPage } from './rollouts.ts';
 import { tenantsPage } from './tenant-list.ts';
@@ -33,7 +32,7 @@ const views: Readonly<Record<string, View>> = {
 export function addPages(router: Router, services: ConsoleServices): void {
   for (const [path, view] of Object.entries(views))
     router.get(path, async (ctx: Context) => {
-      const query = (name: string): string => new URLSearchParams(ctx.querystring).get(name)?.trim() ?? '';
+      const query = (name: string) => new URLSearchParams(ctx.querystring).get(name)?.trim() || undefined;
       sendPage(ctx, services.shell, await view({ services, params: ctx.params, query }));
     });
 }

@@ -3,8 +3,8 @@ import { readAcceptances } from '../../doctor/accepted-findings.ts';
 import { findingKey } from '../../doctor/finding.ts';
 import type { ReportedFinding } from '../../doctor/reports.ts';
 import { readStoredReport } from '../../doctor/reports.ts';
+import type { PageRequest } from '../console-services.ts';
 import { actions, facts, operationLink, pageNumber, pager, state, tenantLink, time } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 
 const pageSize = 40;
 const repair = operationLink('doctor', 'Repair all that has no risk', { fix: 'on' });

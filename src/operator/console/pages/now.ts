@@ -6,22 +6,18 @@ import { listRuns } from '../../schema/list-runs.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
 import { listProcesses } from '../../tenants/processes.ts';
 import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
+import type { ConsoleServices, PageRequest } from '../console-services.ts';
 import { facts, none, operationLink, state, table, tenantLink, time } from '../view.ts';
+import { isSilent } from './capacity.ts';
 import { currentFindings } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
-import type { PageRequest } from './page-request.ts';
 
 const maxShown = 8;
-const silentAfterSeconds = 30;
 /** A timer that ran in the last month, and not for so long, is taken for one that has stopped. */
 const stoppedAfterMs = 48 * 3_600_000;
 
-/** Something that needs attention, with its remedy. */
-interface Concern {
-  readonly severity: 'error' | 'warning';
-  readonly text: Html;
-  readonly remedy: Html;
-}
+/** What needs attention if `isSo`, with its remedy. */
+type Concern = readonly [isSo: boolean, severity: 'error' | 'warning', text: Html, remedy: Html];
 
 /** What needs attention, worst first, and the fleet by version and state. */
 export async function nowPage({ services }: PageRequest) {
@@ -35,15 +31,17 @@ export async function nowPage({ services }: PageRequest) {
     ...(await archiveConcerns(services)),
     ...(await processConcerns(services)),
     ...(await timerConcerns(services)),
-    ...laggingConcerns(fleet, head),
-  ].sort((a, b) => Number(a.severity === 'warning') - Number(b.severity === 'warning'));
+    laggingConcern(fleet, head),
+  ]
+    .filter(([isSo]) => isSo)
+    .sort(([, a], [, b]) => Number(a === 'warning') - Number(b === 'warning'));
   const tenants = fleet.reduce((sum, each) => sum + each.tenants, 0);
   const main = html`<h1>Now</h1>
 ${tenants === 0 ? firstSteps : ''}
 ${table({
   caption: concerns.length === 0 ? 'Needs attention' : `Needs attention (${concerns.length})`,
   columns: ['What', 'How bad', 'What to do'],
-  rows: concerns.map(({ severity, text, remedy }) => [text, state(severity), remedy]),
+  rows: concerns.map(([, severity, text, remedy]) => [text, state(severity), remedy]),
   empty: html`${state('good', 'good')} Nothing needs attention.`,
 })}
 ${facts([
@@ -75,57 +73,52 @@ Name the first one, and the e-mail address of its administrator: the console mak
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
 function failingConcerns(failing: Awaited<ReturnType<typeof readFailing>>): Concern[] {
-  const shown = failing.slice(0, maxShown).map(
-    ({ slug, run, error }): Concern => ({
-      severity: 'error',
-      text: html`The last migration of ${tenantLink(slug)} failed: <span class="cause">${shorten(error)}</span>`,
-      remedy: html`<a href="/rollouts/${run}">Run ${run}</a> ${operationLink('migrate', 'Migrate it again', { slug })}`,
-    }),
-  );
-  if (failing.length <= maxShown) return shown;
-  const rest: Concern = {
-    severity: 'error',
-    text: html`The last migration of further tenants failed`,
-    remedy: operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' }),
-  };
-  return [...shown, rest];
+  const shown = failing
+    .slice(0, maxShown)
+    .map(
+      ({ slug, run, error }): Concern => [
+        true,
+        'error',
+        html`The last migration of ${tenantLink(slug)} failed: <span class="cause">${shorten(error)}</span>`,
+        html`<a href="/rollouts/${run}">Run ${run}</a> ${operationLink('migrate', 'Migrate it again', { slug })}`,
+      ],
+    );
+  const retry = operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' });
+  return [...shown, [failing.length > maxShown, 'error', html`The last migration of further tenants failed`, retry]];
 }
 
-async function findingConcerns({ control }: PageRequest['services']): Promise<Concern[]> {
+async function findingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
   const stored = await readStoredReport(control.statements);
   const check = operationLink('doctor', 'Check now');
-  if (!stored) return [{ severity: 'warning', text: html`doctor has never looked`, remedy: check }];
-  const open = (await currentFindings(control, stored.report.findings)).filter(
-    ({ fixed, accepted }) => !fixed && !accepted,
-  );
-  const shown = open.slice(0, maxShown).map(
-    ({ severity, tenant, server, problem, id }): Concern => ({
-      severity,
-      text: html`${tenant ? tenantLink(tenant) : server}: ${problem}`,
-      remedy: html`<a href="/findings#${id}">Finding ${id}</a>`,
-    }),
-  );
-  const more = open.length - shown.length;
-  const rest: Concern[] =
-    more > 0
-      ? [
-          {
-            severity: open[maxShown]?.severity ?? 'warning',
-            text: html`${more} further findings`,
-            remedy: html`<a href="/findings">All findings</a>`,
-          },
-        ]
-      : [];
-  const isOld = Date.now() - Date.parse(stored.madeAt) > stoppedAfterMs;
-  const old: Concern[] = isOld
-    ? [{ severity: 'warning', text: html`doctor looked last ${time(stored.madeAt)}`, remedy: check }]
-    : [];
-  return [...shown, ...rest, ...old];
+  if (!stored) return [[true, 'warning', html`doctor has never looked`, check]];
+  const findings = await currentFindings(control, stored.report.findings);
+  const open = findings.filter(({ fixed, accepted }) => !fixed && !accepted);
+  const further = open.slice(maxShown);
+  const [worst] = further;
+  return [
+    ...open
+      .slice(0, maxShown)
+      .map(
+        ({ severity, tenant, server, problem, id }): Concern => [
+          true,
+          severity,
+          html`${tenant ? tenantLink(tenant) : server}: ${problem}`,
+          html`<a href="/findings#${id}">Finding ${id}</a>`,
+        ],
+      ),
+    [
+      further.length > 0,
+      worst?.severity ?? 'warning',
+      html`${further.length} further findings`,
+      html`<a href="/findings">All findings</a>`,
+    ],
+    [isLongAgo(stored.madeAt), 'warning', html`doctor looked last ${time(stored.madeAt)}`, check],
+  ];
 }
 
-async function archiveConcerns({ control }: PageRequest['services']): Promise<Concern[]> {
+async function archiveConcerns({ control }: ConsoleServices): Promise<Concern[]> {
   const { tenants, without, faulty, proved } = await countArchiveAges(control);
-  const concerns: [boolean, Concern['severity'], Html, Html][] = [
+  return [
     [
       faulty > 0,
       'error',
@@ -145,59 +138,36 @@ async function archiveConcerns({ control }: PageRequest['services']): Promise<Co
       operationLink('backup drill', 'Prove some'),
     ],
   ];
-  return concerns.filter(([isSo]) => isSo).map(([, severity, text, remedy]) => ({ severity, text, remedy }));
 }
 
-async function processConcerns({ control }: PageRequest['services']): Promise<Concern[]> {
-  const silent = (await listProcesses(control)).filter(
-    ({ heartbeatAge }) => heartbeatAge === null || heartbeatAge > silentAfterSeconds,
-  );
-  return silent.map(({ host, pid, heartbeatAge }) => ({
-    severity: 'warning',
-    text:
-      host === null
-        ? html`A process is gone, and its connections may still exist`
-        : html`Process ${pid ?? ''} on ${host} has been silent for ${heartbeatAge ?? ''} s`,
-    remedy: html`<a href="/capacity">Processes</a>`,
-  }));
+async function processConcerns({ control }: ConsoleServices): Promise<Concern[]> {
+  return (await listProcesses(control)).map(({ host, pid, heartbeatAge }) => [
+    isSilent({ heartbeatAge }),
+    'warning',
+    host === null
+      ? html`A process is gone, and its connections may still exist`
+      : html`Process ${pid ?? ''} on ${host} has been silent for ${heartbeatAge ?? ''} s`,
+    html`<a href="/capacity">Processes</a>`,
+  ]);
 }
 
-async function timerConcerns({ control, offered }: PageRequest['services']): Promise<Concern[]> {
+async function timerConcerns({ control, offered }: ConsoleServices): Promise<Concern[]> {
   const runs = await lastRoutineRuns(control, routineCommands(offered));
-  return runs.flatMap(({ command, state, startedAt, error }): Concern[] => {
+  return runs.map(({ command, state, startedAt, error }): Concern => {
     const remedy = operationLink(command, `Open ${command}`);
-    if (state === 'failed')
-      return [
-        {
-          severity: 'error',
-          text: html`${command} failed ${time(startedAt)}: <span class="cause">${shorten(error ?? '')}</span>`,
-          remedy,
-        },
-      ];
-    const isStopped = Date.now() - Date.parse(startedAt) > stoppedAfterMs;
-    return isStopped
-      ? [
-          {
-            severity: 'warning',
-            text: html`${command} ran last ${time(startedAt)}: its timer may have stopped`,
-            remedy,
-          },
-        ]
-      : [];
+    const at = time(startedAt);
+    return state === 'failed'
+      ? [true, 'error', html`${command} failed ${at}: <span class="cause">${shorten(error ?? '')}</span>`, remedy]
+      : [isLongAgo(startedAt), 'warning', html`${command} ran last ${at}: its timer may have stopped`, remedy];
   });
 }
 
-function laggingConcerns(fleet: Awaited<ReturnType<typeof countFleet>>, head: string): Concern[] {
+function laggingConcern(fleet: Awaited<ReturnType<typeof countFleet>>, head: string): Concern {
   const lagging = fleet.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
   const tenants = lagging.reduce((sum, each) => sum + each.tenants, 0);
-  if (tenants === 0) return [];
-  return [
-    {
-      severity: 'warning',
-      text: html`${tenants} tenants are behind this build`,
-      remedy: operationLink('migrate', 'Migrate all', { all: 'on', canary: '2' }),
-    },
-  ];
+  const remedy = operationLink('migrate', 'Migrate all', { all: 'on', canary: '2' });
+  return [tenants > 0, 'warning', html`${tenants} tenants are behind this build`, remedy];
 }
 
+const isLongAgo = (at: string): boolean => Date.now() - Date.parse(at) > stoppedAfterMs;
 const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

@@ -1,10 +1,10 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { listActions } from '../../tenants/list-actions.ts';
 import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
+import type { PageRequest } from '../console-services.ts';
 import type { Offered } from '../offered.ts';
 import { statusText } from '../run-view.ts';
 import { none, state, table, tenantLink, time } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 
 const maxActions = 100;
 const maxOwnRuns = 20;
@@ -16,9 +16,8 @@ export function routineCommands(offered: ReadonlyMap<string, Offered>): string[]
 
 /** Who did what, when and why; what runs now; and when timers ran. */
 export async function logPage({ services: { control, offered, runs }, query }: PageRequest) {
-  const [slug, operator, command] = ['slug', 'operator', 'command'].map(query) as [string, string, string];
-  const filter = { slug: slug || undefined, operator: operator || undefined, command: command || undefined };
-  const actions = await listActions(control, { ...filter, all: query('all') === 'on', limit: maxActions });
+  const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
+  const actions = await listActions(control, { slug, operator, command, all: all === 'on', limit: maxActions });
   const timers = await lastRoutineRuns(control, routineCommands(offered));
   const main = html`<h1>Log</h1>
 ${table({
@@ -38,7 +37,7 @@ ${table({
 <h2>What operators changed</h2>
 <form class="filters" action="/log">
 ${filterInput('slug', 'Tenant', slug)}${filterInput('operator', 'Operator', operator)}${filterInput('command', 'Command', command)}
-<label><input type="checkbox" name="all" value="on"${query('all') === 'on' ? html` checked` : ''}> also refused ones</label>
+<label><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
 <button>Filter</button></form>
 ${table({
   caption: actions.length === maxActions ? `The newest ${maxActions} changes` : 'Changes',
@@ -69,7 +68,7 @@ ${table({
   return { title: 'Log', main };
 }
 
-function filterInput(name: string, label: string, value: string): Html {
+function filterInput(name: string, label: string, value: string | undefined): Html {
   return html`<label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" autocomplete="off" spellcheck="false">`;
 }
 

@@ -4,9 +4,9 @@ import { listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
+import type { PageRequest } from '../console-services.ts';
 import { rangeBar } from '../plot.ts';
 import { actions, facts, none, operationLink, pageNumber, pager, size, state, table, time, utc } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;

@@ -2,8 +2,8 @@ import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { failureCauses, listRuns, type RunSummary, readRun, runOutcomes } from '../../schema/list-runs.ts';
 import { breadcrumbs } from '../console-page.ts';
+import type { PageRequest } from '../console-services.ts';
 import { actions, durationText, facts, none, operationLink, state, table, tenantLink, time } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 
 const maxRuns = 30;
 const maxOutcomes = 100;

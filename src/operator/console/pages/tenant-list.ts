@@ -2,32 +2,21 @@ import { normaliseEmail } from '../../../auth/email.ts';
 import { html } from '../../../docs/html.ts';
 import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
 import { findUsers } from '../../tenants/read-users.ts';
-import { actions, operationLink, pageNumber, pager, state, table, tenantLink, time } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
+import type { PageRequest } from '../console-services.ts';
+import { actions, givenParameters, operationLink, pageNumber, pager, state, table, tenantLink, time } from '../view.ts';
 
 const pageSize = 50;
 
 /** The tenants that a search finds, and the users with an address. */
 export async function tenantsPage({ services: { control }, query }: PageRequest) {
-  const [q, status, server, version] = ['q', 'status', 'server', 'version'].map(query) as [
-    string,
-    string,
-    string,
-    string,
-  ];
-  const asked = query('sort');
+  const [q = '', status, server, version, asked = ''] = ['q', 'status', 'server', 'version', 'sort'].map(query);
   const sort = tenantSorts.some(name => name === asked.replace(/^-/, '')) ? asked : 'slug';
   const page = pageNumber(query('page'));
-  const filter = {
-    search: q || undefined,
-    status: status || undefined,
-    server: server || undefined,
-    version: version || undefined,
-  };
+  const filter = { search: q || undefined, status, server, version };
   const total = await countTenants(control, filter);
   const tenants = await listTenants(control, { ...filter, sort, limit: pageSize, offset: (page - 1) * pageSize });
   const users = q.includes('@') ? (await findUsers(control, normaliseEmail(q))).slice(0, pageSize) : [];
-  const filters = Object.entries({ q, status, server, version }).filter(([, value]) => value !== '');
+  const filters = givenParameters({ q, status, server, version });
   const main = html`<h1>Tenants</h1>
 ${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`<span class="filter">${names[name]} <strong>${value}</strong></span> `)} <a href="/tenants">All tenants</a></p>` : ''}
 ${actions(operationLink('provision', 'Provision a tenant'))}

@@ -7,9 +7,9 @@ import { showTenant } from '../../tenants/read-tenants.ts';
 import { readUsage } from '../../tenants/read-usage.ts';
 import { listClients, listUsers } from '../../tenants/read-users.ts';
 import { breadcrumbs } from '../console-page.ts';
+import type { PageRequest } from '../console-services.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
 import { actions, facts, none, operationLink, size, state, table, time, utc } from '../view.ts';
-import type { PageRequest } from './page-request.ts';
 
 const days = 14;
 const dayMs = 86_400_000;
@@ -32,7 +32,7 @@ export async function tenantPage({ services, params: { slug = '' } }: PageReques
   const databases = await listDatabases(control, slug);
   const users = await listUsers(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
-  const moments = await momentsOf(services, tenant);
+  const moments = await momentsOf(services, tenant, databases);
   const at = { slug };
   const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
 <h1>${tenant.name}</h1>
@@ -143,29 +143,19 @@ function usagePlots(usage: Awaited<ReturnType<typeof readUsage>>): Html {
   const periods = Array.from({ length: days }, (_, at) =>
     new Date(Date.now() - (days - 1 - at) * dayMs).toISOString().slice(0, 10),
   );
-  const values = (read: (each: (typeof usage)[number]) => number) =>
-    periods.map(label => {
-      const day = byDay.get(label);
-      return { label, value: day ? read(day) : 0 };
-    });
   const count = (value: number): string => value.toLocaleString('en');
-  return html`<div class="plots">${plot(
-    'Requests',
-    values(each => each.requests),
-    count,
-  )}${plot(
-    'Refused requests',
-    values(each => each.refused),
-    count,
-  )}${plot(
-    'Writes',
-    values(each => each.writes),
-    count,
-  )}${plot(
-    'Database time',
-    values(each => each.databaseMs / 1_000),
-    value => `${value.toFixed(1)} s`,
-  )}</div>`;
+  const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
+  const rows = [
+    ['Requests', 'requests', count],
+    ['Refused requests', 'refused', count],
+    ['Writes', 'writes', count],
+    ['Database time', 'databaseMs', seconds],
+  ] as const;
+  const plots = rows.map(([name, field, text]) => {
+    const values = periods.map(label => ({ label, value: byDay.get(label)?.[field] ?? 0 }));
+    return plot(name, values, text);
+  });
+  return html`<div class="plots">${plots}</div>`;
 }
 
 const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
@@ -174,10 +164,10 @@ const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
 async function momentsOf(
   { control }: PageRequest['services'],
   { id, slug, guid }: Awaited<ReturnType<typeof showTenant>>,
+  databases: Awaited<ReturnType<typeof listDatabases>>,
 ): Promise<Moment[]> {
   const log = await listActions(control, { slug, limit: maxMoments });
   const runs = await tenantRuns(control, id, maxMoments);
-  const databases = await listDatabases(control, slug);
   const archives = await listArchives(control, { guid, limit: maxMoments });
   const moments: Moment[] = [
     ...log.map(({ startedAt, command, operator, reason, state }) => ({
