@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { styleText } from 'node:util';
 import { environment } from '../../config/process-environment.ts';
+import { type Tone, toneOf } from './state-tone.ts';
 
 /** Spaces between two columns. */
 const gap = 2;
@@ -179,27 +180,18 @@ function displayWidth(text: string): number {
 
 type Colour = 'bold' | 'green' | 'yellow' | 'red' | 'dim';
 
-const stateColours: Record<string, Colour> = {
-  active: 'green',
-  ready: 'green',
-  succeeded: 'green',
-  suspended: 'yellow',
-  provisioning: 'yellow',
-  retiring: 'yellow',
-  outdated: 'yellow',
-  unfinished: 'yellow',
-  halted: 'yellow',
-  failed: 'red',
-  abandoned: 'red',
-  disabled: 'dim',
-  deleted: 'dim',
-  revoked: 'dim',
+const toneColours: Readonly<Record<Tone, Colour>> = {
+  good: 'green',
+  busy: 'yellow',
+  warn: 'yellow',
+  bad: 'red',
+  off: 'dim',
 };
 
 /** Colours the name of a state; returns any other text unchanged. */
 function colourState(text: string): string {
-  const stateColour = stateColours[text];
-  return stateColour ? colour(stateColour, text) : text;
+  const tone = toneOf.get(text);
+  return tone ? colour(toneColours[tone], text) : text;
 }
 
 /** Adds colour on a terminal only, and not when NO_COLOR is set. */

@@ -1,40 +1,15 @@
 import { type Html, html } from '../../docs/html.ts';
 import { sizeText } from '../command/size-text.ts';
+import { type Tone, toneOf } from '../command/state-tone.ts';
 
 /** What stands for a value that there is not. */
 export const none = html`<span class="none">–</span>`;
 
 /** The shapes of states: nobody needs to tell colours apart. */
-const shapes = { good: '●', busy: '◐', warn: '▲', bad: '✕', off: '○' } as const;
-type Tone = keyof typeof shapes;
-
-const tones: Readonly<Record<string, Tone>> = {
-  ...{
-    active: 'good',
-    done: 'good',
-    succeeded: 'good',
-    ready: 'good',
-    migrated: 'good',
-    current: 'good',
-    proved: 'good',
-  },
-  ...{ running: 'busy', provisioning: 'busy', pending: 'busy', planned: 'busy', reserved: 'busy', filled: 'busy' },
-  ...{
-    suspended: 'warn',
-    warning: 'warn',
-    found: 'warn',
-    retiring: 'warn',
-    halted: 'warn',
-    kept: 'warn',
-    unconfirmed: 'warn',
-    unproved: 'warn',
-  },
-  ...{ failed: 'bad', abandoned: 'bad', error: 'bad', faulty: 'bad', missing: 'bad', silent: 'bad' },
-  ...{ deleted: 'off', disabled: 'off', refused: 'off', accepted: 'off', skipped: 'off', condemned: 'off' },
-};
+const shapes: Readonly<Record<Tone, string>> = { good: '●', busy: '◐', warn: '▲', bad: '✕', off: '○' };
 
 /** The word of a state with its shape. @param word of an unknown state: it has no shape */
-export function state(word: string, tone: Tone | undefined = tones[word]): Html {
+export function state(word: string, tone = toneOf.get(word)): Html {
   return tone
     ? html`<span class="state ${tone}"><span aria-hidden="true">${shapes[tone]}</span> ${word}</span>`
     : html`${word}`;

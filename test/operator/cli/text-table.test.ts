@@ -31,6 +31,10 @@ describe('text table', () => {
     expect(tableLines(keys)[1]).to.equal(`${guid}  ${keys[0]?.note}  ${createdAt}  ${createdAt}`);
   });
 
+  it('the name of a property that every object has is text like any other', () => {
+    expect(tableLines([{ slug: 'constructor' }])).to.deep.equal(['slug', 'constructor']);
+  });
+
   it('the columns without room are the last ones, and are named', () => {
     expect(omittedColumns(rows, 120)).to.deep.equal([]);
     expect(omittedColumns(rows, 80)).to.deep.equal(['guid']);

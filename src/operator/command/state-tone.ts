@@ -1,0 +1,16 @@
+/** What a state means for an operator. */
+export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'off';
+
+const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [
+  ['good', ['active', 'done', 'succeeded', 'ready', 'migrated', 'current', 'proved']],
+  ['busy', ['running', 'provisioning', 'pending', 'planned', 'reserved', 'filled']],
+  ['warn', ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished']],
+  ['warn', ['unconfirmed', 'unproved']],
+  ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent']],
+  ['off', ['deleted', 'disabled', 'revoked', 'refused', 'accepted', 'skipped', 'condemned']],
+];
+
+/** The tones of states by their words. */
+export const toneOf: ReadonlyMap<string, Tone> = new Map(
+  states.flatMap(([tone, words]) => words.map(word => [word, tone] as const)),
+);
