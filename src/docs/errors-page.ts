@@ -57,18 +57,13 @@ export function errorsPage(chain: PageChain, site: Site): string {
     const cells = html`<td>${problems[code].status}</td><td><code>${code}</code></td>`;
     return html`<tr id="${code}">${cells}<td>${renderInline(meanings[code])}</td></tr>`;
   });
-  const sections = [...firstCodes(codes)].map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
+  const sections = [...Map.groupBy(codes, code => problems[code].status)].map(
+    ([status, [first = '']]) => [first, `${status} ${STATUS_CODES[status]}`] as const,
+  );
   const body = html`
 <h1>Errors</h1>
 <p>Every error response has a status, a code that never changes its meaning,
 and a trace id by which an operator finds the cause in the log.</p>
 <div class="table errors"><table><tr><th>Status</th><th>Code</th><th>Meaning</th></tr>${rows}</table></div>`;
   return page({ site, path: '/docs/errors', title: 'Errors', chain, sections, body });
-}
-
-/** The first code of each status. */
-function firstCodes(codes: ProblemCode[]): Map<number, ProblemCode> {
-  const first = new Map<number, ProblemCode>();
-  for (const code of codes) if (!first.has(problems[code].status)) first.set(problems[code].status, code);
-  return first;
 }

@@ -5,7 +5,8 @@ import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { type Content, contentSecurityPolicy, mediaTypes, sharedAssets } from './assets.ts';
 import { contentsByPath } from './contents.ts';
-import { notFoundPage } from './not-found-page.ts';
+import { html } from './html.ts';
+import { page, type Site } from './page.ts';
 
 /** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
@@ -33,8 +34,8 @@ export function documentationPages(
     if (moved && contents.has(moved)) return ctx.redirect(moved);
     const content = contents.get(ctx.path);
     if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
-      const page = ctx.path.replace(/\/$/, '');
-      if (contents.has(page)) return ctx.redirect(page);
+      const path = ctx.path.replace(/\/$/, '');
+      if (contents.has(path)) return ctx.redirect(path);
       ctx.status = 404;
       ctx.set('Content-Security-Policy', contentSecurityPolicy);
       ctx.type = mediaTypes.html;
@@ -57,6 +58,15 @@ export function documentationPages(
 /** True for a path outside the API that a browser shows. All other clients get a problem, also for an unknown path. */
 function isForPerson(ctx: Context): boolean {
   return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
+}
+
+/** The page for a path that the service does not have, for people who mistyped an address. */
+function notFoundPage(site: Site): string {
+  const body = html`
+<h1>There is no such page</h1>
+<p>The documentation begins with the <a href="/docs">guide</a>. The API is under <code>/api</code>; the
+<a href="/docs/reference">reference</a> lists its endpoints.</p>`;
+  return page({ site, path: '', title: 'Not found', sections: [], body });
 }
 
 async function render(content: Content): Promise<Representation> {

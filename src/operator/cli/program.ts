@@ -23,8 +23,8 @@ const terminal = async (): Promise<FrontEnd> => (await import('./terminal-front-
 const consoleFrontEnd = async (): Promise<FrontEnd> => (await import('./console-front-end.ts')).createConsoleFrontEnd();
 
 /**
- * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console. @param args without the program and the
- * script
+ * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console.
+ * @param args without the program and the script
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
   process.stdout.off('error', onOutputError).on('error', onOutputError);
@@ -38,13 +38,11 @@ export async function runProgram(args: readonly string[]): Promise<void> {
       printLine(`${value}\t${description}`);
     return;
   }
-  if (args[0] === '__run') {
-    const program = await createProgram(name => name === topicOf(args.slice(1)), consoleFrontEnd);
-    await program.parseAsync(args.slice(1), { from: 'user' });
-    return;
-  }
-  const program = await createProgram(name => name === topicOf(args));
-  await program.parseAsync(canAsk() ? await withAnswers(program, args) : args, { from: 'user' });
+  const isOfConsole = args[0] === '__run';
+  const words = isOfConsole ? args.slice(1) : args;
+  const program = await createProgram(name => name === topicOf(words), isOfConsole ? consoleFrontEnd : terminal);
+  const answered = canAsk() ? await (await import('./ask-missing.ts')).askMissing(program, words) : words;
+  await program.parseAsync(answered, { from: 'user' });
 }
 
 /**
@@ -77,22 +75,14 @@ export async function createProgram(isNeeded: (name: string) => boolean, frontEn
       else program.command(topic.name);
       program.commands.at(-1)?.summary(topic.summary).helpGroup(`${group}:`);
     }
-  return program.addHelpCommand(helpCommand());
-}
-
-async function withAnswers(program: Command, args: readonly string[]): Promise<string[]> {
-  const { askMissing } = await import('./ask-missing.ts');
-  return askMissing(program, args);
+  const help = new Command('help').argument('[command]').summary('show the help of a command').helpGroup('Look:');
+  return program.addHelpCommand(help);
 }
 
 /** Returns the name of the command of the top level in the arguments: the first one that is no option. */
 function topicOf(args: readonly string[]): string | undefined {
   const [first, second] = args.filter(arg => !arg.startsWith('-'));
   return first === 'help' ? second : first;
-}
-
-function helpCommand(): Command {
-  return new Command('help').argument('[command]').summary('show the help of a command').helpGroup('Look:');
 }
 
 /** The list of all commands has only names. */

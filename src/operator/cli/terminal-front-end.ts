@@ -1,4 +1,4 @@
-import { confirmPlan } from './confirm-plan.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { FrontEnd } from './front-end.ts';
 import { createOutput } from './output.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
@@ -16,7 +16,12 @@ export function createTerminalFrontEnd(): FrontEnd {
     },
     found: () => {}, // the exit code says it
     confirm: async ({ confirm }, yes) => {
-      if (confirm) await confirmPlan(confirm, yes);
+      if (!confirm || yes) return;
+      const { name, consequence, kind = 'slug' } = confirm;
+      if (!canAsk())
+        throw new OperatorError(`${name} ${consequence}. Add --yes to confirm; nothing was changed`, { usage: true });
+      const typed = await readAnswer(`${name} ${consequence}.\nType its ${kind} to confirm`);
+      if (typed !== name) throw new OperatorError(`That is not ${name}: nothing was changed`, { usage: true });
     },
     showPlan: ({ document, text, isLines }, output) => {
       if (isLines && output.wantsDocuments && Array.isArray(document))
