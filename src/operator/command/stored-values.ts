@@ -14,27 +14,23 @@ const maxMs = 1_000;
 const maxValues = 200;
 /** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
 const controlCharacters = /\p{Cc}+/gu;
-const ofTenant = 'tenant_id = (select id from tenants where slug = ?)';
+const ofTenant = 'tenant_id = (select id from tenants where slug = given.slug)';
 
-/**
- * What an argument or option can be, by its name: one statement each. Its one value is the slug before the argument.
- */
+/** What an argument or option can be, by its name. `given.slug` is the slug before the argument. */
 const queries = {
-  slug: `select slug as value, name || ', ' || status as description from tenants where ?::text is null or true`,
+  slug: `select slug as value, name || ', ' || status as description from tenants`,
   server: `select name as value, case when on_control_server then 'the server of the control database' end as description
-             from servers where ?::text is null or true`,
+             from servers`,
   version: `select schema_version as value, count(*) || ' tenants' as description
-              from tenants where schema_version is not null and (?::text is null or true) group by 1`,
+              from tenants where schema_version is not null group by 1`,
   email: `select email as value, first_name || ' ' || last_name as description from users where ${ofTenant}`,
   role: `select name as value, null as description from roles where ${ofTenant}`,
   database: `select database_name as value, state || ', ' || origin as description from tenant_databases
                where state in ('filled', 'kept') and ${ofTenant}`,
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
-  run: `select id::text as value, state || ', ' || requested_by as description from migration_runs
-         where ?::text is null or true`,
+  run: `select id::text as value, state || ', ' || requested_by as description from migration_runs`,
   finding: `select finding ->> 'id' as value, finding ->> 'problem' as description
-              from doctor_reports, jsonb_array_elements(report -> 'findings') finding
-             where ?::text is null or true`,
+              from doctor_reports, jsonb_array_elements(report -> 'findings') finding`,
 } as const;
 
 export type StoredValue = keyof typeof queries;
@@ -71,7 +67,8 @@ export async function readStoredValues(
   slug: string | undefined,
 ): Promise<Candidate[]> {
   const rows = await statements.execute<{ value: string; description: string | null }[]>(
-    `select value, description from (${queries[kind]}) v where starts_with(value, ?) order by value limit ${maxValues}`,
+    `select value, description from (select ?::text as slug) given, lateral (${queries[kind]}) v
+      where starts_with(value, ?) order by value limit ${maxValues}`,
     [slug ?? null, start],
   );
   return rows
