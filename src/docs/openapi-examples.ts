@@ -54,11 +54,9 @@ const guid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 const examples: Json = {
   accessToken: 'the access token, a JWT',
   refreshToken: 'the refresh token',
-  token: 'the token',
   tokenId: guid,
   userGuid: guid,
   tenantGuid: guid,
-  Guid: guid,
   id: guid,
   firstName: 'Nora',
   lastName: 'Newman',
