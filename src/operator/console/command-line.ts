@@ -44,7 +44,7 @@ export function secretOf({ operation: { fields }, texts }: FilledForm): string |
 }
 
 /** Returns a form without its secret, which nothing shows again. */
-export function withoutSecret<Form extends FilledForm>(form: Form): Form {
+export function withoutSecret(form: FilledForm): FilledForm {
   const { fields } = form.operation;
   const texts = Object.entries(form.texts).map(([name, values]) => [
     name,

@@ -32,7 +32,6 @@ export function formView({ offered, form, errors, token, needsReason, showsComma
     { id: 'because', label: 'Reason', hint: 'why, for the log of operators', isRequired: needsReason, errors },
     attributes => html`<input type="text" value="${form.reason}" autocomplete="off" ${attributes}>`,
   );
-  const isDirect = !plan || (!isConfirmed(operation) && operation.effect !== 'destroys');
   return html`${breadcrumbs(['/operations', 'Commands'])}
 <h1>${name}</h1>
 <p>${description}</p>
@@ -44,7 +43,7 @@ ${showsCommand && errors.length === 0 ? commandView(form) : ''}
 ${inputs}
 ${takesReason(operation) ? reason : ''}
 <p class="buttons">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
-${isAllowed && isDirect ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
+${isAllowed && !isConfirmed(operation) ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
 <button name="step" value="command">Show as command</button></p>
 </form>
 ${help ? html`<details class="help"><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
@@ -56,7 +55,8 @@ export function commandView(form: FilledForm): Html {
   return html`<div class="command"><h2>As a command</h2><pre tabindex="0" role="group" aria-label="Code: the command"><code>${text}</code></pre></div>`;
 }
 
-function effectNote({ operation: { effect, changingFields }, isAllowed }: Offered): Html {
+function effectNote({ operation, isAllowed }: Offered): Html {
+  const { effect, changingFields } = operation;
   const texts = {
     reads: changingFields
       ? `It changes something if you give: ${changingFields.map(fieldLabel).join(', ')}.`
@@ -66,7 +66,7 @@ function effectNote({ operation: { effect, changingFields }, isAllowed }: Offere
     destroys: 'It destroys what cannot be had back easily. The plan comes first, and wants a name typed.',
   };
   const refusal = isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.';
-  return html`<p class="note ${effect === 'destroys' || effect === 'locks out' ? 'hurts' : ''}">${texts[effect]}${refusal}</p>`;
+  return html`<p class="note ${isConfirmed(operation) ? 'hurts' : ''}">${texts[effect]}${refusal}</p>`;
 }
 
 /** The errors of a form, which take the focus, and link to their fields. */

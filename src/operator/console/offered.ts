@@ -19,11 +19,18 @@ export interface Offered {
   readonly isAllowed: boolean;
 }
 
-/** Sets of operations, beside `all` and `view`, by their topics. */
-const sets: Readonly<Record<string, readonly string[]>> = {
-  support: ['user', 'session', 'key'],
-  migrate: ['migrate', 'rollback', 'runs'],
-};
+const ofTopics =
+  (...topics: string[]) =>
+  ({ name }: Operation): boolean =>
+    topics.includes(name.split(' ')[0] ?? '');
+
+/** Sets of operations. */
+const sets: ReadonlyMap<string, (operation: Operation) => boolean> = new Map([
+  ['view', operation => operation.effect === 'reads' && !isRecorded(operation)],
+  ['support', ofTopics('user', 'session', 'key')],
+  ['migrate', ofTopics('migrate', 'rollback', 'runs')],
+  ['all', () => true],
+]);
 
 /**
  * Returns the operations with a page, by name.
@@ -39,9 +46,9 @@ export async function offeredOperations(
   );
   const all = loaded.flat().filter(({ operation: { name } }) => withheld[name] === undefined);
   for (const name of allow ?? [])
-    if (!isSet(name) && !all.some(({ operation }) => operation.name === name))
+    if (!sets.has(name) && !all.some(({ operation }) => operation.name === name))
       throw new OperatorError(
-        `--allow has ${name}, which is neither a command nor one of view, ${Object.keys(sets).join(', ')}, all`,
+        `--allow has ${name}, which is neither a command nor one of ${[...sets.keys()].join(', ')}`,
         { usage: true },
       );
   return new Map(
@@ -50,18 +57,8 @@ export async function offeredOperations(
       {
         operation,
         group,
-        isAllowed: allow === undefined || allow.some(name => includes(name, operation)),
+        isAllowed: allow === undefined || allow.some(name => name === operation.name || sets.get(name)?.(operation)),
       },
     ]),
   );
-}
-
-const isSet = (name: string): boolean => ['all', 'view'].includes(name) || sets[name] !== undefined;
-
-/** Whether a name of `--allow` is that of an operation, or of a set that has it. */
-function includes(name: string, operation: Operation): boolean {
-  if (name === 'all' || name === operation.name) return true;
-  if (name === 'view') return operation.effect === 'reads' && !isRecorded(operation);
-  const [topic = ''] = operation.name.split(' ');
-  return sets[name]?.includes(topic) ?? false;
 }

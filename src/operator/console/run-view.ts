@@ -58,9 +58,9 @@ export function runFragment(page: RunPage): Html {
   return html`${facts([
     ['State', state(outcome ?? 'running')],
     ['Started', time(startedAt)],
-    ['Took', endedAt ? html`${durationText(endedAt.getTime() - startedAt.getTime())}` : html`${step ?? ''}`],
-    ...(by ? ([['By', html`${by}`]] as const) : []),
-    ['Reason', form.reason ? html`${form.reason}` : none],
+    ['Took', endedAt ? durationText(endedAt.getTime() - startedAt.getTime()) : step],
+    ...(by ? ([['By', by]] as const) : []),
+    ['Reason', form.reason],
   ])}
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${outcome === undefined && !command.isInterrupted ? cancelForm(page) : ''}
@@ -89,7 +89,7 @@ function partView(run: Run, part: Part): Html {
   const rest = part.total - rows.length;
   const lost = part.total - part.rows.length;
   const cells = rows.map(row => row.map(text => (text === '–' ? none : state(text))));
-  return html`${table({ caption: 'Result', columns: part.columns, rows: cells, empty: html``, isCaptionHidden: true })}
+  return html`${table({ caption: 'Result', columns: part.columns, rows: cells, empty: '', isCaptionHidden: true })}
 ${rest > 0 ? html`<p class="hint">${number(rest)} further rows are not shown${lost > 0 ? `, of which ${number(lost)} are not kept` : ''}: ${outputLink(run)}</p>` : ''}`;
 }
 

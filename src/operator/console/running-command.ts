@@ -53,7 +53,7 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   #hasFound = false;
 
   constructor(args: readonly string[], { input, name, confirmed }: Start) {
-    super({ captureRejections: false });
+    super();
     this.setMaxListeners(0);
     const { COLUMNS: _, OPERATOR_NAME, ...variables } = environment();
     const operator = name ?? OPERATOR_NAME;

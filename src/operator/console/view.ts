@@ -5,6 +5,11 @@ import { type Tone, toneOf } from '../command/state-tone.ts';
 /** What stands for a value that there is not. */
 export const none = html`<span class="none">–</span>`;
 
+/** What stands in a table or beside a name. */
+type Cell = Html | string | number | null | undefined;
+
+const cellView = (cell: Cell) => (cell || cell === 0 ? cell : none);
+
 /** The shapes of states: nobody needs to tell colours apart. */
 const shapes: Readonly<Record<Tone, string>> = { good: '●', busy: '◐', warn: '▲', bad: '✕', off: '○' };
 
@@ -42,8 +47,13 @@ export function utc(at: string | Date): string {
   return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 }
 
-export function size(bytes: number | null | undefined): Html {
-  return bytes === null || bytes === undefined ? none : html`${sizeText(bytes)}`;
+/** The beginning of a long text. */
+export function shorten(text: string, max = 200): string {
+  return text.length > max ? `${text.slice(0, max)}…` : text;
+}
+
+export function size(bytes: number | null | undefined): string | undefined {
+  return typeof bytes === 'number' ? sizeText(bytes) : undefined;
 }
 
 /** A link to the page of a tenant. */
@@ -62,6 +72,12 @@ export function operationLink(name: string, text: string, fields: Readonly<Recor
   return html`<a class="do" href="${operationPath(name)}${query && `?${query}`}">${text}</a>`;
 }
 
+/** Links that help somebody who cannot log in, or should not. */
+export function loginLinks(slug: string, email: string): Html {
+  const password = operationLink('user password', 'Reset the password', { slug, email });
+  return html`${password} ${operationLink('session revoke', 'End logins', { slug, user: email })}`;
+}
+
 export function actions(...links: Html[]): Html {
   return html`<p class="actions">${links.map(link => html`${link} `)}</p>`;
 }
@@ -78,9 +94,9 @@ interface Table {
   readonly caption: string;
   readonly columns: readonly (Column | string)[];
   /** The first cell of a row is its heading. */
-  readonly rows: readonly (readonly Html[])[];
+  readonly rows: readonly (readonly Cell[])[];
   /** What stands in place of a table without rows. */
-  readonly empty: Html;
+  readonly empty: Html | string;
   readonly isCaptionHidden?: boolean;
   /** The order of the rows, with `-` in front for the other way round, and the other parameters of the page. */
   readonly sorted?: { readonly by: string; readonly path: string; readonly query: Query };
@@ -91,10 +107,10 @@ export function table({ caption, columns, rows, empty, isCaptionHidden = false, 
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   const all = columns.map((column): Column => (typeof column === 'string' ? { name: column } : column));
   const kind = (at: number) => (all[at]?.isNumber ? html` class="number"` : '');
-  const cell = (content: Html, at: number): Html =>
+  const cell = (content: Cell, at: number): Html =>
     at === 0
-      ? html`<th scope="row">${content}</th>`
-      : html`<td data-label="${all[at]?.name}"${kind(at)}>${content}</td>`;
+      ? html`<th scope="row">${cellView(content)}</th>`
+      : html`<td data-label="${all[at]?.name}"${kind(at)}>${cellView(content)}</td>`;
   const grid = html`<table class="grid"><caption${isCaptionHidden ? html` class="hidden"` : ''}>${caption}</caption>
 <thead><tr>${all.map((column, at) => heading(column, kind(at), sorted?.by))}</tr></thead>
 <tbody>${rows.map(cells => html`<tr>${cells.map(cell)}</tr>\n`)}</tbody></table>`;
@@ -113,8 +129,8 @@ function heading({ name, sort }: Column, kind: Html | '', sorted: string | undef
 }
 
 /** Names and values. */
-export function facts(entries: readonly (readonly [name: string, value: Html])[]): Html {
-  return html`<dl class="facts">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+export function facts(entries: readonly (readonly [name: string, value: Cell])[]): Html {
+  return html`<dl class="facts">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${cellView(value)}</dd></div>`)}</dl>`;
 }
 
 /** The parameters of a page, by name. */

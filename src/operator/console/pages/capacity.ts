@@ -2,7 +2,7 @@ import { html } from '../../../docs/html.ts';
 import { connectionsByServer, listProcesses } from '../../tenants/processes.ts';
 import { listServers } from '../../tenants/read-servers.ts';
 import type { PageRequest } from '../console-services.ts';
-import { actions, none, operationLink, state, table, time } from '../view.ts';
+import { actions, operationLink, state, table, time } from '../view.ts';
 
 const maxProcesses = 100;
 const silentAfterSeconds = 30;
@@ -32,17 +32,17 @@ ${table({
     const { held, granted, wanted } = connections.get(name) ?? { held: 0, granted: 0, wanted: 0 };
     return [
       html`<a href="/tenants?server=${encodeURIComponent(name)}">${name}</a>`,
-      html`${tenants.toLocaleString('en')}`,
+      tenants.toLocaleString('en'),
       capacity === null
-        ? html`no limit`
+        ? 'no limit'
         : html`<meter min="0" max="${Math.max(1, capacity)}" high="${capacity * 0.9}" value="${tenants}" aria-label="Tenants of ${name}">${tenants} of ${capacity}</meter> ${tenants} of ${capacity}`,
-      html`${held}`,
-      html`${granted}`,
-      wanted > granted ? state(String(wanted), 'warn') : html`${wanted}`,
+      held,
+      granted,
+      wanted > granted ? state(String(wanted), 'warn') : wanted,
       html`${operationLink('server set', 'Set the capacity', { name, capacity: String(capacity ?? 'none') })} ${operationLink('server drain', 'Drain', { name })}`,
     ];
   }),
-  empty: html`There is no server.`,
+  empty: 'There is no server.',
 })}
 <p class="hint">Connections that are held exist, granted ones may be opened, and wanted is how many the processes had a use for in the last seconds.</p>
 ${table({
@@ -53,14 +53,12 @@ ${table({
     .map(({ host, pid, kind, build, tenantHead, startedAt, heartbeatAge, servers }) => [
       html`${host === null ? 'gone' : `${kind ?? 'process'} ${pid} on ${host}`}`,
       isSilent({ heartbeatAge }) ? state('silent') : state('alive', 'good'),
-      build === null ? none : html`<code>${build}</code>`,
-      tenantHead === null ? none : html`<code>${tenantHead.slice(0, 4)}</code>`,
+      build && html`<code>${build}</code>`,
+      tenantHead && html`<code>${tenantHead.slice(0, 4)}</code>`,
       time(startedAt),
-      servers.length === 0
-        ? none
-        : html`${servers.map(({ server, held, granted, wanted }, at) => `${at > 0 ? ', ' : ''}${server} ${held} / ${granted} / ${wanted}`).join('')}`,
+      servers.map(({ server, held, granted, wanted }) => `${server} ${held} / ${granted} / ${wanted}`).join(', '),
     ]),
-  empty: html`No process is running.`,
+  empty: 'No process is running.',
 })}`;
   return { title: 'Capacity', main };
 }

@@ -38,8 +38,8 @@ export async function findingsPage({ services: { control }, query }: PageRequest
   const main = html`<h1>Findings</h1>
 ${facts([
   ['Looked', html`${time(madeAt)} by ${madeBy}`],
-  ['Errors', count('error') > 0 ? state(String(count('error')), 'bad') : html`0`],
-  ['Warnings', count('warning') > 0 ? state(String(count('warning')), 'warn') : html`0`],
+  ['Errors', count('error') > 0 ? state(String(count('error')), 'bad') : 0],
+  ['Warnings', count('warning') > 0 ? state(String(count('warning')), 'warn') : 0],
   [
     'Looked at',
     html`${report.servers} servers, ${report.tenants.toLocaleString('en')} tenants, ${report.unchanged.toLocaleString('en')} of them unchanged`,

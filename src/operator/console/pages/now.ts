@@ -7,7 +7,7 @@ import { tenantHead } from '../../schema/tenant-head.ts';
 import { listProcesses } from '../../tenants/processes.ts';
 import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
 import type { ConsoleServices, PageRequest } from '../console-services.ts';
-import { facts, none, operationLink, state, table, tenantLink, time } from '../view.ts';
+import { facts, operationLink, shorten, state, table, tenantLink, time } from '../view.ts';
 import { isSilent } from './capacity.ts';
 import { currentFindings } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
@@ -49,9 +49,8 @@ ${facts([
   ['Tenants', html`<a href="/tenants">${tenants.toLocaleString('en')}</a>`],
   [
     'Last migration run',
-    lastRun
-      ? html`<a href="/rollouts/${lastRun.id}">${lastRun.id}</a>, ${state(lastRun.state)}, ${time(lastRun.startedAt)}`
-      : none,
+    lastRun &&
+      html`<a href="/rollouts/${lastRun.id}">${lastRun.id}</a>, ${state(lastRun.state)}, ${time(lastRun.startedAt)}`,
   ],
   ['Commands running here', html`<a href="/log">${services.runs.running.length}</a>`],
 ])}
@@ -63,7 +62,7 @@ ${table({
     state(status),
     html`<a href="/tenants?${new URLSearchParams({ status, version: schemaVersion ?? 'between' }).toString()}">${tenants.toLocaleString('en')}</a>`,
   ]),
-  empty: html`There is no tenant.`,
+  empty: 'There is no tenant.',
 })}`;
   return { title: 'Now', main };
 }
@@ -170,4 +169,3 @@ function laggingConcern(fleet: Awaited<ReturnType<typeof countFleet>>, head: str
 }
 
 const isLongAgo = (at: string): boolean => Date.now() - Date.parse(at) > stoppedAfterMs;
-const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

@@ -4,7 +4,7 @@ import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
 import type { PageRequest } from '../console-services.ts';
 import type { Offered } from '../offered.ts';
 import { statusText } from '../run-view.ts';
-import { none, state, table, tenantLink, time } from '../view.ts';
+import { shorten, state, table, tenantLink, time } from '../view.ts';
 
 const maxActions = 100;
 const maxOwnRuns = 20;
@@ -28,11 +28,11 @@ ${table({
     .map(run => [
       html`<a href="/runs/${run.id}">${run.isPlan ? 'plan of ' : ''}${run.form.operation.name} ${run.form.texts.slug?.join(' ')}</a>`,
       state(run.command.outcome ?? 'running'),
-      html`${statusText(run)}`,
+      statusText(run),
       time(run.startedAt),
-      run.by ? html`${run.by}` : none,
+      run.by,
     ]),
-  empty: html`This console has run nothing yet.`,
+  empty: 'This console has run nothing yet.',
 })}
 <h2>What operators changed</h2>
 <form class="filters" action="/log">
@@ -44,11 +44,11 @@ ${table({
   columns: ['When', 'Who', 'Command', 'Tenant', 'Outcome', 'Reason', 'With'],
   rows: actions.map(action => [
     time(action.startedAt),
-    html`${action.operator}`,
-    html`${action.command}`,
+    action.operator,
+    action.command,
     tenantLink(action.slug),
-    html`${state(action.state)}${action.error ? html` <span class="cause">${action.error.slice(0, 160)}</span>` : ''}`,
-    action.reason ? html`${action.reason}` : none,
+    html`${state(action.state)}${action.error ? html` <span class="cause">${shorten(action.error)}</span>` : ''}`,
+    action.reason,
     withText(action.arguments),
   ]),
   empty: html`No operator changed anything${slug || operator || command ? ' of this kind' : ''}.`,
@@ -57,13 +57,8 @@ ${table({
 ${table({
   caption: 'The last run of each command that timers run',
   columns: ['Command', 'Outcome', 'When', 'By'],
-  rows: timers.map(timer => [
-    html`${timer.command}`,
-    state(timer.state),
-    time(timer.startedAt),
-    html`${timer.operator}`,
-  ]),
-  empty: html`No timer has run yet.`,
+  rows: timers.map(timer => [timer.command, state(timer.state), time(timer.startedAt), timer.operator]),
+  empty: 'No timer has run yet.',
 })}`;
   return { title: 'Log', main };
 }
@@ -72,8 +67,7 @@ function filterInput(name: string, label: string, value: string | undefined): Ht
   return html`<label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" autocomplete="off" spellcheck="false">`;
 }
 
-function withText(values: Readonly<Record<string, unknown>>): Html {
+function withText(values: Readonly<Record<string, unknown>>): string {
   const texts = Object.entries(values).map(([name, value]) => `${name}=${[value].flat().join(',')}`);
-  const text = texts.join(' ');
-  return text === '' ? none : html`${text.length > 120 ? `${text.slice(0, 120)}…` : text}`;
+  return shorten(texts.join(' '), 120);
 }

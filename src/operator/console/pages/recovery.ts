@@ -6,7 +6,7 @@ import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
 import { rangeBar } from '../plot.ts';
-import { actions, facts, none, operationLink, pageNumber, pager, size, state, table, time, utc } from '../view.ts';
+import { actions, facts, operationLink, pageNumber, pager, size, state, table, time, utc } from '../view.ts';
 import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;
@@ -19,10 +19,10 @@ export async function recoveryPage({ services: { control }, query }: PageRequest
   const ages = await listArchiveAges(control, pageSize, (page - 1) * pageSize);
   const main = html`<h1>Recovery</h1>
 ${facts([
-  ['Tenants', html`${counts.tenants.toLocaleString('en')}`],
-  ['Without an archive', counts.without > 0 ? state(String(counts.without), 'warn') : html`0`],
-  ['Newest archive faulty', counts.faulty > 0 ? state(String(counts.faulty), 'bad') : html`0`],
-  ['Proved by a restore', html`${counts.proved.toLocaleString('en')}`],
+  ['Tenants', counts.tenants.toLocaleString('en')],
+  ['Without an archive', counts.without > 0 ? state(String(counts.without), 'warn') : 0],
+  ['Newest archive faulty', counts.faulty > 0 ? state(String(counts.faulty), 'bad') : 0],
+  ['Proved by a restore', counts.proved.toLocaleString('en')],
 ])}
 ${actions(
   operationLink('backup run', 'Archive what has changed', { all: 'on' }),
@@ -54,9 +54,9 @@ ${table({
     time(age.coveredUntil),
     size(age.bytes),
     time(age.provedAt),
-    age.fault === null ? none : html`${age.fault}`,
+    age.fault,
   ]),
-  empty: html`There is no tenant.`,
+  empty: 'There is no tenant.',
 })}
 ${pager('/recovery', {}, page, pageSize, counts.tenants)}`;
   return { title: 'Recovery', main };
@@ -91,7 +91,7 @@ ${table({
     size(archive.bytes),
     time(archive.verifiedAt),
     time(archive.provedAt),
-    archive.fault === null ? none : state(archive.fault, 'bad'),
+    archive.fault && state(archive.fault, 'bad'),
     operationLink('restore', 'Restore beside', { slug, archive: archive.id }),
   ]),
   empty: html`${slug} has no archive. ${operationLink('backup run', 'Archive it now', at)}`,

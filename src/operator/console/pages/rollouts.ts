@@ -27,10 +27,10 @@ ${table({
     html`<a href="/rollouts/${run.id}">Run ${run.id}</a>`,
     state(run.state),
     html`<code>${run.head.slice(0, 4)}</code>`,
-    html`${run.tenants.toLocaleString('en')}`,
+    run.tenants.toLocaleString('en'),
     outcomes(run),
     time(run.startedAt),
-    html`${run.requestedBy}`,
+    run.requestedBy,
   ]),
   empty: html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`,
 })}`;
@@ -50,9 +50,9 @@ export async function rolloutPage({ services: { control }, params: { id = '' } }
 ${facts([
   ['State', state(run.state)],
   ['To version', html`<code>${run.head}</code>`],
-  ['By', html`${run.requestedBy}`],
+  ['By', run.requestedBy],
   ['Started', time(run.startedAt)],
-  ['Took', run.finishedAt ? html`${durationText(Date.parse(run.finishedAt) - Date.parse(run.startedAt))}` : none],
+  ['Took', run.finishedAt && durationText(Date.parse(run.finishedAt) - Date.parse(run.startedAt))],
   ['Outcomes', outcomes(run)],
 ])}
 <progress max="${Math.max(1, run.tenants)}" value="${done}" aria-label="Tenants done">${done} of ${run.tenants}</progress>
@@ -72,9 +72,9 @@ ${table({
       ? operationLink('migrate', 'Migrate again', { slug })
       : is === 'migrated'
         ? operationLink('rollback', 'Roll back', { slug })
-        : none,
+        : null,
   ]),
-  empty: html`It had no tenant.`,
+  empty: 'It had no tenant.',
 })}`;
   return { title: `Run ${run.id}`, main };
 }
@@ -87,7 +87,6 @@ function causeView({ error, tenants, slugs }: Awaited<ReturnType<typeof failureC
 
 function outcomes({ outcomes }: RunSummary): Html {
   const entries = Object.entries(outcomes);
-  return entries.length === 0
-    ? none
-    : html`${entries.map(([name, count], at) => html`${at > 0 ? ', ' : ''}${count.toLocaleString('en')} ${state(name)}`)}`;
+  if (entries.length === 0) return none;
+  return html`${entries.map(([name, count], at) => html`${at > 0 ? ', ' : ''}${count.toLocaleString('en')} ${state(name)}`)}`;
 }

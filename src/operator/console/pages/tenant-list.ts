@@ -3,7 +3,18 @@ import { html } from '../../../docs/html.ts';
 import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
 import { findUsers } from '../../tenants/read-users.ts';
 import type { PageRequest } from '../console-services.ts';
-import { actions, givenParameters, operationLink, pageNumber, pager, state, table, tenantLink, time } from '../view.ts';
+import {
+  actions,
+  givenParameters,
+  loginLinks,
+  operationLink,
+  pageNumber,
+  pager,
+  state,
+  table,
+  tenantLink,
+  time,
+} from '../view.ts';
 
 const pageSize = 50;
 
@@ -28,9 +39,9 @@ ${
         rows: users.map(user => [
           tenantLink(user.tenant),
           state(user.status),
-          html`${user.role}`,
+          user.role,
           state(user.state),
-          html`${operationLink('user password', 'Reset the password', { slug: user.tenant, email: user.email })} ${operationLink('session revoke', 'End logins', { slug: user.tenant, user: user.email })}`,
+          loginLinks(user.tenant, user.email),
         ]),
         empty: html`No user has the address ${q}.`,
       })
@@ -48,10 +59,10 @@ ${table({
   ],
   rows: tenants.map(tenant => [
     tenantLink(tenant.slug),
-    html`${tenant.name}`,
+    tenant.name,
     html`${state(tenant.status)}${tenant.isolated ? html` <span class="filter">isolated</span>` : ''}`,
     html`<code>${tenant.schemaVersion?.slice(0, 4) ?? 'between'}</code>`,
-    html`${tenant.server}`,
+    tenant.server,
     time(tenant.createdAt),
   ]),
   empty:

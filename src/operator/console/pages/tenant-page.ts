@@ -9,7 +9,7 @@ import { listClients, listUsers } from '../../tenants/read-users.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
-import { actions, facts, none, operationLink, size, state, table, time, utc } from '../view.ts';
+import { actions, facts, loginLinks, operationLink, shorten, size, state, table, time, utc } from '../view.ts';
 
 const days = 14;
 const dayMs = 86_400_000;
@@ -44,7 +44,7 @@ ${facts([
   ['Database', html`<code>${tenant.database}</code>`],
   ['Schema version', html`<code>${tenant.schemaVersion ?? 'between versions'}</code>`],
   ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
-  ['Features', html`${tenant.features.join(', ') || '–'}`],
+  ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
 ])}
 ${usagePlots(usage)}
@@ -55,13 +55,8 @@ ${table({
   columns: ['When', 'Kind', 'What', 'Outcome'],
   rows: moments
     .slice(0, maxShown)
-    .map(moment => [
-      time(moment.at),
-      html`${moment.lane}`,
-      html`${moment.text}`,
-      state(moment.isBad ? 'failed' : 'done'),
-    ]),
-  empty: html`Nothing is recorded.`,
+    .map(moment => [time(moment.at), moment.lane, moment.text, state(moment.isBad ? 'failed' : 'done')]),
+  empty: 'Nothing is recorded.',
 })}
 <p><a href="/log?slug=${encodeURIComponent(slug)}">The log of ${slug}</a></p>
 <h2>People</h2>
@@ -72,11 +67,11 @@ ${table({
   rows: users
     .slice(0, maxShown)
     .map(({ email, role, scope, state: is }) => [
-      html`${email}`,
-      html`${role}`,
-      html`${scope}`,
+      email,
+      role,
+      scope,
       state(is),
-      html`${operationLink('user password', 'Reset the password', { slug, email })} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${is === 'disabled' ? operationLink('user enable', 'Enable', { slug, email }) : operationLink('user disable', 'Disable', { slug, email })}`,
+      html`${loginLinks(slug, email)} ${is === 'disabled' ? operationLink('user enable', 'Enable', { slug, email }) : operationLink('user disable', 'Disable', { slug, email })}`,
     ]),
   empty: html`It has no user. ${operationLink('user add', 'Add one', at)}`,
 })}
@@ -94,18 +89,18 @@ ${table({
     time(createdAt),
     operationLink('key disable', 'Disable', { slug, kid }),
   ]),
-  empty: html`It has no key.`,
+  empty: 'It has no key.',
 })}
 ${table({
   caption: 'Programs with legacy tokens',
   columns: ['Program', 'Acts for', 'State', 'What to do'],
   rows: clients.map(({ id, name, user, state: is }) => [
-    html`${name}`,
-    html`${user}`,
+    name,
+    user,
     state(is),
     operationLink('client revoke', 'Revoke', { slug, id }),
   ]),
-  empty: html`No program uses legacy tokens.`,
+  empty: 'No program uses legacy tokens.',
 })}
 <h2>All commands for ${slug}</h2>
 ${commandsOf(offered, slug)}`;
@@ -116,7 +111,7 @@ ${commandsOf(offered, slug)}`;
 function commandsOf(offered: PageRequest['services']['offered'], slug: string): Html {
   const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
   const groups = Map.groupBy(taking, ({ group }) => group);
-  return html`<dl class="verbs">${[...groups].map(
+  return html`<dl class="commands">${[...groups].map(
     ([group, each]) =>
       html`<div><dt>${group}</dt><dd>${each.map(({ operation: { name } }) => html`${operationLink(name, name, { slug })} `)}</dd></div>`,
   )}</dl>`;
@@ -128,13 +123,13 @@ export function databaseTable(databases: Awaited<ReturnType<typeof listDatabases
     columns: ['Database', 'Server', 'State', 'Filled from', 'Kept until', 'Why it is there'],
     rows: databases.map(({ database, server, state: is, origin, keepUntil, why }) => [
       html`<code>${database}</code>`,
-      html`${server}`,
+      server,
       state(is),
-      html`${origin}`,
-      keepUntil ? html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>` : none,
-      html`${why}`,
+      origin,
+      keepUntil && html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>`,
+      why,
     ]),
-    empty: html`It has no database yet.`,
+    empty: 'It has no database yet.',
   });
 }
 
@@ -176,7 +171,7 @@ async function momentsOf(
     })),
     ...runs.map(({ at, run, state, to, error }) => ({
       ...{ lane: 'Migrations', at, isBad: state === 'failed' },
-      text: `run ${run}, ${state}${to ? ` to ${to.slice(0, 4)}` : ''}${error ? `: ${error.slice(0, 200)}` : ''}`,
+      text: `run ${run}, ${state}${to ? ` to ${to.slice(0, 4)}` : ''}${error ? `: ${shorten(error)}` : ''}`,
     })),
     ...databases.map(({ createdAt, database, origin, error }) => ({
       ...{ lane: 'Databases', at: createdAt, isBad: error !== null },
