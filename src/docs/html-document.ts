@@ -35,3 +35,13 @@ ${contents}<main id="content" tabindex="-1">${main}</main>
 </html>
 `.html;
 }
+
+/**
+ * A link to a page, marked on that page itself.
+ * @param path of the page that has the link
+ * @param part the page of the header that `path` belongs to
+ */
+export function link(href: string, name: string, path: string, part = path): Html {
+  const current = href === path ? 'page' : href === part ? 'true' : undefined;
+  return html`<a href="${href}"${current ? html` aria-current="${current}"` : ''}>${name}</a>`;
+}

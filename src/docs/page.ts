@@ -1,5 +1,5 @@
 import { type Html, html } from './html.ts';
-import { htmlDocument } from './html-document.ts';
+import { htmlDocument, link } from './html-document.ts';
 
 /** A section of a page: the id of its heading, the text of its link, and the sections in it. */
 export type Section = readonly [id: string, name: string, parts?: readonly Section[]];
@@ -107,10 +107,4 @@ export function header(path: string, { hasHandbook }: Site): Html {
 /** The page of the header that a page belongs to. */
 function partOf(path: string): string {
   return [...navigation].map(([href]) => href).findLast(href => path === href || path.startsWith(`${href}/`)) ?? '';
-}
-
-/** @param part the page of the header that `path` belongs to */
-function link(href: string, name: string, path: string, part = path): Html {
-  const current = href === path ? 'page' : href === part ? 'true' : undefined;
-  return html`<a href="${href}"${current ? html` aria-current="${current}"` : ''}>${name}</a>`;
 }

@@ -1,6 +1,6 @@
 import type { Context } from 'koa';
 import { type Html, html } from '../../docs/html.ts';
-import { htmlDocument } from '../../docs/html-document.ts';
+import { htmlDocument, link } from '../../docs/html-document.ts';
 
 /** What every page shows around its main part. */
 export interface Shell {
@@ -53,10 +53,8 @@ function refreshOf({ seconds, to }: NonNullable<ConsolePage['refresh']>): Html {
 }
 
 function header(ctx: Context, { place, mode }: Shell): Html {
-  const links = navigation.map(([path, name]) => {
-    const current = ctx.path === path ? 'page' : path !== '/' && ctx.path.startsWith(`${path}/`) ? 'true' : undefined;
-    return html` <a href="${path}"${current ? html` aria-current="${current}"` : ''}>${name}</a>`;
-  });
+  const part = navigation.map(([path]) => path).find(path => ctx.path.startsWith(`${path}/`));
+  const links = navigation.map(([path, name]) => html` ${link(path, name, ctx.path, part)}`);
   const q = ctx.path === '/tenants' ? String(ctx.query.q ?? '') : '';
   return html`<header><div class="bar">
 <nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
