@@ -10,7 +10,7 @@ export interface FormTokens {
    * Reads the form that a browser sends.
    * @throws {OperatorError} when it is too large, or of another visitor, another page, or another console
    */
-  readForm(ctx: Context): Promise<URLSearchParams>;
+  readSubmission(ctx: Context): Promise<URLSearchParams>;
 }
 
 export function createFormTokens(): FormTokens {
@@ -19,8 +19,8 @@ export function createFormTokens(): FormTokens {
     createHmac('sha256', key).update(`${ctx.state.visitor.session}\n${path}`).digest('base64url');
   return {
     make,
-    readForm: async ctx => {
-      const given = await readSubmission(ctx);
+    readSubmission: async ctx => {
+      const given = await readBody(ctx);
       if (!isEqual(given.get('token') ?? '', make(ctx, ctx.path)))
         throw new OperatorError('The form is of an earlier console or of another page. Open it again', { usage: true });
       return given;
@@ -38,7 +38,7 @@ export function submissionOf(given: URLSearchParams): string | undefined {
   return given.has('form') ? createHash('sha256').update(given.toString()).digest('base64url') : undefined;
 }
 
-async function readSubmission(ctx: Context): Promise<URLSearchParams> {
+async function readBody(ctx: Context): Promise<URLSearchParams> {
   if (!ctx.is('application/x-www-form-urlencoded')) throw new OperatorError('That is no form', { usage: true });
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -33,7 +33,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
 
   router.post('/operations/:topic{/:word}', async ctx => {
     const found = find(ctx);
-    const given = await tokens.readForm(ctx);
+    const given = await tokens.readSubmission(ctx);
     const form = readForm(found, given);
     requireArguments(form, offered);
     const step = given.get('step');
@@ -84,10 +84,11 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
 function listView(offered: ConsoleServices['offered']) {
   const sections = groups.map(group => {
     const rows = [...offered.values()].filter(each => each.group === group);
-    const items = rows.map(
-      ({ operation: { name, description, effect } }) =>
-        html`<div><dt>${operationLink(name, name)}</dt><dd>${description}${effect === 'destroys' || effect === 'locks out' ? html` <span class="effect">${effect}</span>` : ''}</dd></div>`,
-    );
+    const items = rows.map(({ operation }) => {
+      const { name, description, effect } = operation;
+      const mark = isConfirmed(operation) ? html` <span class="effect">${effect}</span>` : '';
+      return html`<div><dt>${operationLink(name, name)}</dt><dd>${description}${mark}</dd></div>`;
+    });
     return html`<h2>${group}</h2><dl class="commands">${items}</dl>`;
   });
   return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;

@@ -23,7 +23,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
 
   router.post('/runs/:id/perform', async ctx => {
     const run = find(ctx);
-    const typed = (await tokens.readForm(ctx)).get('typed')?.trim() ?? '';
+    const typed = (await tokens.readSubmission(ctx)).get('typed')?.trim() ?? '';
     const confirm = run.command.plan?.confirm;
     if (confirm && typed !== confirm.name)
       return sendRun(ctx, run, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
@@ -32,7 +32,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
 
   router.post('/runs/:id/cancel', async ctx => {
     const run = find(ctx);
-    await tokens.readForm(ctx);
+    await tokens.readSubmission(ctx);
     run.command.interrupt();
     goToRun(ctx, run);
   });

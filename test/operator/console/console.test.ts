@@ -113,6 +113,7 @@ describe('console', () => {
         [['--trusted-proxy', '0.0.0.0/0', '--user-header', 'X-User'], /not the address of a proxy/],
         [['--read-only', '--allow', 'suspend'], /either --read-only or --allow/],
         [['--allow', 'fly'], /fly, which is neither a command/],
+        [['--allow', 'constructor'], /constructor, which is neither a command/],
       ];
       for (const [args, reason] of refused) {
         const { code, stderr } = await runCommand('scripts/backoffice.ts', ['console', ...args], world.environment);
