@@ -2,12 +2,14 @@ import type { Field } from '../command/operation-fields.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
 
-/** What is wrong with a form: the id of the input, and a sentence. */
+/** What is wrong with a form: the id of the input, or `formId`, and a sentence. */
 export interface FormError {
   readonly id: string;
   readonly text: string;
 }
 
+/** The id of the form itself, for what is wrong with no single input. */
+export const formId = 'form';
 export const inputId = (name: string): string => `f-${name}`;
 
 /** Reads what was filled in, or what a link fills in. The parameters have the names of the fields. */

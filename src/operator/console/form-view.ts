@@ -6,7 +6,7 @@ import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
 import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
 import { breadcrumbs } from './console-page.ts';
-import { type FormError, inputId } from './form-values.ts';
+import { type FormError, formId, inputId } from './form-values.ts';
 import type { Offered } from './offered.ts';
 import { operationPath } from './view.ts';
 
@@ -38,7 +38,7 @@ export function formView({ offered, form, errors, token, needsReason, showsComma
 ${effectNote(offered)}
 ${errorSummary(errors)}
 ${showsCommand && errors.length === 0 ? commandView(form) : ''}
-<form method="post" action="${operationPath(name)}" class="operation" novalidate>
+<form method="post" action="${operationPath(name)}" class="operation" id="${formId}" novalidate>
 <input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
 ${inputs}
 ${takesReason(operation) ? reason : ''}
@@ -76,7 +76,8 @@ export function errorSummary(errors: readonly FormError[]): Html {
     ({ id, text }) =>
       html`<li><a href="#${id}">${id.startsWith('f-') ? `${fieldLabel(id.slice(2))}: ` : ''}${text}</a></li>`,
   );
-  return html`<div class="errors-of-form" role="alert" tabindex="-1" data-focus><h2>Correct the form</h2><ul>${items}</ul></div>`;
+  const title = errors.some(({ id }) => id === formId) ? 'Nothing was run' : 'Correct the form';
+  return html`<div class="errors-of-form" role="alert" tabindex="-1" data-focus><h2>${title}</h2><ul>${items}</ul></div>`;
 }
 
 function inputView(

@@ -2,7 +2,7 @@ import type { Router } from '@koa/router';
 import type { Context } from 'koa';
 import { permissions } from '../../control/permissions.ts';
 import { html } from '../../docs/html.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { explain, OperatorError } from '../../log/operator-error.ts';
 import { groups, isConfirmed, takesReason } from '../command/operation.ts';
 import { type Field, storedKindOf } from '../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../command/stored-values.ts';
@@ -10,10 +10,11 @@ import type { FilledForm } from './command-line.ts';
 import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
 import { type FormTokens, submissionOf } from './form-tokens.ts';
-import { checkForm, type FormError, readForm } from './form-values.ts';
+import { checkForm, type FormError, formId, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
 import { type Offered, withheld } from './offered.ts';
 import { goToRun } from './run-routes.ts';
+import type { Run } from './runs.ts';
 import { operationLink, operationPath } from './view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
@@ -35,18 +36,21 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
     const found = find(ctx);
     const given = await tokens.readSubmission(ctx);
     const form = readForm(found, given);
-    requireArguments(form, offered);
     const step = given.get('step');
     const asksWhy = needsReason && takesReason(found.operation) && step !== 'command';
-    const errors = checkForm(form, asksWhy);
+    const errors = [...checkForm(form, asksWhy), ...otherCommand(form, services)];
     if (errors.length > 0 || step === 'command') return sendForm(ctx, found, form, errors, step === 'command');
-    const { operation } = found;
-    if (!found.isAllowed)
-      throw new OperatorError(
-        `This console does not run ${operation.name}: it was started with --read-only or --allow`,
-      );
+    const { operation, isAllowed } = found;
+    const refuse = (text: string) => sendForm(ctx, found, form, [{ id: formId, text }]);
+    if (!isAllowed)
+      return refuse(`This console does not run ${operation.name}: it was started with --read-only or --allow`);
     const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
-    const run = runs.start(form, ctx.state.visitor, { isPlan, submission: submissionOf(given) });
+    let run: Run;
+    try {
+      run = runs.start(form, ctx.state.visitor, { isPlan, submission: submissionOf(given) });
+    } catch (error) {
+      return refuse(explain(error));
+    }
     await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
     goToRun(ctx, run);
   });
@@ -94,15 +98,9 @@ function listView(offered: ConsoleServices['offered']) {
   return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;
 }
 
-/**
- * Refuses a form whose argument makes another command of its own: `databases` of a tenant `prune` is `databases prune`.
- * @throws {OperatorError}
- */
-function requireArguments(
-  { operation: { name, fields }, texts }: FilledForm,
-  offered: ConsoleServices['offered'],
-): void {
+/** An argument may make another command of its own: `databases` of a tenant `prune` is `databases prune`. */
+function otherCommand({ operation: { name, fields }, texts }: FilledForm, { offered }: ConsoleServices): FormError[] {
   const values = Object.keys(fields).flatMap(field => (fields[field]?.isArgument ? (texts[field] ?? []) : []));
   const other = values.map(text => `${name} ${text}`).find(each => offered.has(each) || withheld[each] !== undefined);
-  if (other !== undefined) throw new OperatorError(`${other} is a command of its own: open its form`);
+  return other === undefined ? [] : [{ id: formId, text: `${other} is a command of its own: open its form` }];
 }

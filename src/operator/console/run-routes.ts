@@ -5,7 +5,7 @@ import { sendPage } from './console-page.ts';
 import type { ConsoleServices } from './console-services.ts';
 import type { FormTokens } from './form-tokens.ts';
 import type { FormError } from './form-values.ts';
-import { type RunPage, runFragment, runText, runView, statusText } from './run-view.ts';
+import { othersView, type RunPage, runFragment, runText, runView, statusText } from './run-view.ts';
 import type { Run } from './runs.ts';
 
 /** How often, in ms, events bring what is new; and how often they prove that the connection is alive. */
@@ -14,7 +14,11 @@ const aliveIntervalMs = 15_000;
 
 /** Adds the page of each run, its events, and its end. */
 export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, tokens: FormTokens): void {
-  router.get('/runs/:id', ctx => sendRun(ctx, find(ctx), []));
+  router.get('/runs/:id', ctx => {
+    const run = runs.find(String(ctx.params.id));
+    if (run.by === ctx.state.visitor.name) return sendRun(ctx, run, []);
+    sendPage(ctx, shell, { title: run.form.operation.name, main: othersView(run) });
+  });
 
   router.get('/runs/:id/output', ctx => {
     ctx.type = 'text/plain; charset=utf-8';
@@ -45,7 +49,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
   });
 
   function find(ctx: Context): Run {
-    return runs.find(ctx.params.id, ctx.state.visitor);
+    return runs.findOwn(ctx.params.id, ctx.state.visitor);
   }
 
   function pageOf(ctx: Context, run: Run, errors: readonly FormError[]): RunPage {

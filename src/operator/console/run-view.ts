@@ -22,14 +22,37 @@ export interface RunPage {
 /** The page of a plan or of a run. Its middle part is sent again when something has changed. */
 export function runView(page: RunPage): Html {
   const { run, errors } = page;
-  const { name } = run.form.operation;
-  const slug = run.form.texts.slug?.length === 1 ? run.form.texts.slug[0] : undefined;
-  return html`${breadcrumbs(['/operations', 'Commands'], [operationPath(name), name], ...(slug ? [[`/tenants/${encodeURIComponent(slug)}`, slug] as const] : []))}
-<h1>${run.isPlan ? 'Plan: ' : ''}${name} ${slug}</h1>
+  return html`${heading(run)}
 ${errorSummary(errors)}
 <p class="status" role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
 <div id="run" data-events="/runs/${run.id}/events"${run.command.outcome ? html` data-ended` : ''}>${runFragment(page)}</div>
 ${commandView(run.form)}`;
+}
+
+/** The page of a run for everybody but the visitor who has started it. */
+export function othersView(run: Run): Html {
+  return html`${heading(run)}
+<p class="status" role="status">${statusText(run)}</p>
+${runFacts(run)}
+<p class="note">${run.by} alone sees its result. <a href="/log">The log</a> has what it changed.</p>
+${commandView(run.form)}`;
+}
+
+function heading({ form, isPlan }: Run): Html {
+  const { name } = form.operation;
+  const slug = form.texts.slug?.length === 1 ? form.texts.slug[0] : undefined;
+  return html`${breadcrumbs(['/operations', 'Commands'], [operationPath(name), name], ...(slug ? [[`/tenants/${encodeURIComponent(slug)}`, slug] as const] : []))}
+<h1>${isPlan ? 'Plan: ' : ''}${name} ${slug}</h1>`;
+}
+
+function runFacts({ command: { outcome, endedAt, step }, startedAt, by, form }: Run): Html {
+  return facts([
+    ['State', state(outcome ?? 'running')],
+    ['Started', time(startedAt)],
+    ['Took', endedAt ? durationText(endedAt.getTime() - startedAt.getTime()) : step],
+    ...(by ? ([['By', by]] as const) : []),
+    ['Reason', form.reason],
+  ]);
 }
 
 /** One sentence about the whole of a run. */
@@ -50,18 +73,12 @@ export function statusText({ command, isPlan }: Run): string {
 /** The part of the page that changes. */
 export function runFragment(page: RunPage): Html {
   const { run } = page;
-  const { command, startedAt, by, form } = run;
-  const { count, step, outcome, endedAt, plan, parts, omitted } = command;
+  const { command } = run;
+  const { count, outcome, plan, parts, omitted } = command;
   const notes = notesText(command);
   const shown = parts.slice(-maxShownParts);
   const hidden = omitted + parts.length - shown.length;
-  return html`${facts([
-    ['State', state(outcome ?? 'running')],
-    ['Started', time(startedAt)],
-    ['Took', endedAt ? durationText(endedAt.getTime() - startedAt.getTime()) : step],
-    ...(by ? ([['By', by]] as const) : []),
-    ['Reason', form.reason],
-  ])}
+  return html`${runFacts(run)}
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${outcome === undefined && !command.isInterrupted ? cancelForm(page) : ''}
 ${notes ? html`<pre class="text notes" tabindex="0" role="group" aria-label="${outcome === 'failed' ? 'Error' : 'Warnings'}">${notes.trimEnd()}</pre>` : ''}

@@ -337,9 +337,9 @@ describe('console', () => {
     const { status, text } = await readOnly.get('/operations/resume?slug=acme');
     expect(status).to.equal(200);
     expect(text).to.include('This console does not run it').and.not.include('value="plan"');
-    expect((await readOnly.submit('/operations/resume', { slug: 'acme', step: 'run' })).text).to.include(
-      'does not run resume',
-    );
+    const refused = await readOnly.submit('/operations/resume', { slug: 'acme', because: 'ticket 9', step: 'run' });
+    expect(refused.text).to.include('does not run resume');
+    expect(refused.text, 'what was typed stays').to.include('value="acme"').and.include('value="ticket 9"');
     expect((await readOnly.submit('/operations/list', { step: 'run' })).text).to.include('does not run list');
     await readOnly.stop();
     const support = await openConsole(world.environment, ['--no-browser', '--allow', 'support,resume']);
@@ -380,9 +380,11 @@ describe('console', () => {
     expect((await team.get('/log', joe)).text).to.include(run.path);
     for (const path of [run.path, `${run.path}/output`, `${run.path}/events`, plan.path]) {
       const { text } = await team.get(path, joe);
-      expect(text, path).to.include('This run is of jane@example.com, who alone sees its result');
+      expect(text, path).to.include('alone sees its result').and.include('jane@example.com');
       expect(text, path).to.not.match(/password/i);
     }
+    const others = await team.get(run.path, joe);
+    expect([others.status, others.text.includes('It is done.')]).to.deep.equal([200, true]);
     await team.stop();
     const elsewhere = ['--trusted-proxy', '10.0.0.7', '--user-header', 'X-Forwarded-Email'];
     const forged = await openConsole(world.environment, elsewhere, { 'X-Forwarded-Email': 'jane@example.com' });
