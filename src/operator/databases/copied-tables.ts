@@ -1,5 +1,4 @@
 import type { TableFingerprints } from '../../postgres/change-counters.ts';
-import type { TableChecksum } from '../schema/table-checksums.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
 
@@ -11,8 +10,8 @@ export interface CopiedTables {
   readonly prefixes: ReadonlyMap<string, CopiedPrefix>;
   /** From before the copy, by table. */
   readonly fingerprints: ReadonlyMap<string, TableFingerprints>;
-  /** Of the tables that were copied whole. */
-  readonly checksums: ReadonlyMap<string, TableChecksum>;
+  /** The number of rows in the tables that were copied whole. */
+  readonly rows: number;
   /** How long these took to copy and to compare, in ms. */
   readonly durations: ReadonlyMap<string, number>;
 }

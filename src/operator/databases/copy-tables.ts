@@ -4,7 +4,6 @@ import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { addChecksums, emptyChecksum, type TableChecksum } from '../schema/table-checksums.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
@@ -44,23 +43,20 @@ export async function copyAll(copyEnds: CopyEnds): Promise<CopiedTables> {
     if (first) fingerprints.set(name, first);
     else fingerprints.delete(name);
   }
-  const durations = new Map<string, number>();
   return inSnapshot(source, async () => {
-    const checksums = await changeInEpoch(target, run, () => replaceTables(copyEnds, others, durations));
+    const replaced = await changeInEpoch(target, run, () => replaceTables(copyEnds, others));
     await target.query('analyze');
-    return { tables, numbered, prefixes, fingerprints, checksums, durations };
+    return { tables, numbered, prefixes, fingerprints, ...replaced };
   });
 }
 
 /** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */
 export async function catchUp(copyEnds: CopyEnds, copied: CopiedTables): Promise<CopiedTables> {
-  const rowsOf = (prefixes: CopiedTables['prefixes']): number =>
-    [...prefixes.values()].reduce((sum, { checksum }) => sum + checksum.rows, 0);
   let { prefixes } = copied;
   for (let round = 0; round < maxRounds; round++) {
-    const before = rowsOf(prefixes);
+    const before = rowsAhead(prefixes);
     prefixes = await copyAhead(copyEnds, copied.numbered, prefixes);
-    if (rowsOf(prefixes) - before <= maxLastRows) break;
+    if (rowsAhead(prefixes) - before <= maxLastRows) break;
   }
   return { ...copied, prefixes };
 }
@@ -72,33 +68,33 @@ export async function catchUp(copyEnds: CopyEnds, copied: CopiedTables): Promise
  * transaction that this function leaves open there: its tables are locked.
  * @param role of the tenant in the source
  * @param maxMs maximum estimated time
- * @returns the checksums of all tables
  * @throws {OperatorError} when another login changes the source, or when too much is missing
  */
 export async function copyMissing(
   copyEnds: CopyEnds,
   copied: CopiedTables,
   { role, maxMs }: { role: string; maxMs: number },
-): Promise<Map<string, TableChecksum>> {
+): Promise<void> {
   const { source, target, run } = copyEnds;
   await source.query('begin isolation level repeatable read');
   await lockTables(source, copied.tables);
   const missing = await findMissing(source, copied, role);
   if (missing.estimatedMs > maxMs)
     throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
-  return changeInEpoch(target, run, async () => {
-    const checksums = new Map(copied.checksums);
-    for (const [name, prefix] of copied.prefixes) checksums.set(name, prefix.checksum);
-    for (const [name, found] of await replaceTables(copyEnds, missing.whole, new Map())) checksums.set(name, found);
+  await changeInEpoch(target, run, async () => {
+    await replaceTables(copyEnds, missing.whole);
     const ends = missing.ends.map(table => rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix));
     await withoutTriggers(target, ends, async () => {
       for (const end of ends) await copyRows(copyEnds, end);
     });
-    for (const [name, end] of await compareRows(copyEnds, ends))
-      checksums.set(name, addChecksums(checksums.get(name) ?? emptyChecksum, end));
+    await compareRows(copyEnds, ends);
     await copySequences(copyEnds, copied.tables);
-    return checksums;
   });
+}
+
+/** Returns the number of rows that were copied ahead. */
+export function rowsAhead(prefixes: CopiedTables['prefixes']): number {
+  return [...prefixes.values()].reduce((sum, { rows }) => sum + rows, 0);
 }
 
 async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {

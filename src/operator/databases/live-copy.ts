@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../log/operator-error.ts';
 import { awaitShortTransactions } from '../schema/tenant-sessions.ts';
 import type { CopiedTables } from './copied-tables.ts';
-import { catchUp, copyAll, copyMissing } from './copy-tables.ts';
+import { catchUp, copyAll, copyMissing, rowsAhead } from './copy-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 import type { RunFacts } from './database-store.ts';
 import { describe, findMissing } from './missing-data.ts';
@@ -39,8 +39,7 @@ export class LiveCopy {
     const { rows: size } = await this.#options.source.query<{ bytes: string }>(
       'select pg_database_size(current_database()) as bytes',
     );
-    const tables = [...copied.checksums.values(), ...[...copied.prefixes.values()].map(({ checksum }) => checksum)];
-    const rows = tables.reduce((sum, table) => sum + table.rows, 0);
+    const rows = copied.rows + rowsAhead(copied.prefixes);
     return { bytes: Number(size[0]?.bytes), rows, copyMs: performance.now() - startedAt };
   }
 

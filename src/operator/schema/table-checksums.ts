@@ -44,14 +44,6 @@ export async function readTableChecksums(
   return new Map(rows.map(row => [row.name, { rows: Number(row.rows), checksum: row.checksum }]));
 }
 
-/** The checksum of no rows. */
-export const emptyChecksum: TableChecksum = { rows: 0, checksum: '0' };
-
-/** Returns the checksum of rows that were read in two parts. */
-export function addChecksums(one: TableChecksum, other: TableChecksum): TableChecksum {
-  return { rows: one.rows + other.rows, checksum: String(BigInt(one.checksum) + BigInt(other.checksum)) };
-}
-
 /** Returns the names of the tables whose rows or checksums differ, or that only one database has. */
 export function differingTables(
   one: ReadonlyMap<string, TableChecksum>,
