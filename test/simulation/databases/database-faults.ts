@@ -1,11 +1,11 @@
-import { ServingProcess } from '../serving-process.ts';
 import type { DatabaseRun } from './database-run.ts';
 import type { DatabaseServer, DatabaseWorld } from './database-world.ts';
+import { ServingProcess } from './serving-process.ts';
 
 /** A simulated world with what can go wrong in it. */
 export interface FaultyWorld extends DatabaseWorld {
   isCalm: boolean;
-  readonly processes: ServingProcess<DatabaseWorld['control']['current']>[];
+  readonly processes: ServingProcess[];
   readonly runs: DatabaseRun[];
   readonly servers: readonly DatabaseServer[];
 }

@@ -4,7 +4,6 @@ const protocol = 'src/operator/databases/database-protocol.ts';
 const world = 'test/simulation/databases/database-world.ts';
 const run = 'test/simulation/databases/database-run.ts';
 const steps = 'test/simulation/databases/database-steps.ts';
-const runs = 'test/simulation/operator-run.ts';
 
 type Fault = readonly [name: string, text: string, replacement: string, seed: number];
 
@@ -25,8 +24,13 @@ const switchTargets = "yield 'claim current';\n      yield 'claim target';\n    
 
 /** Faults that are planted in the protocol of databases, or in what it relies on. */
 export const databaseMutants: readonly Mutant[] = [
-  ...plantIn(runs, [
-    ['a run that has lost its lock changes the control database', 'if (!this.#isConnected)', 'if (false)', 1],
+  ...plantIn(run, [
+    [
+      'a run that has lost its lock changes the control database',
+      'if (inControl && !this.#isConnected)',
+      'if (false)',
+      1,
+    ],
   ]),
   ...plantIn(world, [
     ['a replaced run changes a database', 'if (this.claimedBy > epoch)', 'if (this.claimedBy > epoch + 1_000_000)', 7],
@@ -168,8 +172,8 @@ export const databaseMutants: readonly Mutant[] = [
     ],
     [
       'a replaced run fills what it has created when another one had dropped it',
-      "this.#mayBegin = !beginsInControl.includes(step) || (this.isConnected && this.#run.target?.state === 'reserved');",
-      '',
+      "const mayBegin = !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');",
+      'const mayBegin = true;',
       6,
     ],
     ['a run opens the database that the tenant had before', "if (step === 'exchange')", 'if (false)', 1],

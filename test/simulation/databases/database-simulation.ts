@@ -1,5 +1,6 @@
 import type { DatabaseGoal } from '../../../src/operator/databases/database-protocol.ts';
-import { createFencedWorld } from '../fenced-world.ts';
+import { Random } from '../random.ts';
+import { Scheduler } from '../scheduler.ts';
 import type { SimulationOptions } from '../simulation-options.ts';
 import { violation } from '../violation.ts';
 import {
@@ -40,13 +41,18 @@ class DatabaseSimulation {
   /** Writes that a client knows to be done, with their database. */
   readonly #acknowledged = new Map<number, TenantDatabase>();
 
-  constructor(options: SimulationOptions) {
-    const control = new DatabasesControl();
-    const world = createFencedWorld<TenantDatabase, DatabasesControl>(control, options);
-    const servers = ['a', 'b', 'c'].slice(0, world.random.integer(2, 3));
+  constructor({ seed, trace }: SimulationOptions) {
+    const [scheduler, random, control] = [new Scheduler(), new Random(seed), new DatabasesControl()];
+    const servers = ['a', 'b', 'c'].slice(0, random.integer(2, 3));
     this.#world = {
-      ...world,
+      scheduler,
+      random,
+      control,
+      processes: [],
       isCalm: true,
+      failed: 0,
+      writes: 0,
+      trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
       acknowledge: (id, database) => {
         if (database !== control.current) violation(`write ${id} is acknowledged in ${database.name}`);
         this.#acknowledged.set(id, database);
@@ -55,9 +61,12 @@ class DatabaseSimulation {
       runs: [],
       servers: servers.map(name => ({ name, isAway: false })),
       startServing: () => {
-        for (let count = world.random.integer(1, 3); count > 0; count--) startProcess(this.#world);
+        for (let count = random.integer(1, 3); count > 0; count--) startProcess(this.#world);
       },
       check: () => check(control),
+    };
+    control.onChange = () => {
+      for (const process of this.#world.processes) process.notify();
     };
   }
 

@@ -1,4 +1,5 @@
 import type { DatabaseGoal, DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
+import { violation } from '../violation.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
 
 /** What a run knows. */
@@ -31,7 +32,7 @@ export const controlEffects: Effects = {
   'drop leftovers': ({ world, goal }) => {
     for (const database of world.control.databases) {
       if (database.state !== 'condemned' || (goal !== 'provision' && database.server.isAway)) continue;
-      drop(world, database);
+      drop(database);
       database.state = 'gone';
     }
   },
@@ -41,11 +42,11 @@ export const controlEffects: Effects = {
     target.isOutdated = run.world.random.chance(0.5); // at some time, a later build
   },
   'announce fence': run => {
-    const { control, processes, scheduler, fail } = run.world;
+    const { control, processes, scheduler } = run.world;
     if (run.goal === 'replace' && targetOf(run).exists)
-      fail('a lost database is restored before the processes prepare');
+      violation('a lost database is restored before the processes prepare');
     if (control.fence === 'none') {
-      control.announce();
+      control.setFence('announced');
       run.waitUntil = scheduler.now + maxAnnounceMs;
     }
     if (control.isConfirmedBy(processes)) return undefined;
@@ -55,28 +56,28 @@ export const controlEffects: Effects = {
   'close fence': run => {
     const { control, scheduler } = run.world;
     if (control.fence === 'none') throw new Error('no fence is announced');
-    control.close();
+    control.setFence('closed');
     run.waitUntil = scheduler.now + maxWaitMs;
   },
   'wait for processes': ({ world, waitUntil }) =>
     !world.control.isConfirmedBy(world.processes) && world.scheduler.now < waitUntil ? 'again' : undefined,
   exchange: run => {
     const { world, goal } = run;
-    const { control, fail } = world;
+    const { control } = world;
     const [former, target] = [control.current, targetOf(run)];
     if (goal === 'switch' ? !target.isComplete : target.state !== 'reserved')
       throw new Error(`${target.name} is ${target.state}`);
-    if (target.isOutdated) fail(`${target.name} has another version`);
-    if (goal === 'replace' && former.exists && !former.wasLost) fail(`${former.name} is replaced, and not lost`);
+    if (target.isOutdated) violation(`${target.name} has another version`);
+    if (goal === 'replace' && former.exists && !former.wasLost) violation(`${former.name} is replaced, and not lost`);
     if (!isEqual(target.rows, goal === 'move' ? former.rows : target.expected))
-      fail(`${target.name} has not the data that the tenant is to get`);
+      violation(`${target.name} has not the data that the tenant is to get`);
     control.exchange(target, goal === 'replace' ? 'condemned' : 'kept');
     former.isOutdated = world.random.chance(0.5);
   },
   serve: ({ world }) => {
     if (!world.control.isActive) world.startServing();
     world.control.isActive = true;
-    world.control.lift();
+    world.control.setFence('none');
   },
   condemn: run => targetOf(run).change(['filled', 'kept', 'condemned'], 'condemned'),
   forget: run => targetOf(run).change(['condemned'], 'gone'),
@@ -113,7 +114,7 @@ export const databaseEffects: Effects = {
     write(run, snapshot);
   },
   'open current': ({ current, epoch }) => current.isLost() || current.open(epoch, true),
-  drop: run => drop(run.world, targetOf(run)),
+  drop: run => drop(targetOf(run)),
 };
 
 function targetOf({ target }: RunState): TenantDatabase {
@@ -128,16 +129,16 @@ function write(run: RunState, rows: Set<number>): void {
   const isOwn = target.state === 'reserved' || target.state === 'condemned';
   const mayUpgrade = run.goal === 'switch' || run.goal === 'upgrade';
   if (!isOwn && (!mayUpgrade || target.state === 'current'))
-    run.world.fail(`${target.name} is changed while it is ${target.state}`);
-  if (target.changedBy > run.epoch) run.world.fail(`an earlier run changes ${target.name} after a later one`);
+    violation(`${target.name} is changed while it is ${target.state}`);
+  if (target.changedBy > run.epoch) violation(`an earlier run changes ${target.name} after a later one`);
   target.changedBy = run.epoch;
   target.rows = rows;
 }
 
-function drop({ fail }: DatabaseWorld, database: TenantDatabase): void {
+function drop(database: TenantDatabase): void {
   const { name, state } = database;
-  if (state !== 'condemned' && state !== 'gone') fail(`${name} is dropped while it is ${state}`);
-  if (database.sessions.size > 0) fail(`${name} is dropped while it is used`);
+  if (state !== 'condemned' && state !== 'gone') violation(`${name} is dropped while it is ${state}`);
+  if (database.sessions.size > 0) violation(`${name} is dropped while it is used`);
   database.drop();
 }
 

@@ -1,5 +1,10 @@
-import { FencedControl } from '../fenced-control.ts';
-import type { ServedDatabase, ServingProcess, ServingWorld, SimulatedSession } from '../serving-process.ts';
+import type { Random } from '../random.ts';
+import type { Scheduler } from '../scheduler.ts';
+
+/** A session of the tenant's login, which one process uses. */
+export interface SimulatedSession {
+  isAlive: boolean;
+}
 
 /** A server of tenant databases. */
 export interface DatabaseServer {
@@ -12,7 +17,7 @@ export interface DatabaseServer {
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 
 /** A database that the tenant has, had, or may get. */
-export class TenantDatabase implements ServedDatabase {
+export class TenantDatabase {
   readonly name: string;
   readonly server: DatabaseServer;
   state: DatabaseState = 'reserved';
@@ -119,16 +124,36 @@ export class TenantDatabase implements ServedDatabase {
 
 const nowhere = new TenantDatabase('nowhere', { name: 'no server', isAway: false }, new Set());
 
-/** The simulated control database, with all databases of the tenant and its lock. `current` is that of the tenant. */
-export class DatabasesControl extends FencedControl<TenantDatabase> {
+/** The simulated control database, with all databases of the tenant, its fence and its lock. */
+export class DatabasesControl {
+  /** The database of the tenant. */
+  current = nowhere;
+  fence: 'none' | 'announced' | 'closed' = 'none';
+  /** Differs for each fence. */
+  fenceId = 0;
+  /** The processes that have confirmed the fence, as it is now. */
+  readonly acknowledged = new Set<string>();
+  /** True while it cannot be reached. */
+  isAway = false;
+  /** Called when the fence or the database of the tenant has changed. */
+  onChange = (): void => {};
   readonly databases: TenantDatabase[] = [];
   /** False while the tenant is being provisioned: nobody is served. */
   isActive = false;
   /** The run that holds the lock of the tenant. */
   lockedBy: object | undefined;
 
-  constructor() {
-    super(nowhere);
+  /** Returns whether all processes that are heard have confirmed the fence. */
+  isConfirmedBy(processes: readonly { name: string; isHeard: boolean }[]): boolean {
+    return processes.every(({ name, isHeard }) => !isHeard || this.acknowledged.has(name));
+  }
+
+  /** Announces, closes or lifts the fence. */
+  setFence(fence: typeof this.fence): void {
+    this.fence = fence;
+    if (fence === 'announced') this.fenceId++;
+    this.acknowledged.clear();
+    this.onChange();
   }
 
   reserve(server: DatabaseServer, expected: ReadonlySet<number>): TenantDatabase {
@@ -158,10 +183,20 @@ export class DatabasesControl extends FencedControl<TenantDatabase> {
 }
 
 /** What the simulated runs and processes share. */
-export interface DatabaseWorld extends ServingWorld<TenantDatabase> {
+export interface DatabaseWorld {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
   readonly control: DatabasesControl;
-  readonly processes: readonly ServingProcess<TenantDatabase>[];
+  readonly processes: readonly { name: string; isHeard: boolean }[];
+  /** True while nothing goes wrong. */
+  readonly isCalm: boolean;
   epochs: number;
+  writes: number;
+  /** Requests that failed. */
+  failed: number;
+  trace(line: () => string): void;
+  /** A client knows now that its write is done. */
+  acknowledge(id: number, database: TenantDatabase): void;
   /** Starts processes of the service, when a new tenant is served. */
   startServing(): void;
   /** @throws {Violation} when an invariant is broken now */

@@ -1,48 +1,22 @@
-import type { FencedControl } from './fenced-control.ts';
-import type { OperatorWorld } from './operator-run.ts';
-
-/** A session of the tenant's login, which one process uses. */
-export interface SimulatedSession {
-  isAlive: boolean;
-}
-
-/** A database that a process serves the tenant from. */
-export interface ServedDatabase {
-  readonly name: string;
-  readonly rows: Set<number>;
-  readonly sessions: Set<SimulatedSession>;
-  /** Opens a session; undefined when the database refuses it. */
-  connect(): SimulatedSession | undefined;
-}
-
-/** What processes of the service need of the world that they are simulated in. */
-export interface ServingWorld<Database extends ServedDatabase> extends OperatorWorld {
-  readonly control: FencedControl<Database>;
-  /** Requests that failed. */
-  failed: number;
-  writes: number;
-  /** A client knows now that its write is done. */
-  acknowledge(id: number, database: Database): void;
-  /** @throws {Violation} */
-  fail(message: string): never;
-}
+import { violation } from '../violation.ts';
+import type { DatabaseWorld, SimulatedSession, TenantDatabase } from './database-world.ts';
 
 const maxWaitMs = 5_000;
 /** Longer than in production, where a request waits for a notification: many poll at once. */
 const pollMs = 40;
 
 /** A process of the service, with clients that write. It knows the tenant's database and its fence by notifications. */
-export class ServingProcess<Database extends ServedDatabase> {
+export class ServingProcess {
   readonly name: string;
-  readonly #world: ServingWorld<Database>;
-  #database: Database;
+  readonly #world: DatabaseWorld;
+  #database: TenantDatabase;
   #isFenced = false;
   #running = 0;
   #state: 'running' | 'stopped' | 'dead' = 'running';
   #stoppedAt = 0;
   readonly #delayed: (() => void)[] = [];
 
-  constructor(world: ServingWorld<Database>, name: string) {
+  constructor(world: DatabaseWorld, name: string) {
     this.#world = world;
     this.name = name;
     this.#database = world.control.current;
@@ -137,7 +111,7 @@ export class ServingProcess<Database extends ServedDatabase> {
     else again();
   }
 
-  #commitLater(id: number, database: Database, session: SimulatedSession): void {
+  #commitLater(id: number, database: TenantDatabase, session: SimulatedSession): void {
     const { scheduler, random, isCalm } = this.#world;
     const ms = !isCalm && random.chance(0.02) ? random.between(500, 6_000) : random.between(1, 100);
     scheduler.after(ms, () =>
@@ -148,7 +122,7 @@ export class ServingProcess<Database extends ServedDatabase> {
           this.#world.failed++;
           return;
         }
-        if (database.rows.has(id)) this.#world.fail(`write ${id} is done twice`);
+        if (database.rows.has(id)) violation(`write ${id} is done twice`);
         database.rows.add(id);
         this.#world.acknowledge(id, database);
       }),
