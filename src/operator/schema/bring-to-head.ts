@@ -2,9 +2,7 @@ import type pg from 'pg';
 import type { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { OutcomeRecorder } from './outcome-recorder.ts';
 import type { SchemaComparison } from './schema-comparison.ts';
 import {
   applyStep,
@@ -14,7 +12,6 @@ import {
   type SchemaStep,
   versionOf,
 } from './schema-steps.ts';
-import type { TenantLocks, TenantRow } from './tenant-locks.ts';
 import { retryOnLockTimeout, setSchemaVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
 
@@ -22,10 +19,10 @@ import { becomeMember } from './tenant-sessions.ts';
 export interface Run {
   id: number;
   installation: Installation;
-  locks: TenantLocks;
-  /** Takes tenants out of service in the control database. */
+  /** Holds the locks of the run and of its tenants. */
+  control: Queryable;
+  /** Writes what becomes of the tenants. */
   controlPool: Queryable;
-  outcomes: OutcomeRecorder;
   steps: SchemaStep[];
   head: string;
   /** The servers of the tenants, by id. */
@@ -39,12 +36,21 @@ export interface Run {
    * service.
    */
   receivedAt: number;
-  /** The number of tenants that have failed. */
-  failures: number;
 }
 
 /** A tenant as the control database records it. */
-export interface RecordedTenant extends TenantRow {
+export interface TenantRow {
+  id: number;
+  guid: string;
+  /** The server that the tenant is on now: it may have been moved since the run began. */
+  serverId: number;
+  databaseName: string;
+  roleName: string;
+  schemaVersion: string | null;
+  schemaFingerprint: string | null;
+}
+
+interface LocatedTenant extends TenantRow {
   server: Server;
 }
 
@@ -53,26 +59,10 @@ export interface RecordedTenant extends TenantRow {
  * rolled back.
  * @returns true if the database had pending migrations
  */
-export async function bringToHead(run: Run, tenant: RecordedTenant): Promise<boolean> {
-  return withTenantConnection(run.installation, tenant, async database => {
-    const recorded = recordedState(run, tenant);
-    const pending = recorded ? pendingSteps(run, recorded) : [];
-    if (recorded && pending.length > 0 && pending.every(({ compatible }) => compatible)) {
-      run.outcomes.begin(tenant.id);
-      const found = await retryOnLockTimeout(() => apply(run, tenant, database, recorded, true)).catch(error => {
-        if (sqlState(error) !== '42P01') throw error; // a table that every tenant has is missing
-        return 'unknown';
-      });
-      if (!found) return true;
-    }
-    return bringStateToHead(run, tenant, database, await readSchemaState(database));
-  });
-}
-
-/** The state that the database has unless something outside of runs has changed it; undefined if that is not known. */
-function recordedState({ steps }: Run, { guid, schemaVersion }: RecordedTenant): SchemaState | undefined {
-  const index = steps.findIndex(({ name }) => name === schemaVersion);
-  return index < 0 ? undefined : { guid, applied: steps.slice(0, index + 1).map(({ name }) => name) };
+export async function bringToHead(run: Run, tenant: LocatedTenant): Promise<boolean> {
+  return withTenantConnection(run.installation, tenant, async database =>
+    bringStateToHead(run, tenant, database, await readSchemaState(database)),
+  );
 }
 
 function pendingSteps({ steps }: Run, { applied }: SchemaState): SchemaStep[] {
@@ -82,13 +72,13 @@ function pendingSteps({ steps }: Run, { applied }: SchemaState): SchemaStep[] {
 /** @param state of the database @returns as `bringToHead` */
 async function bringStateToHead(
   run: Run,
-  tenant: RecordedTenant,
+  tenant: LocatedTenant,
   database: pg.Client,
   state: SchemaState,
 ): Promise<boolean> {
   const { controlPool } = run;
-  if (state.guid !== null && state.guid !== tenant.guid)
-    throw new OperatorError('the database belongs to another tenant');
+  if (state.guid === null) throw new OperatorError('the database does not say whose it is: see npx backoffice doctor');
+  if (state.guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
   const unknown = state.applied.find(name => !run.steps.some(step => step.name === name));
   if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
 
@@ -97,11 +87,10 @@ async function bringStateToHead(
   if (pending.length === 0) {
     await compare(run, tenant, database);
   } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
-    run.outcomes.begin(tenant.id);
     found = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
-    run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant, run.id));
+    run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant));
     try {
       found = await retryOnLockTimeout(() => apply(run, tenant, database, state));
     } catch (error) {
@@ -119,7 +108,7 @@ async function bringStateToHead(
 /** @returns the state of the database, if it is not `state`; nothing was changed then */
 function apply(
   run: Run,
-  tenant: RecordedTenant,
+  tenant: LocatedTenant,
   database: pg.Client,
   state: SchemaState,
   compatible = false,
@@ -127,14 +116,16 @@ function apply(
   return changeSchema(database, {
     role: tenant.roleName,
     state,
-    change: () => Promise.all(pendingSteps(run, state).map(step => applyStep(database, step))),
+    change: async () => {
+      for (const step of pendingSteps(run, state)) await applyStep(database, step);
+    },
     check: () => compare(run, tenant, database),
     compatible,
   });
 }
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
-async function compare(run: Run, { server }: RecordedTenant, database: pg.Client): Promise<void> {
+async function compare(run: Run, { server }: LocatedTenant, database: pg.Client): Promise<void> {
   const comparison = run.comparisons.get(server.id);
   if (!comparison) throw new OperatorError(`there is no template of server ${server.name}`);
   const difference = await comparison.difference(database);

@@ -1,5 +1,4 @@
 import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
@@ -24,7 +23,7 @@ export async function fleetStatus({
   statements,
   controlUrl,
 }: Reader & { readonly controlUrl: string }): Promise<FleetStatus> {
-  await withConnection(controlUrl, client => closeAbandonedRuns(shareConnection(client)));
+  await withConnection(controlUrl, closeAbandonedRuns);
   const fleet = await countFleet({ statements });
   const failing = await readFailing({ statements });
   const [run] = await listRuns({ statements }, 1);

@@ -1,11 +1,14 @@
-import type { LimitFunction } from 'p-limit';
 import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/error-text.ts';
-import { bringToHead, type Run } from './bring-to-head.ts';
-import type { TenantResult } from './migration-outcomes.ts';
-import type { Candidate } from './migration-runs.ts';
+import { bringToHead, type Run, type TenantRow } from './bring-to-head.ts';
+import { recordOutcome, recordRunning, type TenantResult } from './migration-outcomes.ts';
 import { compatibleFrom } from './schema-steps.ts';
-import type { TenantRow } from './tenant-locks.ts';
+
+const tenantQuery = `
+  select id::int, guid, server_id as "serverId", database_name as "databaseName", role_name as "roleName",
+         schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint"
+    from tenants where id = $1`;
 
 /**
  * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
@@ -26,40 +29,30 @@ import type { TenantRow } from './tenant-locks.ts';
  * If every pending migration is compatible, each build that serves the tenant can go on with the new schema: the tenant
  * stays in service, and only step 4 remains.
  *
- * @param connections runs work when a connection to the server may be opened. The control database is read before, and
- *   written after the connection is closed
- * @returns `busy` if another process works on the tenant; `halted` if the run was halted before the database was
- *   opened; undefined if the tenant is at head or was purged
+ * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
  */
-export async function migrateTenant(
-  run: Run,
-  candidate: Candidate,
-  connections: LimitFunction,
-  isHalted: () => boolean,
-): Promise<TenantResult | 'busy' | 'halted' | undefined> {
-  const { locks, head, outcomes } = run;
-  const { id } = candidate;
-  const tenant = await locks.acquire(id);
-  if (tenant === 'busy') return 'busy';
+export async function migrateTenant(run: Run, id: number): Promise<TenantResult | 'busy' | undefined> {
+  const { control, controlPool, head } = run;
+  if (!(await tryLock(control, lockSpaces.tenant, id))) return 'busy';
   try {
+    const [tenant] = (await control.query<TenantRow>(tenantQuery, [id])).rows;
     if (!tenant) return undefined; // it has been purged
     const from = tenant.schemaVersion;
     const fingerprint = run.fingerprints.get(tenant.serverId);
     if (from === head && tenant.schemaFingerprint === fingerprint) {
-      await outcomes.record(id, { state: 'current', from, to: head, ms: 0 });
+      await recordOutcome(controlPool, run.id, id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
-    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
-    if (!result) return 'halted';
+    await recordRunning(controlPool, run.id, id);
+    const result = await migrateDatabase(run, tenant);
     const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
-    await outcomes.record(id, result, result.state === 'failed' ? undefined : schema);
+    await recordOutcome(controlPool, run.id, id, result, result.state === 'failed' ? undefined : schema);
     return result;
   } finally {
-    await locks.release(id);
+    await releaseLock(control, lockSpaces.tenant, id);
   }
 }
 
-/** Counts a failure before the next tenant begins, so that a run halts in time. */
 async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResult> {
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
@@ -71,7 +64,6 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
     const state = (await bringToHead(run, { ...tenant, server })) || from !== run.head ? 'migrated' : 'current';
     return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
-    run.failures++;
     return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
   }
 }

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
@@ -5,18 +6,16 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
+import { runConcurrently } from '../command/run-concurrently.ts';
 import type { FleetObservers } from '../command/run-fleet.ts';
 import type { Run } from './bring-to-head.ts';
-import { migrateConcurrently } from './migrate-concurrently.ts';
 import { migrateTenant } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
-import { createOutcomeRecorder } from './outcome-recorder.ts';
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { headFingerprints } from './template-fingerprint.ts';
 import { tenantHead } from './tenant-head.ts';
-import { createTenantLocks } from './tenant-locks.ts';
 import { waitUntil } from './tenant-schema.ts';
 
 /** The result of a run for one tenant. */
@@ -36,6 +35,7 @@ export interface RunReport {
 const defaultConcurrency = 4;
 /** Connections that write outcomes, beside the one that holds the locks. */
 const outcomeConnections = 4;
+const busyRetryMs = 50;
 
 /**
  * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
@@ -54,15 +54,12 @@ export async function migrateTenants(
   const fingerprints = await headFingerprints(installation);
   const { controlUrl } = installation;
   const servers = await installation.control.em.fork().findAll(Server);
-  /** @param client holds the locks of the run and of its tenants */
-  const work = (client: Queryable) =>
+  const work = (control: Queryable) =>
     withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
       const concurrency = request.concurrency ?? defaultConcurrency;
-      const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
+      const { id, candidates } = await beginRun(control, head, fingerprints, { ...request, concurrency });
       const run: Run = {
-        ...{ id, installation, controlPool, steps, head, fingerprints },
-        locks: createTenantLocks(client),
-        outcomes: createOutcomeRecorder(controlPool, id, concurrency),
+        ...{ id, installation, control, controlPool, steps, head, fingerprints },
         servers: new Map(servers.map(server => [server.id, server])),
         comparisons: new Map(
           servers.map(server => [
@@ -71,15 +68,14 @@ export async function migrateTenants(
           ]),
         ),
         receivedAt: 0,
-        failures: 0,
       };
       try {
         const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
         await waitUntil(run.receivedAt);
-        await endRun(client, id, report.state, 'the run was halted before this tenant');
+        await endRun(control, id, report.state, 'the run was halted before this tenant');
         return report;
       } catch (error) {
-        await endRun(client, id, 'failed', errorText(error)).catch(() => {});
+        await endRun(control, id, 'failed', errorText(error)).catch(() => {});
         throw error;
       }
     });
@@ -95,23 +91,37 @@ async function migrateCandidates(
 ): Promise<RunReport> {
   const pending = candidates.filter(({ atHead }) => !atHead);
   const outcomes: TenantOutcome[] = [];
-  const isHalted = () => signal?.aborted === true || run.failures >= maxFailures;
-  const migrate = (tenants: Candidate[]) =>
-    migrateConcurrently(tenants, concurrency, isHalted, async (candidate, connections) => {
-      const result = await migrateTenant(run, candidate, connections, isHalted);
-      if (result === 'busy' || result === 'halted') return false;
-      if (result) {
-        const outcome = { slug: candidate.slug, ...result };
-        outcomes.push(outcome);
-        onOutcome?.(outcome);
+  let failures = 0;
+  const isHalted = () => signal?.aborted === true || failures >= maxFailures;
+  const begin = async ({ id, slug }: Candidate): Promise<boolean> => {
+    if (isHalted()) return false;
+    const result = await migrateTenant(run, id);
+    if (result === 'busy') return false;
+    if (result) {
+      if (result.state === 'failed') failures++;
+      const outcome = { slug, ...result };
+      outcomes.push(outcome);
+      onOutcome?.(outcome);
+    }
+    return true;
+  };
+  /** One that another process works on is retried after the others. @returns how many were not begun */
+  const migrate = async (tenants: Candidate[]): Promise<number> => {
+    const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
+    const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
+      for (let waiting = queue; ; await sleep(busyRetryMs)) {
+        const done = await runConcurrently(waiting, concurrency, begin);
+        waiting = waiting.filter((_, index) => !done[index]);
+        if (waiting.length === 0 || isHalted()) return waiting.length;
       }
-      return true;
     });
+    return left.reduce((sum, count) => sum + count, 0);
+  };
   onStart?.(pending.length);
   const rest = pending.slice(canary);
   let skipped = await migrate(pending.slice(0, canary));
-  skipped += canary > 0 && run.failures > 0 ? rest.length : await migrate(rest);
-  const state = skipped > 0 ? 'halted' : run.failures > 0 ? 'failed' : 'succeeded';
+  skipped += canary > 0 && failures > 0 ? rest.length : await migrate(rest);
+  const state = skipped > 0 ? 'halted' : failures > 0 ? 'failed' : 'succeeded';
   return { id: run.id, state, outcomes, skipped };
 }
 

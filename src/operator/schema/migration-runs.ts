@@ -78,7 +78,8 @@ export async function beginRollback(client: Queryable, tenant: number, from: str
     `with run as (
        insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
      ), outcome as (
-       insert into migration_outcomes (run_id, tenant_id, from_version, to_version) select id, $3, $4, $1 from run
+       insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, started_at)
+       select id, $3, 'running', $4, $1, now() from run
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
     [to, operatorName(), tenant, from],
   );

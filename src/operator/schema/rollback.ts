@@ -1,11 +1,10 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { recordOutcome } from './migration-outcomes.ts';
 import { beginRollback, endRun } from './migration-runs.ts';
-import { createOutcomeRecorder } from './outcome-recorder.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from './schema-steps.ts';
 import {
   retryOnLockTimeout,
@@ -24,7 +23,7 @@ import { becomeMember } from './tenant-sessions.ts';
 export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
   const steps = await readSchemaSteps();
   const { id } = await findTenant(installation, slug);
-  return withLock(installation.controlUrl, lockSpaces.tenant, id, async client => {
+  return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
     const tenant = await findTenant(installation, slug);
     if (!tenant.schemaVersion) {
       // A killed rollback may have undone the migration already; another one would then undo the migration before it.
@@ -39,14 +38,12 @@ export async function rollback(installation: Installation, slug: string): Promis
       if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
       if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
 
-      const control = shareConnection(client);
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
-      const outcomes = createOutcomeRecorder(control, run, 1);
       try {
         await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
-        const receivedAt = await takeOutOfService(control, database, tenant, run);
+        const receivedAt = await takeOutOfService(control, database, tenant);
         const change = () => revertStep(database, step);
         const found = await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, state, change }));
         if (found) throw new OperatorError('another process has changed its schema meanwhile');
@@ -55,13 +52,13 @@ export async function rollback(installation: Installation, slug: string): Promis
         const restored = await readSchemaState(database).catch(() => undefined);
         if (restored) await setSchemaVersion(control, id, versionOf(restored.applied, steps));
         const text = errorText(error);
-        await outcomes.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);
         throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
       }
       const { compatibleFrom } = versionOf(applied.slice(0, -1), steps);
       const done = { state: 'migrated', from, to, ms: elapsed() } as const;
-      await outcomes.record(id, done, { version: to, compatibleFrom, fingerprint: undefined });
+      await recordOutcome(control, run, id, done, { version: to, compatibleFrom, fingerprint: undefined });
       await endRun(control, run, 'succeeded', '');
       return { from, to };
     });

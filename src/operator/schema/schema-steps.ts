@@ -1,10 +1,9 @@
 import type pg from 'pg';
 import type { SchemaVersion } from '../../control/schema-version.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { copyTexts } from '../../postgres/copy-texts.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { endSessions, signalSessions } from './tenant-sessions.ts';
+import { endSessions } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */
 export interface SchemaStep {
@@ -80,29 +79,11 @@ export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
   }
 }
 
-/** The same table that MikroORM creates, because MikroORM's command line reads it as well. */
-const trackingTable = `
-  create table if not exists migrations (
-    id serial primary key, name varchar(255) not null, executed_at timestamptz(6) not null default current_timestamp(6)
-  )`;
-
-/** An empty database has no `tenant_identity`. */
-const lockIdentityIfAny = `
-  do $$ begin
-    if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
-  end $$`;
-/** Copies are not planned, which would cost a new session more than to run a query of these tables. */
-const [copyIdentity, copyMigrations] = [
-  'copy tenant_identity (guid) to stdout',
-  'copy migrations (id, name) to stdout',
-];
-
 interface SchemaChange {
   /** The login role of the tenant. */
   role: string;
   /** The state of the database that the statements of the change were chosen for. */
   state: SchemaState;
-  /** Sends the statements. */
   change: () => Promise<unknown>;
   /** Runs before the commit; an error rolls everything back. */
   check?: () => Promise<void>;
@@ -120,8 +101,6 @@ interface SchemaChange {
  * that waited for the lock does not see the new version if its isolation level is repeatable read.
  *
  * A compatible change locks `migrations` only, so that no other run changes the schema, and ends no session.
- *
- * All statements but the commit are sent in one round trip: after an error, PostgreSQL refuses those that follow.
  * @param client in pipeline mode
  * @returns undefined after the commit; or, if the database has another state than `state`, that one: nothing was
  *   changed then
@@ -130,19 +109,20 @@ export async function changeSchema(
   client: pg.Client,
   { role, state, change, check, compatible = false }: SchemaChange,
 ): Promise<SchemaState | undefined> {
+  const end = async (): Promise<void> => {
+    if (!compatible) await endSessions(client, role);
+  };
   try {
-    const begun = beginChange(client, state, compatible);
-    const ended = compatible ? 0 : signalSessions(client, role);
-    const results = await Promise.allSettled([begun, ended, change(), check?.()]);
-    const found = await begun;
+    const found = await beginChange(client, compatible);
     if (found.guid !== state.guid || found.applied.join() !== state.applied.join()) {
       await client.query('rollback');
       return found;
     }
-    for (const result of results) if (result.status === 'rejected') throw result.reason;
-    if ((await ended) > 0) await endSessions(client, role);
-    const [, remaining] = await Promise.all([client.query('commit'), compatible ? 0 : signalSessions(client, role)]);
-    if (remaining > 0) await endSessions(client, role);
+    await end();
+    await change();
+    await check?.();
+    await end(); // those that have begun since
+    await Promise.all([client.query('commit'), end()]);
     return undefined;
   } catch (error) {
     await client.query('rollback').catch(() => {});
@@ -150,30 +130,20 @@ export async function changeSchema(
   }
 }
 
-/** Begins the transaction in one round trip. @returns the state of the database under the locks */
-async function beginChange(
-  client: pg.Client,
-  { guid, applied }: SchemaState,
-  compatible: boolean,
-): Promise<SchemaState> {
-  const lockIdentity = `lock table tenant_identity in access ${compatible ? 'share' : 'exclusive'} mode`;
-  const begin = [
+/** Begins the transaction. @returns the state of the database under the locks */
+async function beginChange(client: pg.Client, compatible: boolean): Promise<SchemaState> {
+  const statements = [
     'begin isolation level read committed', // each statement sees what others have committed before it
     'set local client_min_messages = warning',
-    ...(applied.length === 0 ? [trackingTable] : []),
     // First, in the order in which `stateQuery` and new connections open the two tables: the reverse could deadlock.
-    ...(guid === null ? [lockIdentityIfAny] : [lockIdentity]),
+    `lock table tenant_identity in access ${compatible ? 'share' : 'exclusive'} mode`,
     'lock table migrations in access exclusive mode',
   ];
-  const copies = await copyTexts(client, [...begin, ...(guid === null ? [] : [copyIdentity]), copyMigrations]);
-  const rows = (copies.at(-1) ?? []).map(line => line.split('\t'));
-  return {
-    guid: guid === null ? null : (copies.at(-2)?.[0] ?? null),
-    applied: rows.sort(([a], [b]) => Number(a) - Number(b)).map(([, name]) => name ?? ''),
-  };
+  await client.query(statements.join(';\n'));
+  return readSchemaState(client);
 }
 
-/** Runs a migration and records it, in one round trip. */
+/** Runs a migration and records it. */
 export async function applyStep(client: pg.Client, { name, up, compatible }: SchemaStep): Promise<void> {
   // The column came with a later migration than the first ones, none of which is compatible.
   const record = compatible
@@ -182,7 +152,7 @@ export async function applyStep(client: pg.Client, { name, up, compatible }: Sch
   await withStepName(name, client.query([...up, record].join(';\n')));
 }
 
-/** Undoes a migration and removes its record, in one round trip. */
+/** Undoes a migration and removes its record. */
 export async function revertStep(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
   await withStepName(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
 }

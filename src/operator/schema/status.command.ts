@@ -12,8 +12,7 @@ const status = defineOperation({
   repeats: 'sometimes',
   async run(_, { installation, output }) {
     const { fleetStatus } = await import('./fleet-status.ts');
-    const { head, fleet, failing, lastRun } = await fleetStatus(installation);
-    const found: FleetStatus = { head, fleet, failing, lastRun };
+    const found = await fleetStatus(installation);
     output.result(found, () => textOf(found));
   },
 });

@@ -28,23 +28,14 @@ const pollMs = 50;
  * sessions that begin later. Until the returned moment, a process that has not received the change may serve a cached
  * response.
  * @param database on which the login is a member of the role of the tenant (`becomeMember`)
- * @param run the migration run in which the tenant is marked as running
  * @returns the moment, by `performance.now()`, at which every process has received the change
  */
 export async function takeOutOfService(
   control: Queryable,
   database: pg.Client,
   tenant: Pick<Tenant, 'id' | 'roleName'>,
-  run?: number,
 ): Promise<number> {
-  await control.query(
-    `with tenant as (
-       update tenants set schema_version = null, compatible_from = null, schema_fingerprint = null, updated_at = now()
-        where id = $1
-     )
-     update migration_outcomes set state = 'running', started_at = now() where tenant_id = $1 and run_id = $2`,
-    [tenant.id, run],
-  );
+  await setSchemaVersion(control, tenant.id, { schemaVersion: null, compatibleFrom: null });
   const receivedAt = performance.now() + changeReceivedMs;
   if ((await countSessions(database, tenant.roleName)).all === 0) return receivedAt;
   await waitUntil(receivedAt);
@@ -58,7 +49,7 @@ export async function waitUntil(moment: number): Promise<void> {
   await sleep(Math.max(0, moment - performance.now()));
 }
 
-/** Records a tenant's version without a fingerprint: its schema has not been compared with the template. */
+/** Records a tenant's version, or that it has none, without a fingerprint: its schema has not been compared with the template. */
 export async function setSchemaVersion(
   control: Queryable,
   tenant: number,

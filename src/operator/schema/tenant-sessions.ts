@@ -24,23 +24,15 @@ export async function countSessions(database: pg.Client, role: string): Promise<
 }
 
 /**
- * Tells every session of a role in the connected database to end, also inside a transaction.
- * @returns the number of sessions that were still there
- */
-export async function signalSessions(database: pg.Client, role: string): Promise<number> {
-  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
-  const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
-  const results: unknown = await database.query(text);
-  return (results as pg.QueryResult[]).at(-1)?.rowCount ?? 0;
-}
-
-/**
  * Ends every session of a role in the connected database, also inside a transaction. Resolves when they are gone.
  * @throws {OperatorError} when one of them is still there after 5 s
  */
 export async function endSessions(database: pg.Client, role: string): Promise<void> {
+  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
+  const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
-    if ((await signalSessions(database, role)) === 0) return;
+    const results: unknown = await database.query(text);
+    if ((results as pg.QueryResult[]).at(-1)?.rowCount === 0) return;
     if (performance.now() > deadline) throw new OperatorError(`a session of ${role} could not be ended`);
   }
 }
