@@ -16,7 +16,7 @@ import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const stepsOf = (goal: DatabaseGoal): DatabaseStep[] => [...databaseProtocol({ hasFence: false }, goal)];
+const stepsOf = (goal: DatabaseGoal): DatabaseStep[] => [...databaseProtocol(goal, false)];
 const swapSteps = stepsOf('switch');
 const lostSteps = stepsOf('replace');
 const killedRestore = fileURLToPath(new URL('../support/killed-restore.ts', import.meta.url));

@@ -1,9 +1,3 @@
-/** What a run begins with. It holds the lock of the tenant, so that no other run changes it. */
-export interface DatabasesView {
-  /** True if the tenant has a fence, which a run has announced or closed, and not lifted. */
-  readonly hasFence: boolean;
-}
-
 /**
  * What a run is to achieve:
  *
@@ -103,11 +97,10 @@ export type DatabaseStep =
  * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
  *     target. Whoever condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what a
  *     paused run has created has no data. After a purge, doctor finds it by its stamp.
+ * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds the
+ *   lock of the tenant, so that no other one changes that
  */
-export function* databaseProtocol(
-  { hasFence }: DatabasesView,
-  goal: DatabaseGoal,
-): Generator<DatabaseStep, void, void> {
+export function* databaseProtocol(goal: DatabaseGoal, hasFence: boolean): Generator<DatabaseStep, void, void> {
   if (hasFence || goal === 'retreat') yield* retreat();
   switch (goal) {
     case 'retreat':

@@ -14,9 +14,6 @@ export interface FenceGuard {
   release(slug: string): void;
 }
 
-/** For runs that close no fence. */
-export const noGuard: FenceGuard = { protect: async () => {}, release: () => {} };
-
 /**
  * Starts a process that outlives this one, so that a tenant does not stay behind its fence when this process is killed,
  * or fails and cannot retreat. It runs while tenants are protected.

@@ -1,21 +1,34 @@
 import type pg from 'pg';
 import { OperatorError } from '../../log/operator-error.ts';
+import { readTableFingerprints } from '../../postgres/change-counters.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { inSnapshot } from '../../postgres/in-transaction.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { awaitShortTransactions } from '../schema/tenant-sessions.ts';
-import type { CopiedTables } from './copied-tables.ts';
-import { catchUp, copyAll, copyMissing, rowsAhead } from './copy-tables.ts';
-import type { RunEpoch } from './database-stamp.ts';
+import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
+import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
+import { changeInEpoch } from './database-stamp.ts';
 import type { RunFacts } from './database-store.ts';
-import { describe, findMissing } from './missing-data.ts';
+import { type CopiedTables, describe, findMissing } from './missing-data.ts';
+import {
+  type CopyEnds,
+  compareRows,
+  copyRows,
+  copySequences,
+  replaceTables,
+  requireSameTables,
+  truncate,
+  withoutTriggers,
+} from './replace-tables.ts';
 
 /** What the fence takes beside the copy of the changed tables, in ms. */
 export const fenceMs = 150;
+/** The last rows are few: more are copied before the fence. */
+const maxLastRows = 500;
+const maxRounds = 10;
 
 /** The two databases of a copy, and who copies. */
-interface LiveCopyOptions {
-  /** Both connected, with `canonicalTextSettings`. */
-  readonly source: pg.Client;
-  readonly target: pg.Client;
-  readonly run: RunEpoch;
+interface LiveCopyOptions extends CopyEnds {
   /** The login role of the tenant in the source. */
   readonly role: string;
   /** Maximum estimated wait of requests, in ms. */
@@ -31,24 +44,54 @@ export class LiveCopy {
     this.#options = options;
   }
 
-  /** Copies everything once, which shows how long the tables that change will take behind the fence. */
+  /**
+   * Replaces the data of the target by those of the source, and compares them, which shows how long the tables that
+   * change will take behind the fence. Append-only tables come first, in ranges, as they may be large; all others are
+   * those of one moment.
+   */
   async copyAll(): Promise<RunFacts> {
     const startedAt = performance.now();
-    const copied = await copyAll(this.#options);
-    this.#copied = copied;
-    const { rows: size } = await this.#options.source.query<{ bytes: string }>(
+    const { source, target, run } = this.#options;
+    const tables = await listDataTables(source, identityTables);
+    await requireSameTables(tables, target);
+    const numbered = await findNumberedTables(source, tables);
+    const before = await readTableFingerprints(source);
+    await changeInEpoch(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
+    const prefixes = await copyAhead(this.#options, numbered);
+    const others = tables.filter(({ name }) => !prefixes.has(name));
+    const fingerprints = await readTableFingerprints(source);
+    for (const { name } of numbered) {
+      const first = before.get(name);
+      if (first) fingerprints.set(name, first);
+      else fingerprints.delete(name);
+    }
+    const { rows, durations } = await inSnapshot(source, async () => {
+      const replaced = await changeInEpoch(target, run, () => replaceTables(this.#options, others));
+      await target.query('analyze');
+      return replaced;
+    });
+    this.#copied = { tables, numbered, prefixes, fingerprints, durations };
+    const { rows: size } = await source.query<{ bytes: string }>(
       'select pg_database_size(current_database()) as bytes',
     );
-    const rows = copied.rows + rowsAhead(copied.prefixes);
-    return { bytes: Number(size[0]?.bytes), rows, copyMs: performance.now() - startedAt };
+    return {
+      bytes: Number(size[0]?.bytes),
+      rows: rows + rowsAhead(prefixes),
+      copyMs: performance.now() - startedAt,
+    };
   }
 
-  /** Copies what was appended meanwhile. @throws {OperatorError} when requests would wait for too long */
+  /** Copies what was appended meanwhile, until little is missing. @throws {OperatorError} when requests would wait for too long */
   async copyAhead(): Promise<void> {
     const { source, role, maxPauseMs } = this.#options;
     await awaitShortTransactions(source, role);
-    this.#copied = await catchUp(this.#options, this.#present());
-    const missing = await findMissing(source, this.#copied, role);
+    const copied = this.#present();
+    for (let round = 0; round < maxRounds; round++) {
+      const before = rowsAhead(copied.prefixes);
+      copied.prefixes = await copyAhead(this.#options, copied.numbered, copied.prefixes);
+      if (rowsAhead(copied.prefixes) - before <= maxLastRows) break;
+    }
+    const missing = await findMissing(source, copied, role);
     const pauseMs = fenceMs + missing.estimatedMs;
     if (pauseMs > maxPauseMs)
       throw new OperatorError(
@@ -58,14 +101,49 @@ export class LiveCopy {
       );
   }
 
-  /** Copies the rest, and compares both databases. The source is closed, and stays locked until its transaction ends. */
+  /**
+   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session of
+   * the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`). While
+   * a session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes the
+   * source until the transaction ends that is left open there: its tables are locked.
+   * @throws {OperatorError} when another login changes the source, or when too much is missing
+   */
   async copyChanges(): Promise<void> {
-    const { role, maxPauseMs } = this.#options;
-    await copyMissing(this.#options, this.#present(), { role, maxMs: maxPauseMs });
+    const { source, target, run, role, maxPauseMs } = this.#options;
+    const copied = this.#present();
+    await source.query('begin isolation level repeatable read');
+    await lockTables(source, copied.tables);
+    const missing = await findMissing(source, copied, role);
+    if (missing.estimatedMs > maxPauseMs)
+      throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
+    await changeInEpoch(target, run, async () => {
+      await replaceTables(this.#options, missing.whole);
+      const ends = missing.ends.map(table => rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix));
+      await withoutTriggers(target, ends, async () => {
+        for (const end of ends) await copyRows(this.#options, end);
+      });
+      await compareRows(this.#options, ends);
+      await copySequences(this.#options, copied.tables);
+    });
   }
 
   #present(): CopiedTables {
     if (!this.#copied) throw new Error('nothing has been copied');
     return this.#copied;
   }
+}
+
+function rowsAhead(prefixes: CopiedTables['prefixes']): number {
+  return [...prefixes.values()].reduce((sum, { rows }) => sum + rows, 0);
+}
+
+async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
+  const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
+  await source.query(`lock table ${names} in share mode`).catch(error => {
+    if (sqlState(error) !== '55P03') throw error;
+    throw new OperatorError(
+      'Another login changes tables of the tenant database, and did not finish within 2 s. ' +
+        'End it (select * from pg_stat_activity), and run the command again',
+    );
+  });
 }

@@ -1,8 +1,19 @@
 import type pg from 'pg';
-import { isProvedUnchanged, readTableFingerprints } from '../../postgres/change-counters.ts';
+import { isProvedUnchanged, readTableFingerprints, type TableFingerprints } from '../../postgres/change-counters.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
-import type { CopiedTables } from './copied-tables.ts';
-import type { NumberedTable } from './copy-ahead.ts';
+import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
+
+/** What the target contains, and how the source can be compared with that. */
+export interface CopiedTables {
+  readonly tables: readonly DataTable[];
+  /** The append-only tables among them: behind the fence, only their last rows are missing. */
+  readonly numbered: readonly NumberedTable[];
+  prefixes: ReadonlyMap<string, CopiedPrefix>;
+  /** From before the copy, by table. */
+  readonly fingerprints: ReadonlyMap<string, TableFingerprints>;
+  /** How long the tables that were copied whole took to copy and to compare, in ms. */
+  readonly durations: ReadonlyMap<string, number>;
+}
 
 /** What has to be copied behind the fence. */
 export interface MissingData {

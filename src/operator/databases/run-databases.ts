@@ -9,7 +9,7 @@ import { RunReplacedError } from './database-stamp.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
 import { dropCondemned } from './drop-condemned.ts';
 import { hasFence } from './fence.ts';
-import { type FenceGuard, noGuard } from './fence-guard.ts';
+import type { FenceGuard } from './fence-guard.ts';
 import type { RunPlan } from './run-plan.ts';
 
 export interface RunObservers {
@@ -53,14 +53,14 @@ export async function runDatabases(
   const epoch = await beginEpoch(control, tenant.id);
   await requireSameNames(control, tenant);
   const former = await readCurrent(control, tenant.id);
-  const guard = observers.guard ?? noGuard;
+  const { guard } = observers;
   let first: DatabaseRun | undefined;
   const drive = async (to: DatabaseGoal, { onStep, signal }: RunObservers): Promise<DatabaseRun> => {
     const current = await readCurrent(control, tenant.id);
     const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
     first ??= run;
     try {
-      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant.guid) }, to)) {
+      for (const step of databaseProtocol(to, await hasFence(control, tenant.guid))) {
         if (signal?.aborted && isInterruptible(step)) throw new OperatorError('the command was interrupted');
         onStep?.(tenant.slug, step);
         await run.take(step).catch(error => failStep(control, run, error));
@@ -70,17 +70,19 @@ export async function runDatabases(
       await run.close();
     }
   };
-  if (closesFence(goal)) await guard.protect(tenant.slug);
+  if (closesFence(goal)) await guard?.protect(tenant.slug);
   try {
     const { target, pause } = await drive(goal, observers);
-    guard.release(tenant.slug);
+    guard?.release(tenant.slug);
     await dropCondemned(installation, control, tenant).catch(() => {}); // `databases` shows what is left
     return { target, former, pauseMs: pause.ms };
   } catch (error) {
-    if (error instanceof RunReplacedError) guard.release(tenant.slug);
-    if (error instanceof RunReplacedError) throw error;
+    if (error instanceof RunReplacedError) {
+      guard?.release(tenant.slug);
+      throw error;
+    }
     const now = await retreat({ installation, control, tenant }, drive, error);
-    guard.release(tenant.slug);
+    guard?.release(tenant.slug);
     if (closesFence(goal) && now && now.id !== former?.id) {
       const pauseMs = first?.pause.ms ?? 0;
       await recordFacts(control, now.id, { pauseMs, error: null });

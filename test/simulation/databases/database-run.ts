@@ -92,7 +92,7 @@ export class DatabaseRun {
 
   *#stepsToGoal(): Generator<DatabaseStep, void, void> {
     const { goal, world } = this.#run;
-    yield* databaseProtocol({ hasFence: world.control.fence !== 'none' }, goal);
+    yield* databaseProtocol(goal, world.control.fence !== 'none');
     this.hasSucceeded = true;
     if (this.#isConnected) this.#checkEnd();
     if (goal !== 'provision') yield 'drop leftovers'; // those whose servers answer
@@ -117,7 +117,7 @@ export class DatabaseRun {
     const { control } = this.#world;
     if (this.#isRetreating || !this.#isConnected || control.fence === 'none') return undefined;
     this.#run.current = control.current;
-    return databaseProtocol({ hasFence: true }, 'retreat');
+    return databaseProtocol('retreat', true);
   }
 
   #deliver(event: () => void): void {
