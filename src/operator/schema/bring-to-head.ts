@@ -90,7 +90,8 @@ async function bringStateToHead(
     found = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
-    run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant));
+    const receivedAt = await takeOutOfService(controlPool, database, tenant);
+    run.receivedAt = Math.max(run.receivedAt, receivedAt); // as it is now: other tenants may have been taken out since
     try {
       found = await retryOnLockTimeout(() => apply(run, tenant, database, state));
     } catch (error) {
