@@ -19,14 +19,13 @@ import { isReserved, type LockedTenant, readCurrent, recordFacts, type TenantDat
 import { dropCondemned } from './drop-condemned.ts';
 import { dropDatabase } from './drop-database.ts';
 import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange-databases.ts';
-import { announceFence, closeFence, drainProcesses } from './fence.ts';
+import { announceFence, closeFence, drainProcesses, serveTenant } from './fence.ts';
 import { HeldConnections } from './held-connections.ts';
 import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
 import { reserveDatabase } from './reserve-database.ts';
 import { RunPause } from './run-pause.ts';
 import type { RunPlan } from './run-plan.ts';
-import { serveTenant } from './serve-tenant.ts';
 import { readHeadSchema, upgradeDatabase } from './upgrade-database.ts';
 
 /** Takes the steps of one run on PostgreSQL. */
@@ -169,7 +168,7 @@ export class DatabaseRun {
 
   async #closeFence(): Promise<void> {
     this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
-    await this.#control.query(closeFence, [this.#tenant.guid]);
+    await closeFence(this.#control, this.#tenant.guid);
   }
 
   async #exchange(): Promise<void> {

@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { changeChannel, changeTopics } from '../../control/change-topics.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
+import type { LockedTenant } from './database-store.ts';
 
 /** The control migration that made the fence: processes of earlier builds do not know it. */
 const fenceMigration = '0023-tenant-moves';
@@ -53,12 +56,32 @@ export async function hasFence(control: pg.Client, guid: string): Promise<boolea
   return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
 }
 
-/** SQL that closes an announced fence: requests of the tenant wait from its commit on. Parameter: guid. */
-export const closeFence = `
-  update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1`;
+/** Closes an announced fence: requests of the tenant wait from its commit on. */
+export async function closeFence(control: pg.Client, guid: string): Promise<void> {
+  await control.query('update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1', [
+    guid,
+  ]);
+}
 
-/** SQL that lifts a fence: requests of the tenant go on, where its record says. Parameter: guid. */
-export const liftFence = 'delete from tenant_fences where tenant_guid = $1';
+/** SQL that lifts a fence. Parameter: guid. */
+const liftFence = 'delete from tenant_fences where tenant_guid = $1';
+
+/**
+ * Lets requests of a tenant go on, with the data that its database has now: lets every process drop the cached responses
+ * of the tenant, and lifts its fence. A tenant that is being provisioned is served from now on.
+ */
+export async function serveTenant(control: pg.Client, { id, guid }: LockedTenant): Promise<void> {
+  await inTransaction(control, async () => {
+    await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${guid}`]);
+    await control.query(liftFence, [guid]);
+    await control.query(
+      `update tenants set status = 'active', updated_at = now()
+        where id = $1 and status = 'provisioning'
+          and exists (select from tenant_databases d where tenant_id = $1 and d.state = 'current')`,
+      [id],
+    );
+  });
+}
 
 /**
  * Waits until no running process of the service uses a connection of the tenant, whose fence is closed, or until 2 s

@@ -34,26 +34,17 @@ export async function planRun({ control }: Installation, slugs?: string[]): Prom
   );
   const byVersion = Map.groupBy(pending, ({ schemaVersion }) => schemaVersion ?? null);
   const plans = [...byVersion].map(([version, group]): Plan => {
-    const slugsOf = group.map(({ slug }) => slug);
-    if (version === head) {
-      return { version, tenants: slugsOf, migrations: [], note: 'is compared with the template; no migration runs' };
-    }
-    if (version === null) {
+    const plan = { version, tenants: group.map(({ slug }) => slug), migrations: [] };
+    if (version === head) return { ...plan, note: 'is compared with the template; no migration runs' };
+    if (version === null)
       return {
-        version,
-        tenants: slugsOf,
-        migrations: [],
+        ...plan,
         note: 'an earlier run was killed: the version is read from the database, which is then migrated',
       };
-    }
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0)
-      return { version, tenants: slugsOf, migrations: [], note: 'is refused: this build does not know this version' };
-    return {
-      version,
-      tenants: slugsOf,
-      migrations: steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible })),
-    };
+    if (at < 0) return { ...plan, note: 'is refused: this build does not know this version' };
+    const migrations = steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
+    return { ...plan, migrations };
   });
   return { head, plans: plans.sort((a, b) => (String(a.version) < String(b.version) ? -1 : 1)) };
 }
