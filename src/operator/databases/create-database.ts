@@ -33,7 +33,11 @@ export async function createDatabase(
   await withConnection(adminUrl, async admin => {
     const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
     if (!isWarm) await ensureTemplate(server, adminUrl); // makes the group of the role
-    await makeRole(admin, { role, guid, server, exists: isWarm }, openPassword(secrets, password, guid));
+    // It cannot log in until the database is opened, can connect to that one only, and owns nothing.
+    const verifier = quoteLiteral(tenantVerifier(openPassword(secrets, password, guid)));
+    await admin.query(`
+      ${isWarm ? 'alter' : 'create'} role ${quote(role)} nologin password ${verifier};
+      ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
     if (!isAtHead) await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
     else if (!isWarm || !(await hasWarm(admin, database))) await copyTemplate(admin, server, adminUrl, database);
     await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
@@ -117,21 +121,4 @@ export function limitConnect(database: string, role: string): string {
  */
 export function tenantVerifier(password: string): string {
   return scramVerifier(password, 1);
-}
-
-interface NewRole {
-  readonly role: string;
-  readonly guid: string;
-  readonly server: Pick<Server, 'name' | 'prefix'>;
-  readonly exists: boolean;
-}
-
-/**
- * Creates the login role of a database, or gives that of a warm one to a tenant. It cannot log in until the database is
- * opened, can connect to that one only, owns nothing, and has the privileges of the group of all tenants.
- */
-async function makeRole(client: pg.Client, { role, guid, server, exists }: NewRole, password: string): Promise<void> {
-  const make = `${exists ? 'alter' : 'create'} role ${quote(role)} nologin password ${quoteLiteral(tenantVerifier(password))}`;
-  await client.query(`
-    ${make}; ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
 }

@@ -88,7 +88,6 @@ interface Facts {
   hasRole: boolean;
   /** What the comment of the role says about its owner. */
   owner: string | null;
-  exists: boolean;
   /** True if it can be connected to. */
   isOpen: boolean;
 }
@@ -97,7 +96,6 @@ async function readFacts(admin: pg.Client, database: string, role: string): Prom
   const { rows } = await admin.query<Facts>(
     `select exists (select from pg_roles where rolname = $2) as "hasRole",
             (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $2) as owner,
-            exists (select from pg_database where datname = $1) as exists,
             exists (select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2) as "isOpen"`,
     [database, role],
   );
