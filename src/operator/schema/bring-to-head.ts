@@ -15,6 +15,15 @@ import {
 import { retryOnLockTimeout, setSchemaVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
 
+/** A server, and what the databases of its tenants are compared with. */
+export interface RunServer {
+  server: Server;
+  /** The fingerprint at head. */
+  fingerprint: string;
+  /** The comparison with the template. */
+  comparison: SchemaComparison;
+}
+
 /** The data of a run that the migrations of all its tenants use. */
 export interface Run {
   id: number;
@@ -25,12 +34,8 @@ export interface Run {
   controlPool: Queryable;
   steps: SchemaStep[];
   head: string;
-  /** The servers of the tenants, by id. */
-  servers: Map<number, Server>;
-  /** The fingerprints at head, by the id of the server. */
-  fingerprints: Map<number, string>;
-  /** The comparisons with the template, by the id of the server. */
-  comparisons: Map<number, SchemaComparison>;
+  /** The servers that had tenants when the run began, by id. */
+  servers: Map<number, RunServer>;
   /**
    * The time by `performance.now()` at which every process has received that the tenants so far were taken out of
    * service.
@@ -50,9 +55,7 @@ export interface TenantRow {
   schemaFingerprint: string | null;
 }
 
-interface LocatedTenant extends TenantRow {
-  server: Server;
-}
+interface LocatedTenant extends TenantRow, RunServer {}
 
 /**
  * Runs the pending migrations of a tenant's database and compares it with the template. If they differ, everything is
@@ -85,7 +88,7 @@ async function bringStateToHead(
   const pending = pendingSteps(run, state);
   let found: SchemaState | undefined;
   if (pending.length === 0) {
-    await compare(run, tenant, database);
+    await compare(tenant, database);
   } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
     found = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
   } else {
@@ -120,15 +123,13 @@ function apply(
     change: async () => {
       for (const step of pendingSteps(run, state)) await applyStep(database, step);
     },
-    check: () => compare(run, tenant, database),
+    check: () => compare(tenant, database),
     compatible,
   });
 }
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
-async function compare(run: Run, { server }: LocatedTenant, database: pg.Client): Promise<void> {
-  const comparison = run.comparisons.get(server.id);
-  if (!comparison) throw new OperatorError(`there is no template of server ${server.name}`);
+async function compare({ comparison }: LocatedTenant, database: pg.Client): Promise<void> {
   const difference = await comparison.difference(database);
   if (difference !== undefined) throw new OperatorError(`its schema differs from the template: ${difference}`);
 }

@@ -38,7 +38,7 @@ export async function migrateTenant(run: Run, id: number): Promise<TenantResult 
     const [tenant] = (await control.query<TenantRow>(tenantQuery, [id])).rows;
     if (!tenant) return undefined; // it has been purged
     const from = tenant.schemaVersion;
-    const fingerprint = run.fingerprints.get(tenant.serverId);
+    const fingerprint = run.servers.get(tenant.serverId)?.fingerprint;
     if (from === head && tenant.schemaFingerprint === fingerprint) {
       await recordOutcome(controlPool, run.id, id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
@@ -59,9 +59,8 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
   const from = tenant.schemaVersion;
   try {
     const server = run.servers.get(tenant.serverId);
-    if (!server || !run.fingerprints.has(tenant.serverId))
-      throw new OperatorError('it was moved to a server that had no tenants: run the command again');
-    const state = (await bringToHead(run, { ...tenant, server })) || from !== run.head ? 'migrated' : 'current';
+    if (!server) throw new OperatorError('it was moved to a server that had no tenants: run the command again');
+    const state = (await bringToHead(run, { ...tenant, ...server })) || from !== run.head ? 'migrated' : 'current';
     return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
     return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };

@@ -4,17 +4,18 @@ import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/error-text.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
 import type { FleetObservers } from '../command/run-fleet.ts';
-import type { Run } from './bring-to-head.ts';
+import type { Run, RunServer } from './bring-to-head.ts';
 import { migrateTenant } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { headFingerprints } from './template-fingerprint.ts';
+import { headFingerprint } from './template-fingerprint.ts';
 import { tenantHead } from './tenant-head.ts';
 import { waitUntil } from './tenant-schema.ts';
 
@@ -51,22 +52,14 @@ export async function migrateTenants(
   await requireTenants(installation, request.slugs);
   const head = await tenantHead();
   const steps = await readSchemaSteps();
-  const fingerprints = await headFingerprints(installation);
+  const servers = await findServers(installation);
   const { controlUrl } = installation;
-  const servers = await installation.control.em.fork().findAll(Server);
   const work = (control: Queryable) =>
     withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
       const concurrency = request.concurrency ?? defaultConcurrency;
-      const { id, candidates } = await beginRun(control, head, fingerprints, { ...request, concurrency });
+      const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
       const run: Run = {
-        ...{ id, installation, control, controlPool, steps, head, fingerprints },
-        servers: new Map(servers.map(server => [server.id, server])),
-        comparisons: new Map(
-          servers.map(server => [
-            server.id,
-            createSchemaComparison(installation.control, server, fingerprints.get(server.id)),
-          ]),
-        ),
+        ...{ id, installation, control, controlPool, steps, head, servers },
         receivedAt: 0,
       };
       try {
@@ -123,6 +116,25 @@ async function migrateCandidates(
   skipped += canary > 0 && failures > 0 ? rest.length : await migrate(rest);
   const state = skipped > 0 ? 'halted' : failures > 0 ? 'failed' : 'succeeded';
   return { id: run.id, state, outcomes, skipped };
+}
+
+/**
+ * Returns the servers that have tenants, by id. The fingerprint of one that cannot be reached is '': its tenants then fail
+ * one by one, and tenants on other servers are not affected.
+ */
+async function findServers({ control, servers }: Installation): Promise<Map<number, RunServer>> {
+  const em = control.em.fork();
+  const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
+  const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
+  const read = async (server: Server): Promise<[number, RunServer]> => {
+    const fingerprint = await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
+      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
+      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
+      return '';
+    });
+    return [server.id, { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) }];
+  };
+  return new Map(await Promise.all(found.map(read)));
 }
 
 /** @throws {OperatorError} that names the tenants that do not exist */

@@ -30,12 +30,12 @@ export interface Candidate {
 /**
  * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as
  * running while `client` is connected and holds the run's lock.
- * @param fingerprints at head, by the id of the server
+ * @param servers by id, with their fingerprints at head
  */
 export async function beginRun(
   client: Queryable,
   head: string,
-  fingerprints: Map<number, string>,
+  servers: ReadonlyMap<number, { readonly fingerprint: string }>,
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
 ): Promise<{ id: number; candidates: Candidate[] }> {
   await closeAbandonedRuns(client);
@@ -58,7 +58,7 @@ export async function beginRun(
       canary,
       maxFailures,
       operatorName(),
-      JSON.stringify(Object.fromEntries(fingerprints)),
+      JSON.stringify(Object.fromEntries([...servers].map(([id, { fingerprint }]) => [id, fingerprint]))),
       slugs,
       retryFailed,
     ],

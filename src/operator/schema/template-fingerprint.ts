@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { ControlDatabase } from '../../control/database.ts';
-import { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -30,25 +29,6 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
   const head = await tenantHead();
   await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
   return read.fingerprint;
-}
-
-/**
- * Returns the fingerprint at head of every server that has tenants, by the id of the server. It is '' for a server
- * that cannot be reached: its tenants then fail one by one, and tenants on other servers are not affected.
- */
-export async function headFingerprints({ control, servers }: Installation): Promise<Map<number, string>> {
-  const em = control.em.fork();
-  const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
-  const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
-  const read = async (server: Server): Promise<[number, string]> => [
-    server.id,
-    await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
-      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
-      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
-      return '';
-    }),
-  ];
-  return new Map(await Promise.all(found.map(read)));
 }
 
 /**
