@@ -140,10 +140,10 @@ export class DatabaseRun {
   async #fill(): Promise<void> {
     const target = await this.#requireReserved();
     const { fill } = required(this.#plan.placement);
-    const facts = await (fill ? fill(target) : this.#copyCurrent());
+    if (fill) await fill(target);
+    else await recordFacts(this.#control, target.id, await this.#copyCurrent());
     const source = fill ? undefined : await this.#connect(this.#present());
     await beginFeedEra(await this.#connect(target), this.#runEpoch, source);
-    await recordFacts(this.#control, target.id, facts);
   }
 
   async #copyCurrent() {

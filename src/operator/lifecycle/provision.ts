@@ -62,10 +62,9 @@ export async function provision(
     await lockTenant(control, id, slug);
     await control.query(`update tenants set isolated = $1 where id = $2 and status = 'provisioning'`, [isIsolated, id]);
     let logins: Provisioned['logins'] = [];
-    const fill = async ({ server, database: databaseName }: FillTarget): Promise<object> => {
+    const fill = async ({ server, database: databaseName }: FillTarget): Promise<void> => {
       const tenant = await findTenant(installation, slug);
       logins = await populate(Object.assign(tenant, { server, databaseName }));
-      return {};
     };
     const placement = { server, origin: 'template', mayBeWarm: version === undefined, version, fill };
     await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
