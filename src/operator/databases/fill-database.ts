@@ -5,11 +5,11 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { applyStep, readSchemaSteps } from '../schema/schema-steps.ts';
 import { canonicalTextSettings } from '../schema/table-checksums.ts';
 import { migrationSettings } from '../schema/template.ts';
-import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
+import { headFingerprint } from '../schema/template-fingerprint.ts';
 import type { TenantDatabase } from './database-store.ts';
 
 /** Writes the data of a new database, which nobody else uses, and compares what it has written. */
@@ -62,7 +62,8 @@ export async function requireHeadSchema(
   server: TenantDatabase['server'],
   client: pg.Client,
 ): Promise<void> {
-  if ((await fingerprint(client)) === (await headFingerprint(control, server, servers.adminUrl(server)))) return;
-  const difference = firstDifference(await schemaObjects(client), await headObjects(control, server));
-  throw new OperatorError(`The database differs from the template of this build: ${difference}`);
+  const head = await headFingerprint(control, server, servers.adminUrl(server));
+  const difference = await createSchemaComparison(control, server, head).difference(client);
+  if (difference !== undefined)
+    throw new OperatorError(`The database differs from the template of this build: ${difference}`);
 }

@@ -21,7 +21,7 @@ export interface SchemaComparison {
 export function createSchemaComparison(
   control: ControlDatabase,
   server: Pick<Server, 'id'>,
-  head: string | undefined,
+  head: string,
 ): SchemaComparison {
   let catalogs: readonly CopiedCatalog[] | undefined;
   const provedDigests = new Set<string>();
