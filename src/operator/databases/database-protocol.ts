@@ -97,8 +97,8 @@ export type DatabaseStep =
  * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
  *     target. Whoever condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what a
  *     paused run has created has no data. After a purge, doctor finds it by its stamp.
- * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds the
- *   lock of the tenant, so that no other one changes that
+ * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds
+ *   the lock of the tenant, so that no other one changes that
  */
 export function* databaseProtocol(goal: DatabaseGoal, hasFence: boolean): Generator<DatabaseStep, void, void> {
   if (hasFence || goal === 'retreat') yield* retreat();

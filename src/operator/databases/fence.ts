@@ -67,8 +67,8 @@ export async function closeFence(control: pg.Client, guid: string): Promise<void
 const liftFence = 'delete from tenant_fences where tenant_guid = $1';
 
 /**
- * Lets requests of a tenant go on, with the data that its database has now: lets every process drop the cached responses
- * of the tenant, and lifts its fence. A tenant that is being provisioned is served from now on.
+ * Lets requests of a tenant go on, with the data that its database has now: lets every process drop the cached
+ * responses of the tenant, and lifts its fence. A tenant that is being provisioned is served from now on.
  */
 export async function serveTenant(control: pg.Client, { id, guid }: LockedTenant): Promise<void> {
   await inTransaction(control, async () => {

@@ -35,7 +35,7 @@ interface LiveCopyOptions extends CopyEnds {
   readonly maxPauseMs: number;
 }
 
-/** Copies the data of a tenant that is served to another database: all of it, what is new, and the rest behind a fence. */
+/** Copies the data of a served tenant to another database: all of it, what is new, and the rest behind a fence. */
 export class LiveCopy {
   readonly #options: LiveCopyOptions;
   #copied: CopiedTables | undefined;
@@ -81,7 +81,10 @@ export class LiveCopy {
     };
   }
 
-  /** Copies what was appended meanwhile, until little is missing. @throws {OperatorError} when requests would wait for too long */
+  /**
+   * Copies what was appended meanwhile, until little is missing.
+   * @throws {OperatorError} when requests would wait for too long
+   */
   async copyAhead(): Promise<void> {
     const { source, role, maxPauseMs } = this.#options;
     await awaitShortTransactions(source, role);
@@ -102,10 +105,10 @@ export class LiveCopy {
   }
 
   /**
-   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session of
-   * the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`). While
-   * a session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes the
-   * source until the transaction ends that is left open there: its tables are locked.
+   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session
+   * of the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`).
+   * While a session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes
+   * the source until the transaction ends that is left open there: its tables are locked.
    * @throws {OperatorError} when another login changes the source, or when too much is missing
    */
   async copyChanges(): Promise<void> {

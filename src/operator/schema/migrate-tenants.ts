@@ -119,8 +119,8 @@ async function migrateCandidates(
 }
 
 /**
- * Returns the servers that have tenants, by id. The fingerprint of one that cannot be reached is '': its tenants then fail
- * one by one, and tenants on other servers are not affected.
+ * Returns the servers that have tenants, by id. The fingerprint of one that cannot be reached is '': its tenants then
+ * fail one by one, and tenants on other servers are not affected.
  */
 async function findServers({ control, servers }: Installation): Promise<Map<number, RunServer>> {
   const em = control.em.fork();

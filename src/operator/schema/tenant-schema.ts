@@ -49,7 +49,10 @@ export async function waitUntil(moment: number): Promise<void> {
   await sleep(Math.max(0, moment - performance.now()));
 }
 
-/** Records a tenant's version, or that it has none, without a fingerprint: its schema has not been compared with the template. */
+/**
+ * Records a tenant's version, or that it has none, without a fingerprint: its schema has not been compared with the
+ * template.
+ */
 export async function setSchemaVersion(
   control: Queryable,
   tenant: number,

@@ -31,8 +31,8 @@ const beginsInControl: readonly DatabaseStep[] = ['create', 'fill'];
 const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target'];
 
 /**
- * A run of the command line that works on the databases of the tenant. It can be killed, stopped and continued, lose its
- * connection to the control database, and a step can fail; then it retreats once.
+ * A run of the command line that works on the databases of the tenant. It can be killed, stopped and continued, lose
+ * its connection to the control database, and a step can fail; then it retreats once.
  */
 export class DatabaseRun {
   state: 'running' | 'stopped' | 'ended' = 'running';
