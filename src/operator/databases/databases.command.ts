@@ -77,7 +77,7 @@ const drop = defineOperation({
         `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
       );
     return {
-      document: found.map(({ id: _, ...each }) => each),
+      document: found,
       text: () => `Database ${database} of ${slug} would be dropped.`,
       confirm: { name: slug, consequence: `loses database ${database}, with the data in it` },
     };

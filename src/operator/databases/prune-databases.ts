@@ -25,13 +25,9 @@ export interface PrunedDatabase {
   action: 'drop' | 'serve';
 }
 
-interface Prunable extends PrunedDatabase {
-  id: number;
-}
-
 /** SQL of what a scope drops; its parameters are a slug or null, whether moved ones are dropped, overdue ones, a name. */
 const prunable = `
-  select d.id::float8, slug, s.name as server, d.database_name as database, d.state, 'drop' as action
+  select slug, s.name as server, d.database_name as database, d.state, 'drop' as action
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
    where (?::text is null or slug = ?) and status <> 'provisioning' and purging_at is null
      and (d.state in ('reserved', 'condemned')
@@ -45,9 +41,9 @@ export async function findPrunable(
   { statements }: { readonly statements: Statements },
   slug: string | undefined,
   scope: PruneScope,
-): Promise<Prunable[]> {
+): Promise<PrunedDatabase[]> {
   const name = typeof scope === 'object' ? scope.database : null;
-  return statements.execute<Prunable[]>(prunable, [
+  return statements.execute<PrunedDatabase[]>(prunable, [
     slug ?? null,
     slug ?? null,
     String(scope === 'moved'),
@@ -67,10 +63,8 @@ export async function planPrune(installation: Installation, slug: string | undef
     }
     return found;
   });
-  return [...served, ...(await findPrunable(installation, slug, 'overdue')).map(withoutId)];
+  return [...served, ...(await findPrunable(installation, slug, 'overdue'))];
 }
-
-const withoutId = ({ id: _, ...row }: Prunable): PrunedDatabase => row;
 
 async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise<PrunedDatabase[]> {
   const current = await readCurrent(control, id);
@@ -134,12 +128,13 @@ async function pruneTenant(
     const found = await findPrunable(installation, slug, scope);
     const { closed, refusals } = await findClosed(context, found);
     await control.query(
-      `update tenant_databases set state = 'condemned' where id = any ($1) and state in ('reserved', 'filled', 'kept')`,
-      [closed.map(({ id }) => id)],
+      `update tenant_databases set state = 'condemned'
+        where database_name = any ($1) and state in ('reserved', 'filled', 'kept')`,
+      [closed.map(({ database }) => database)],
     );
     await dropCondemned(installation, control, tenant);
     if (refusals.length > 0) throw refusals[0];
-    return [...served, ...closed.map(withoutId)];
+    return [...served, ...closed];
   });
 }
 
@@ -149,13 +144,13 @@ async function pruneTenant(
  */
 async function findClosed(
   { installation, control, tenant }: RunContext,
-  found: readonly Prunable[],
-): Promise<{ closed: Prunable[]; refusals: unknown[] }> {
+  found: readonly PrunedDatabase[],
+): Promise<{ closed: PrunedDatabase[]; refusals: unknown[] }> {
   const complete = await readDatabases(control, tenant.id, ['filled', 'kept']);
-  const refusals = new Map<number, unknown>();
-  for (const database of complete.filter(({ id }) => found.some(each => each.id === id)))
-    await requireClosed(installation, database, tenant.guid).catch(error =>
-      refusals.set(database.id, notDropped(tenant.slug, database, error)),
+  const refusals = new Map<string, unknown>();
+  for (const each of complete.filter(({ database }) => found.some(one => one.database === database)))
+    await requireClosed(installation, each, tenant.guid).catch(error =>
+      refusals.set(each.database, notDropped(tenant.slug, each, error)),
     );
-  return { closed: found.filter(({ id }) => !refusals.has(id)), refusals: [...refusals.values()] };
+  return { closed: found.filter(({ database }) => !refusals.has(database)), refusals: [...refusals.values()] };
 }
