@@ -26,13 +26,8 @@ export type ToPrimary =
   | { readonly type: 'failed'; readonly text: string }
   /** The worker accepts no more connections because of a fault, and ends when its requests have ended. */
   | { readonly type: 'leaving' }
-  /** With the reason why the worker is not ready. Primary processes of earlier builds know `isReady` alone. */
-  | {
-      readonly type: 'ready';
-      readonly id: number;
-      readonly isReady: boolean;
-      readonly reason?: UnreadyReason | undefined;
-    }
+  /** With the reason why the worker is not ready. */
+  | { readonly type: 'ready'; readonly id: number; readonly reason?: UnreadyReason | undefined }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] }
   | { readonly type: 'count'; readonly id: number; readonly calls: readonly CountedCalls[] };
 

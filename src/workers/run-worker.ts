@@ -36,8 +36,9 @@ async function serve(): Promise<void> {
   const installationOpened = Promise.withResolvers<Installation>();
   const ending = Promise.withResolvers<(api: RunningApi) => Promise<boolean>>();
   let api: RunningApi | undefined;
-  const onMessage = (message: ToWorker): void => {
-    switch (message.type) {
+  process.on('message', received => {
+    const message = readMessage<ToWorker>(received);
+    switch (message?.type) {
       case 'start':
         installationOpened.resolve(openAsWorker(config, message.databaseUrl));
         break;
@@ -45,7 +46,7 @@ async function serve(): Promise<void> {
         primary.receive(message.id, message.results);
         break;
       case 'read_ready':
-        sendReady(api, message.id);
+        send({ type: 'ready', id: message.id, reason: api ? api.unreadyReason() : 'starting' });
         break;
       case 'read_metrics':
         if (api) void sendMetrics(api, message.id, message.withFleet);
@@ -58,10 +59,6 @@ async function serve(): Promise<void> {
         ending.resolve(running => running.stop(message.delayMs));
         break;
     }
-  };
-  process.on('message', received => {
-    const message = readMessage<ToWorker>(received);
-    if (message) onMessage(message);
   });
 
   const installation = await installationOpened.promise;
@@ -85,11 +82,6 @@ async function openAsWorker(config: Config, embeddedUrl: string | undefined): Pr
   if (embeddedUrl === undefined) return openInstallation(config, 'service');
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey }, 'service');
-}
-
-function sendReady(api: RunningApi | undefined, id: number): void {
-  const reason = api ? api.unreadyReason() : 'starting';
-  send({ type: 'ready', id, isReady: reason === undefined, reason });
 }
 
 /** Resolves when the metrics are sent. Never throws: without a response, the primary process uses the last ones. */

@@ -15,16 +15,17 @@ export type Action =
   | { readonly kind: 'ended'; readonly exitCode: 0 | 1; readonly failure?: string | undefined }
   | { readonly kind: 'report'; readonly report: Report };
 
-/** Something that the log tells the operator. */
-export type Report =
-  | { readonly what: 'started'; readonly worker: number }
-  | { readonly what: 'died'; readonly worker: number; readonly end: ProcessEnd; readonly delayMs?: number | undefined }
-  | { readonly what: 'leaving'; readonly worker: number; readonly delayMs?: number | undefined }
-  /** The worker was asked to end, and had to cut off requests, or failed. */
-  | { readonly what: 'ended_badly'; readonly worker: number; readonly end: ProcessEnd }
-  | { readonly what: 'killed' | 'hung'; readonly worker: number }
-  | { readonly what: 'restarting' | 'restarted' | 'restart_queued' | 'restart_ignored' }
-  | { readonly what: 'restart_failed'; readonly reason: string };
+/** Something that the log tells the operator (`logReport`). */
+export interface Report {
+  readonly what: 'started' | 'died' | 'leaving' | 'ended_badly' | 'killed' | 'hung' | RestartReport;
+  readonly worker?: number;
+  readonly end?: ProcessEnd;
+  /** Until the worker is replaced. */
+  readonly delayMs?: number | undefined;
+  /** Why a restart has failed. */
+  readonly reason?: string;
+}
+type RestartReport = 'restarting' | 'restarted' | 'restart_queued' | 'restart_ignored' | 'restart_failed';
 
 /** Returns the exit code or the signal in words. */
 export function describeEnd({ code, signal }: ProcessEnd): string {

@@ -66,10 +66,9 @@ export class Supervision {
   }
 
   /** The worker cannot start, and is about to end. @param text the reason, for the operator */
-  onFailed(number: number, text: string): Action[] {
+  onFailed(number: number, text: string): void {
     const worker = this.#workers.get(number);
     if (worker) worker.failure = text;
-    return [];
   }
 
   /** The worker has a fault, and ends by itself when its requests have ended. */

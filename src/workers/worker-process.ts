@@ -59,7 +59,7 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
     onHeard();
     const message = readMessage<ToPrimary>(received);
     if (message?.type === 'metrics' && message.id === unrequested) onLastMetrics(message.values);
-    else if (message && isReply(message)) waiting.get(message.id)?.(message);
+    else if (message?.type === 'metrics' || message?.type === 'ready') waiting.get(message.id)?.(message);
     else if (message) onMessage(message);
   });
   worker.on('error', () => {}); // 'exit' follows, also when the process could not be started
@@ -75,18 +75,13 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
     ping: () => send({ type: 'read_ready', id: unrequested }),
     unreadyReason: async () => {
       const reply = await request(id => ({ type: 'read_ready', id }));
-      if (reply?.type === 'ready' && reply.isReady) return undefined;
-      return (reply?.type === 'ready' && reply.reason) || 'starting';
+      return reply?.type === 'ready' ? reply.reason : 'starting';
     },
     readMetrics: async withFleet => {
       const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));
       return reply?.type === 'metrics' ? reply.values : undefined;
     },
   };
-}
-
-function isReply(message: ToPrimary): message is Reply {
-  return message.type === 'ready' || message.type === 'metrics';
 }
 
 /** Ends all worker processes at once. */

@@ -47,8 +47,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const pings = new Pings();
   const windows = createProcessWindows();
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
-  const counts = () => ({ serving: supervision.serving.length, died: supervision.died });
-  const metrics = new WorkerMetrics(() => counts());
+  const metrics = new WorkerMetrics(() => ({ serving: supervision.serving.length, died: supervision.died }));
   const started = Promise.withResolvers<Workers>();
   const ended = Promise.withResolvers<0 | 1>();
   let port = 0;
@@ -65,7 +64,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
           port = message.port;
           run(supervision.onStarted(number, performance.now()));
         } else if (message.type === 'failed') {
-          run(supervision.onFailed(number, message.text));
+          supervision.onFailed(number, message.text);
         } else if (message.type === 'leaving') {
           run(supervision.onLeaving(number, performance.now()));
         }
@@ -135,7 +134,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       return port;
     },
     get serving() {
-      return counts().serving;
+      return supervision.serving.length;
     },
     unreadyReason: async () => {
       const reasons: UnreadyReason[] = [];
