@@ -7,13 +7,7 @@ import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { LegacyTokenRecord, RoleRecord, SessionRecord, TenantRecord, UserRecord } from './records.ts';
 
 /** The caches of the directory, one for each topic of the control database, with the keys of `changeTopics`. */
-export interface DirectoryCaches {
-  readonly tenants: ControlCache<TenantRecord>;
-  readonly sessions: ControlCache<SessionRecord>;
-  readonly users: ControlCache<UserRecord>;
-  readonly roles: ControlCache<RoleRecord>;
-  readonly legacyTokens: ControlCache<LegacyTokenRecord>;
-}
+export type DirectoryCaches = ReturnType<typeof createDirectoryCaches>;
 
 interface CachesOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
@@ -21,54 +15,25 @@ interface CachesOptions extends TenantLoaderOptions {
 
 const minuteMs = 60_000;
 
-export function createDirectoryCaches(options: CachesOptions): DirectoryCaches {
-  const { control, feed, maxEntries = 50_000 } = options;
+export function createDirectoryCaches(options: CachesOptions) {
+  const { control, feed, maxEntries } = options;
+  const ofPeople = { feed, max: maxEntries ?? 50_000, ttlMs: 5 * minuteMs };
+  const ofTenants = { feed, max: maxEntries ?? 10_000, maxAbsent: 1_000 };
   const users = new ControlCache<UserRecord>({
-    feed,
+    ...ofPeople,
     topic: changeTopics.users,
-    max: maxEntries,
-    ttlMs: 5 * minuteMs,
     load: id => loadUser(id, control),
   });
   const roles = new ControlCache<RoleRecord>({
-    feed,
-    topic: changeTopics.roles,
-    max: maxEntries,
+    ...ofPeople,
     ttlMs: 10 * minuteMs,
+    topic: changeTopics.roles,
     load: id => loadRole(id, control),
   });
-  return {
-    tenants: createTenantCache(options),
-    sessions: createSessionCache(options, users, roles),
-    users,
-    roles,
-    legacyTokens: createLegacyTokenCache(options),
-  };
-}
-
-function createTenantCache(options: CachesOptions): ControlCache<TenantRecord> {
-  const { feed, maxEntries = 10_000 } = options;
-  return new ControlCache<TenantRecord>({
-    feed,
-    topic: changeTopics.tenants,
-    max: maxEntries,
-    maxAbsent: 1_000,
-    ttlMs: 10 * minuteMs,
-    load: guid => loadTenant(guid, options),
-  });
-}
-
-/** A request that looks up a session looks up its user and their role next, so one query loads all three. */
-function createSessionCache(
-  { control, feed, maxEntries = 50_000 }: CachesOptions,
-  users: ControlCache<UserRecord>,
-  roles: ControlCache<RoleRecord>,
-): ControlCache<SessionRecord> {
-  return new ControlCache<SessionRecord>({
-    feed,
+  /** A request that looks up a session looks up its user and their role next, so one query loads all three. */
+  const sessions = new ControlCache<SessionRecord>({
+    ...ofPeople,
     topic: changeTopics.sessions,
-    max: maxEntries,
-    ttlMs: 5 * minuteMs,
     load: async id => {
       const changes = { users: users.changeCount, roles: roles.changeCount };
       const found = await loadSession(id, control);
@@ -78,19 +43,17 @@ function createSessionCache(
       return found.session;
     },
   });
-}
-
-function createLegacyTokenCache({
-  control,
-  feed,
-  maxEntries = 10_000,
-}: CachesOptions): ControlCache<LegacyTokenRecord> {
-  return new ControlCache<LegacyTokenRecord>({
-    feed,
-    topic: changeTopics.legacyTokens,
-    max: maxEntries,
-    maxAbsent: 1_000,
+  const tenants = new ControlCache<TenantRecord>({
+    ...ofTenants,
+    ttlMs: 10 * minuteMs,
+    topic: changeTopics.tenants,
+    load: guid => loadTenant(guid, options),
+  });
+  const legacyTokens = new ControlCache<LegacyTokenRecord>({
+    ...ofTenants,
     ttlMs: 5 * minuteMs,
+    topic: changeTopics.legacyTokens,
     load: key => loadLegacyToken(key, control),
   });
+  return { tenants, sessions, users, roles, legacyTokens };
 }
