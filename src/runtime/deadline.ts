@@ -19,9 +19,6 @@ export class DeadlineError extends Error {
  * `RunningDeadlines`.
  */
 export class Deadline {
-  /** The links of the list in `RunningDeadlines`; undefined at the ends, and when the deadline is not in the list. */
-  previous: Deadline | undefined;
-  next: Deadline | undefined;
   /** The span of the work, below which its steps are traced; undefined when they are not. */
   trace: Trace | undefined = undefined;
   #endsAt: number;
@@ -114,43 +111,27 @@ export class Deadline {
 
 const tickMs = 100;
 
-/**
- * The deadlines of all running requests: a linked list, and one timer that checks all of them. A timer for each request
- * would cost more than all other work of this file for a cached response.
- */
+/** The deadlines of all running requests, which one timer checks. */
 class RunningDeadlines {
-  #first: Deadline | undefined;
+  readonly #deadlines = new Set<Deadline>();
   #timer: NodeJS.Timeout | undefined;
 
   add(deadline: Deadline): void {
-    deadline.next = this.#first;
-    if (this.#first) this.#first.previous = deadline;
-    this.#first = deadline;
+    this.#deadlines.add(deadline);
     this.#timer ??= setInterval(() => this.#tick(), tickMs).unref();
   }
 
-  /** Does nothing when the deadline is not in the list. */
   remove(deadline: Deadline): void {
-    const { previous, next } = deadline;
-    if (previous) previous.next = next;
-    else if (this.#first === deadline) this.#first = next;
-    if (next) next.previous = previous;
-    deadline.previous = undefined;
-    deadline.next = undefined;
+    this.#deadlines.delete(deadline);
   }
 
   #tick(): void {
-    if (!this.#first) {
+    if (this.#deadlines.size === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
     const now = performance.now();
-    let deadline = this.#first;
-    while (deadline) {
-      const { next } = deadline; // a deadline that passes leaves the list
-      deadline.passIfDue(now);
-      deadline = next;
-    }
+    for (const deadline of this.#deadlines) deadline.passIfDue(now);
   }
 }
 
