@@ -51,20 +51,21 @@ const serverStates =
 const limitReachedState = 'SB001';
 
 /** The failures of a database for which a client does not get a 500. The first match decides. */
-const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
-  [codes('23505'), cause => problem('duplicate', { cause })],
-  [codes('23503'), cause => problem('in_use', { cause })],
-  [codes(limitReachedState), cause => problem('limit_reached', { cause })],
-  [codes('TENANT_VERSION'), cause => problem('migration_pending', { cause })],
-  [codes('53300', 'POOL_TIMEOUT'), cause => problem('overloaded', { cause })],
+const problemByCode = [
+  [codes('23505'), 'duplicate'],
+  [codes('23503'), 'in_use'],
+  [codes(limitReachedState), 'limit_reached'],
+  [codes('TENANT_VERSION'), 'migration_pending'],
+  [codes('53300', 'POOL_TIMEOUT'), 'overloaded'],
   [
     codes('TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', ...serverStates, ...network, ...tls),
-    cause => problem('unavailable', { cause }),
+    'unavailable',
   ],
-];
+] as const;
 
 /** Returns the problem that a client sees when a database fails; undefined when the error is an unexpected one. */
 export function databaseProblem(error: unknown): Problem | undefined {
-  const code = sqlState(error);
-  return code === undefined ? undefined : problemByCode.find(([codes]) => codes.test(code))?.[1](error);
+  const state = sqlState(error);
+  const [, code] = problemByCode.find(([codes]) => state !== undefined && codes.test(state)) ?? [];
+  return code && problem(code, { cause: error });
 }
