@@ -48,6 +48,14 @@ export const pageAddress = z
     `must be a URL that contains ${placeholders.join(' and ')}, such as https://app.example.com/{action}#token={token}`,
   );
 
+/** The items of a list with commas. */
+function itemsOf(text: string): string[] {
+  return text
+    .split(',')
+    .map(item => item.trim())
+    .filter(Boolean);
+}
+
 const secondsOf = { s: 1, m: 60, h: 3_600 };
 
 /** A number of requests in a time: `5/15m`. */
@@ -80,10 +88,7 @@ export interface TrustedProxies {
 
 /** Addresses, networks and the word `unix`, separated by commas. */
 export const trustedProxies = z.string().transform((text, context): TrustedProxies => {
-  const items = text
-    .split(',')
-    .map(item => item.trim())
-    .filter(Boolean);
+  const items = itemsOf(text);
   const networks = items.filter(item => item !== 'unix').map(parseIpNetwork);
   if (networks.every(network => network !== undefined)) return { networks, unixSocket: items.includes('unix') };
   context.addIssue('must be a comma-separated list of IP addresses, networks (10.0.0.0/8) or unix');
@@ -99,33 +104,29 @@ export const duration = z.string().transform((text, context) => {
 });
 
 /** Web origins, separated by commas, as browsers send them in `Origin` (RFC 6454 §6.2). */
-export const origins = z.string().transform((text, context): string[] => {
-  const items = text
-    .split(',')
-    .map(item => item.trim())
-    .filter(Boolean);
-  if (items.every(isOrigin)) return items;
-  context.addIssue('must be a comma-separated list of origins, such as https://app.example.com, without a path or *');
-  return z.NEVER;
-});
-
-/** Hosts with their ports, separated by commas, as URLs have them: `receiver.internal:8080,[::1]:9000`. */
-export const hostPorts = z.string().transform((text, context): string[] => {
-  const items = text
-    .split(',')
-    .map(item => item.trim())
-    .filter(Boolean);
-  const isHostPort = (item: string): boolean =>
-    /:\d{1,5}$/.test(item) &&
-    URL.canParse(`x://${item}`) &&
-    new URL(`http://${item}`).hostname === item.replace(/:\d+$/, '');
-  if (items.every(isHostPort)) return items;
-  context.addIssue('must be a comma-separated list of hosts with ports, such as receiver.internal:8080');
-  return z.NEVER;
-});
+export const origins = z
+  .string()
+  .transform(itemsOf)
+  .refine(
+    items => items.every(isOrigin),
+    'must be a comma-separated list of origins, such as https://app.example.com, without a path or *',
+  );
 
 function isOrigin(text: string): boolean {
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
+}
+
+/** Hosts with their ports, separated by commas, as URLs have them: `receiver.internal:8080,[::1]:9000`. */
+export const hostPorts = z
+  .string()
+  .transform(itemsOf)
+  .refine(
+    items => items.every(isHostPort),
+    'must be a comma-separated list of hosts with ports, such as receiver.internal:8080',
+  );
+
+function isHostPort(text: string): boolean {
+  return /:\d{1,5}$/.test(text) && URL.parse(`http://${text}`)?.hostname === text.replace(/:\d+$/, '');
 }
 
 /** Where backups are stored. */

@@ -17,8 +17,8 @@ export type Config = Readonly<ReturnType<typeof toConfig>>;
  */
 export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
   const set = setVariables(values);
-  const former = Object.entries(formerVariables).filter(([name]) => set[name] !== undefined);
-  if (former.length > 0) throw new ConfigError(former.map(each => each.join(' ')).join('; '));
+  // An ignored setting would mislead operators.
+  if (set.KEPT_ANSWERS_MB !== undefined) throw new ConfigError('KEPT_ANSWERS_MB is now called RESPONSE_CACHE_MB');
   const { values: secrets, errors } = readSecretFiles(set);
   if (errors.length > 0) throw new ConfigError(errors.join('; '));
   const parsed = variables.safeParse({ ...set, ...secrets });
@@ -45,14 +45,6 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefi
 /** By default; on the embedded PostgreSQL, a person who tries the service may log in often. */
 const loginRate = { max: 5, windowMs: 900_000 };
 const demoLoginRate = { max: 1_000, windowMs: 900_000 };
-
-const goneText = 'is not used any more: unset it. RECOVERY_COMMAND recovers a server to a moment';
-/** What became of former variables. One that is set is an error, because an ignored setting misleads operators. */
-const formerVariables = {
-  KEPT_ANSWERS_MB: 'is now called RESPONSE_CACHE_MB',
-  BASE_BACKUP_DIR: goneText,
-  BASE_BACKUP_KEEP: goneText,
-};
 
 /** The names of all settings. A secret can be in a file instead (`secretVariables`). */
 export const settingNames = Object.keys(variables.shape);
