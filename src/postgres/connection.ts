@@ -85,9 +85,10 @@ export function connectionConfig(
   const limits: TimeLimits = timeLimits[kind];
   const { idleSessionMs } = limits;
   return {
-    connectionString: withSettings(
-      processId === undefined ? url : withName(url, `backoffice-${kind} ${processId}`),
+    connectionString: withSession(
+      url,
       idleSessionMs ? { ...settings, idle_session_timeout: idleSessionMs } : settings,
+      processId && `backoffice-${kind} ${processId}`,
     ),
     application_name: `backoffice-${kind}`,
     connectionTimeoutMillis: limits.connectMs,
@@ -99,21 +100,16 @@ export function connectionConfig(
 }
 
 /**
- * Adds settings to the `options` of the URL. Options beside the URL would have no effect: `pg` prefers those in the
- * URL.
+ * Adds to a URL the settings of the session, in `options`, and the name of the connection in `pg_stat_activity`. Beside the
+ * URL they might have no effect: `pg` prefers those in the URL.
  */
-function withSettings(address: string, settings: SessionSettings): string {
-  const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  if (flags.length === 0) return address;
+function withSession(address: string, settings: SessionSettings, name: string | undefined): string {
+  const flags = Object.entries(settings).map(([setting, value]) => `-c ${setting}=${value}`);
+  if (flags.length === 0 && name === undefined) return address;
   const url = new URL(address);
-  url.searchParams.set('options', [url.searchParams.get('options') ?? '', ...flags].join(' ').trim());
-  return url.href;
-}
-
-/** Sets the name of the connection in `pg_stat_activity`. A name beside the URL would not replace one in the URL. */
-function withName(address: string, name: string): string {
-  const url = new URL(address);
-  url.searchParams.set('application_name', name);
+  if (name !== undefined) url.searchParams.set('application_name', name);
+  if (flags.length > 0)
+    url.searchParams.set('options', [url.searchParams.get('options') ?? '', ...flags].join(' ').trim());
   return url.href;
 }
 

@@ -50,36 +50,26 @@ export async function runMigrations(
   migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
-  return withinGate(url, 1, (_, processId) => runOnOwnConnection(url, migrationsList, settings, processId));
-}
-
-async function runOnOwnConnection(
-  url: string,
-  migrationsList: LoadedMigration[],
-  settings: Record<string, string>,
-  processId: string | undefined,
-): Promise<string[]> {
-  const orm = new MikroORM({
-    clientUrl: url,
-    entities: [],
-    discovery: { warnWhenNoEntities: false },
-    ensureDatabase: false,
-    extensions: [Migrator],
-    driverOptions: {
-      ...connectionConfig(url, 'migrations', settings, processId),
-      max: 1,
-    },
-    migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
+  return withinGate(url, 1, async (_, processId) => {
+    const orm = new MikroORM({
+      clientUrl: url,
+      entities: [],
+      discovery: { warnWhenNoEntities: false },
+      ensureDatabase: false,
+      extensions: [Migrator],
+      driverOptions: { ...connectionConfig(url, 'migrations', settings, processId), max: 1 },
+      migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
+    });
+    try {
+      const applied = (await orm.migrator.up()).map(({ name }) => name);
+      const compatible = migrationsList.filter(migration => migration.compatible).map(({ name }) => name);
+      if (compatible.length > 0)
+        await orm.em.execute('update migrations set compatible = true where name = any (?) and not compatible', [
+          `{${compatible.join(',')}}`,
+        ]);
+      return applied;
+    } finally {
+      await orm.close(true);
+    }
   });
-  try {
-    const applied = (await orm.migrator.up()).map(({ name }) => name);
-    const compatible = migrationsList.filter(migration => migration.compatible).map(({ name }) => name);
-    if (compatible.length > 0)
-      await orm.em.execute('update migrations set compatible = true where name = any (?) and not compatible', [
-        `{${compatible.join(',')}}`,
-      ]);
-    return applied;
-  } finally {
-    await orm.close(true);
-  }
 }
