@@ -1,6 +1,7 @@
 import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
+import { isoTime } from './iso-time.ts';
 
 /** MikroORM's metadata of a property, as far as it is known before any connection. */
 interface Property {
@@ -58,7 +59,7 @@ export class TableColumns {
     const source = this.sourceOf(property);
     if (this.#isOfType(property, DecimalType)) return `trim_scale(${source})`;
     if (!this.#isOfType(property, DateTimeType)) return source;
-    return `to_char(${source} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+    return isoTime(source);
   }
 
   #isOfType(property: string, type: typeof DateTimeType | typeof DecimalType): boolean {

@@ -6,6 +6,7 @@ import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { readPage } from '../lists/read-page.ts';
+import { isoTime } from '../postgres/iso-time.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import { lockRecord } from '../resources/rest/resource-access.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -175,7 +176,7 @@ const rotate = {
          update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
           where webhook_id = $1
          returning webhook_id as id, encode(secret, 'base64') as "Sealed",
-           to_char(previous_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "PreviousUntil"`,
+           ${isoTime('previous_until')} as "PreviousUntil"`,
 };
 
 async function lockEnabled(transaction: TenantTransaction, condition: Condition): Promise<RowValues> {
