@@ -18,6 +18,11 @@ export interface SendResult extends Outcome {
   readonly durationMs: number;
 }
 
+/** The result of an attempt without a response. */
+export function failedSend(error: SendError, durationMs = 0): SendResult {
+  return { isSuccess: false, isGone: false, retryAfterMs: undefined, status: null, error, response: null, durationMs };
+}
+
 export interface WebhookSender {
   /** Sends a message. @returns undefined when `signal` was aborted before the receiver responded */
   send(message: WebhookRequest, signal: AbortSignal): Promise<SendResult | undefined>;
@@ -78,25 +83,23 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
     async send(message, stopping) {
       const startedAt = performance.now();
       const timeout = AbortSignal.timeout(timeoutMs);
-      const failed = { isSuccess: false, isGone: false, retryAfterMs: undefined, status: null, response: null };
       const durationMs = (): number => Math.round(performance.now() - startedAt);
       try {
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status, headers } = response;
         const isSuccess = status >= 200 && status < 300;
-        const error = isSuccess ? null : ('status' as const);
         return {
           isSuccess,
           isGone: status === 410,
           retryAfterMs: retryAfterMs(headers),
           status,
-          error,
+          error: isSuccess ? null : 'status',
           response: text,
           durationMs: durationMs(),
         };
       } catch (error) {
         if (stopping.aborted) return undefined;
-        return { ...failed, error: timeout.aborted ? 'timeout' : errorOf(error), durationMs: durationMs() };
+        return failedSend(timeout.aborted ? 'timeout' : errorOf(error), durationMs());
       }
     },
     close: async () => {

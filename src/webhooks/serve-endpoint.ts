@@ -4,7 +4,7 @@ import { type Cursor, cursorText, firstCursor, parseCursor } from '../events/cha
 import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
 import type { Statement } from '../postgres/statement.ts';
 import { afterAttempt, type EndpointState } from './endpoint-state.ts';
-import type { SendResult, WebhookSender } from './send-webhook.ts';
+import { failedSend, type SendResult, type WebhookSender } from './send-webhook.ts';
 import { changeBody, gapPrefix, messageBody, messageIdOf, ofThisData, typeOf } from './webhook-message.ts';
 import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook-secret.ts';
 import {
@@ -107,8 +107,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     if (!saved || progress.state.nextAttemptAt) isRead = false;
     if (saved && progress.disable) services.onDisabled(endpoint, progress.disable);
     const hasMessages = messages.length > 0 || progress.queued.length > 0;
-    if (!saved || hasMessages) endpoint = await reload(services, endpoint);
-    else if (progress.disable) endpoint = undefined;
+    if (!saved || hasMessages || progress.disable) endpoint = await reload(services, endpoint);
     else
       endpoint = {
         ...endpoint,
@@ -193,7 +192,7 @@ async function sendAll(
     items.map(({ messageId, body }) =>
       limit(isSlow, async () => {
         if (!(await isServed()) || !mayGoOn()) return undefined;
-        if (!secrets) return unsigned;
+        if (!secrets) return failedSend('secret');
         const headers = signedHeaders(messageId, body, secrets, now());
         const result = await sender.send({ url: endpoint.url, headers, body }, stopping);
         if (result) onAttempt(result);
@@ -203,12 +202,7 @@ async function sendAll(
   );
 }
 
-/** The attempt of an endpoint whose secret another tenant's key has sealed, as in a clone. */
-const unsigned: SendResult = {
-  ...{ isSuccess: false, isGone: false, retryAfterMs: undefined, status: null, error: 'secret' },
-  ...{ response: null, durationMs: 0 },
-};
-
+/** @returns undefined for an endpoint whose secret another tenant's key has sealed, as in a clone */
 function openSecrets(
   { sealer }: EndpointServices,
   { id, secret, previous }: StoredEndpoint,

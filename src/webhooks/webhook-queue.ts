@@ -22,7 +22,7 @@ export interface ServedTenant {
   readonly enabled: number;
   /** Those of them that fail, and since when. */
   readonly failing: number;
-  readonly failingSince: Date | null;
+  readonly failingSince: string | null;
   /** Webhooks that the service has disabled. */
   readonly disabled: number;
   /** In how many ms they are served next; null: when the tenant's database changes. */

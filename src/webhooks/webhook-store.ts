@@ -1,23 +1,20 @@
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { EndpointState } from './endpoint-state.ts';
+import type { SendResult } from './send-webhook.ts';
 import { gapPrefix } from './webhook-message.ts';
 
 /** An enabled endpoint, as the dispatcher reads it. */
-export interface StoredEndpoint {
+export interface StoredEndpoint extends EndpointState {
   readonly id: number;
   readonly url: string;
   readonly resources: string[];
   readonly actions: string[];
   readonly payload: 'thin' | 'record';
-  readonly ordering: 'strict' | 'none';
   /** The text of the cursor up to which nothing more is to be sent. */
   readonly position: string;
   /** When the position was stored, in ms since 1970, as all times here. */
   readonly positionAt: number;
   readonly version: number;
-  readonly failures: number;
-  readonly failingSince: number | null;
-  readonly nextAttemptAt: number | null;
   /** Messages beside the feed that are still to be sent, and how many of them are due. */
   readonly messages: number;
   readonly dueMessages: number;
@@ -37,22 +34,15 @@ export interface StoredMessage {
 }
 
 /** A message to be stored, and when it is sent. */
-export interface NewMessage {
-  readonly messageId: string;
-  readonly body: string;
-  readonly failures: number;
+interface NewMessage extends Omit<StoredMessage, 'id'> {
   readonly at: number;
 }
 
 /** An attempt, as it is logged. */
-interface Attempt {
+interface Attempt extends Pick<SendResult, 'durationMs' | 'status' | 'error' | 'response'> {
   readonly messageId: string;
   readonly type: string;
   readonly at: number;
-  readonly durationMs: number;
-  readonly status: number | null;
-  readonly error: string | null;
-  readonly response: string | null;
 }
 
 /** What a process has done for an endpoint since it read it. */
@@ -83,20 +73,14 @@ const trim = `
                                 order by id limit ${2 * batchSize}) oldest
                 where attempted_at < now() - interval '30 days'))`;
 
-/** Without the types of responses: 64-bit integers are made numbers here. */
-const statement = (text: string, values: unknown[]): Statement => {
-  const { types: _, ...plain } = preparedStatement(text, values);
-  return plain;
-};
-
 /** The condition for a message that says that changes were lost or undone. */
 const isGap = `starts_with(message_id, '${gapPrefix}')`;
 
 /** @param id of one endpoint; null: all */
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
-  statement(
+  preparedStatement(
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
-            version::float8, failures, ${ms('failing_since')} as "failingSince",
+            version, failures, ${ms('failing_since')} as "failingSince",
             ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages", gaps,
             case when previous_until > ${time('$1')} then previous end as previous
        from webhooks w join webhook_secrets on webhook_id = id
@@ -108,8 +92,8 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
   );
 
 export const selectDueMessages = (webhookId: number, now: number): Statement =>
-  statement(
-    `select id::float8, message_id as "messageId", body, failures from webhook_messages
+  preparedStatement(
+    `select id, message_id as "messageId", body, failures from webhook_messages
       where webhook_id = $1 and next_attempt_at <= ${time('$2')} order by next_attempt_at, id limit ${batchSize}`,
     [webhookId, now],
   );
@@ -126,7 +110,7 @@ export const saveProgress = (
   const { state, position, disable, succeededAt, ended, retried, queued, attempts } = progress;
   // The audit trigger runs for these columns alone.
   const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}'` : '';
-  return statement(
+  return preparedStatement(
     `with moved as (
        update webhooks
           set position = $3, position_at = ${time('$12')}, version = version + 1, failures = $4,
@@ -147,7 +131,7 @@ export const saveProgress = (
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
          from moved, jsonb_to_recordset($11) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
-     select version::float8 from moved`,
+     select version from moved`,
     [
       ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
       ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts), now],
@@ -160,7 +144,7 @@ export const maxMessages = 1_000;
 
 /** Adds a message. No row: the endpoint has as many as it may have. */
 export const insertMessage = (webhookId: number, { messageId, body, at }: NewMessage): Statement =>
-  statement(
+  preparedStatement(
     `insert into webhook_messages (webhook_id, message_id, body, next_attempt_at) select $1, $2, $3, ${time('$4')}
       where (select count(*) from webhook_messages where webhook_id = $1) < ${maxMessages}
      returning message_id as "MessageId"`,
@@ -169,15 +153,17 @@ export const insertMessage = (webhookId: number, { messageId, body, at }: NewMes
 
 /** Lets the messages be sent at once that a strict endpoint stands at. */
 export const retryGaps = (webhookId: number): Statement =>
-  statement(`update webhook_messages set next_attempt_at = now() where webhook_id = $1 and ${isGap}`, [webhookId]);
+  preparedStatement(`update webhook_messages set next_attempt_at = now() where webhook_id = $1 and ${isGap}`, [
+    webhookId,
+  ]);
 
 /** Deletes the messages that a strict endpoint stands at, and returns them. */
 export const deleteGaps = (webhookId: number): Statement =>
-  statement(`delete from webhook_messages where webhook_id = $1 and ${isGap} returning id`, [webhookId]);
+  preparedStatement(`delete from webhook_messages where webhook_id = $1 and ${isGap} returning id`, [webhookId]);
 
 /** Deletes the messages about changes of other resources. */
 export const deleteOthers = (webhookId: number, resources: readonly string[]): Statement =>
-  statement(
+  preparedStatement(
     `delete from webhook_messages
       where webhook_id = $1 and not body::jsonb -> 'data' ->> 'Resource' = any ($2::text[])`,
     [webhookId, resources],
@@ -185,7 +171,7 @@ export const deleteOthers = (webhookId: number, resources: readonly string[]): S
 
 /** Moves an endpoint to another place, where it goes on at once. */
 export const movePosition = (webhookId: number, position: string): Statement =>
-  statement(
+  preparedStatement(
     `update webhooks set position = $2, position_at = now(), version = version + 1, failures = 0, next_attempt_at = null
       where id = $1 returning id`,
     [webhookId, position],
@@ -193,7 +179,7 @@ export const movePosition = (webhookId: number, position: string): Statement =>
 
 /** How the endpoints of the tenant are doing: the fields of `ServedTenant`. */
 export const selectSummary = (): Statement =>
-  statement(
+  preparedStatement(
     `select count(*) filter (where is_enabled)::integer as enabled,
             count(*) filter (where is_enabled and failing_since is not null)::integer as failing,
             min(failing_since) filter (where is_enabled) as "failingSince",
@@ -208,7 +194,7 @@ export const selectSummary = (): Statement =>
 
 /** When the last change was made before the data were put in place of others: nobody has changed them since. */
 export const selectLastChange = (era: number): Statement =>
-  statement(
+  preparedStatement(
     `select ${ms('max(created_at)')} as "at" from (
        (select created_at from audit_log where feed_era < $1 order by feed_era desc, feed_xid desc, id desc limit 1)
        union all
