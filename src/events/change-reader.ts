@@ -2,8 +2,8 @@ import { problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type Change, changeOf } from './change.ts';
 import { type Cursor, compareCursors } from './change-cursor.ts';
-import { ownedResources } from './change-sources.ts';
-import { type ChangeFilter, changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
+import type { ChangeFilter } from './change-sources.ts';
+import { changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
 
 /** Returns the rows of a reading statement in the database of one tenant. */
 export type Read = (statement: Statement) => Promise<RowValues[]>;
@@ -67,14 +67,10 @@ export interface ChangePage {
  */
 export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {
   const isNow = after === 'now';
-  const rows = isNow
-    ? await read(changeStatement(beyondAll, filter, 0, ownedResources))
-    : await read(changeStatement(after, filter, limit, ownedResources));
+  const rows = await read(isNow ? changeStatement(beyondAll, filter, 0) : changeStatement(after, filter, limit));
   const [state] = rows as unknown as [FeedState];
   const madeIn = state.stateEra;
-  if (isNow) {
-    return { changes: [], last: endOf(state), isEnd: true, isHeld: state.isHeld };
-  }
+  if (isNow) return { changes: [], last: endOf(state), isEnd: true, isHeld: state.isHeld };
   requireValid(after, state);
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
   const beyond = scanned.filter(({ matches }) => matches)[limit];

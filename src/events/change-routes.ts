@@ -12,8 +12,7 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import { sentChange } from './change.ts';
 import { type Cursor, cursorText, firstCursor, parseCursor } from './change-cursor.ts';
 import { readChanges } from './change-reader.ts';
-import { changeSources, visibleChanges } from './change-sources.ts';
-import type { ChangeFilter } from './change-statement.ts';
+import { type ChangeFilter, changeSources, visibleChanges } from './change-sources.ts';
 import type { ChangeStreams } from './change-streams.ts';
 
 const path = '/api/v1/Changes';
@@ -48,23 +47,16 @@ const view = describeFields(
   },
 ).meta({ title: 'Change' });
 
-const cursor = () =>
-  z.string().transform((text, ctx): Cursor | 'now' => {
-    const found = text === 'now' ? text : parseCursor(text);
-    if (found) return found;
-    ctx.issues.push({
-      code: 'custom',
-      input: text,
-      message: 'must be the Id of a change, or now',
-      params: wrongFormat,
-    });
-    return z.NEVER;
-  });
-const wrongFormat = invalid('', 'wrong_format').params;
+const placeOf = (text: string): Cursor | 'now' | undefined => (text === 'now' ? text : parseCursor(text));
+const isPlace = (text: string): boolean => placeOf(text) !== undefined;
+const cursor = z
+  .string()
+  .refine(isPlace, invalid('must be the Id of a change, or now', 'wrong_format'))
+  .transform(text => placeOf(text) as Cursor | 'now');
 
 const names = [...changeSources.keys()];
 const parameters = {
-  after: cursor().optional().describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
+  after: cursor.optional().describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
   resource: z
     .string()
     .transform(text => text.split(','))

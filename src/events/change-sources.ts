@@ -5,9 +5,18 @@ import { promotions, promotionUseView } from '../resources/promotion.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
-import type { ChangeFilter } from './change-statement.ts';
 
 type Row = Record<string, unknown>;
+
+/** Which changes are read. */
+export interface ChangeFilter {
+  /** Names of resources, `Activity` included. */
+  readonly resources: readonly string[];
+  /** The actions; undefined: all. */
+  readonly actions?: readonly string[] | undefined;
+  /** A caller of scope `Self` reads the changes of his entity, and those of records that belong to no entity. */
+  readonly ownEntity?: number | undefined;
+}
 
 /** A resource whose changes are in the feed. */
 export interface ChangeSource {

@@ -1,16 +1,7 @@
 import { changeActions } from '../audit/audit-log.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { Cursor } from './change-cursor.ts';
-
-/** Which changes are read. */
-export interface ChangeFilter {
-  /** Names of resources, `Activity` included. */
-  readonly resources: readonly string[];
-  /** The actions; undefined: all. */
-  readonly actions?: readonly string[] | undefined;
-  /** A caller of scope `Self` reads the changes of his entity, and those of records that belong to no entity. */
-  readonly ownEntity?: number | undefined;
-}
+import { type ChangeFilter, ownedResources } from './change-sources.ts';
 
 /** Kinds of rows, by which changes of one transaction are ordered. */
 const kinds = { audit: 1, activity: 2 };
@@ -80,18 +71,17 @@ export interface ScannedRow {
 }
 
 /**
- * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not.
- * @param owned the resources whose records belong to an entity
+ * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0 no
+ * rows.
  */
 export function changeStatement(
   { era, xid, kind, id }: Cursor,
   { resources, actions = changeActions, ownEntity }: ChangeFilter,
   limit: number,
-  owned: readonly string[],
 ): Statement {
   const afterOf = (own: number): string =>
     kind < own ? '0' : kind === own ? String(id) : String(Number.MAX_SAFE_INTEGER);
   const scan = limit === 0 ? 0 : maxScanned;
   const places = [era, String(xid), afterOf(kinds.audit), afterOf(kinds.activity)];
-  return preparedStatement(text, [...places, scan, limit + 1, resources, actions, ownEntity ?? null, owned]);
+  return preparedStatement(text, [...places, scan, limit + 1, resources, actions, ownEntity ?? null, ownedResources]);
 }

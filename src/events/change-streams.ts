@@ -9,7 +9,7 @@ import { type Caller, isCallerCurrent } from '../tenancy/caller.ts';
 import { type Change, sentChange } from './change.ts';
 import { type Cursor, cursorText } from './change-cursor.ts';
 import type { Read } from './change-reader.ts';
-import type { ChangeFilter } from './change-statement.ts';
+import type { ChangeFilter } from './change-sources.ts';
 import type { ChangeWatch } from './change-watch.ts';
 import { TenantFeed } from './tenant-feed.ts';
 
@@ -166,14 +166,11 @@ export class ChangeStreams {
 
   async #endIfForbidden(stream: Stream): Promise<boolean> {
     const { caller, tenant } = stream;
-    const reason = await this.#reasonToEnd(caller, tenant.guid);
-    if (reason) end(stream, reason);
-    return reason !== undefined;
-  }
-
-  async #reasonToEnd(caller: Caller, guid: string): Promise<EndReason | undefined> {
-    if (caller.expiresAt !== undefined && caller.expiresAt <= this.#options.now()) return 'token_expired';
-    return (await isCallerCurrent(caller, guid, this.#options.directory)) ? undefined : 'access_changed';
+    const { now, directory } = this.#options;
+    const isExpired = caller.expiresAt !== undefined && caller.expiresAt <= now();
+    if (!isExpired && (await isCallerCurrent(caller, tenant.guid, directory))) return false;
+    end(stream, isExpired ? 'token_expired' : 'access_changed');
+    return true;
   }
 }
 

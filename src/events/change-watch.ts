@@ -3,13 +3,12 @@ import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
-import { type ControlDatabase, queryControl } from '../control/database.ts';
+import { type ControlDatabase, queryStatement } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { describeError } from '../log/describe-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import type { RowValues } from '../postgres/statement.ts';
-import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
 
 interface ChangeWatchOptions {
   control: ControlDatabase;
@@ -20,7 +19,6 @@ interface ChangeWatchOptions {
   directory: Pick<Directory, 'tenant'>;
   processId: string;
   log: Logger;
-  clock?: Clock;
 }
 
 /** Interval of the polls of the servers, while somebody follows a tenant. */
@@ -61,12 +59,11 @@ interface Follower {
  */
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
-  readonly #clock: Clock;
   readonly #followers = new Map<string, Set<Follower>>();
   /** Until when tenants are followed by another process. */
   readonly #interest = new Map<string, number>();
   readonly #written = new Map<string, string>();
-  #timer: Timer | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   /** The polls that have not ended, by server: one that does not respond delays no other. */
   readonly #polling = new Map<string, Promise<void>>();
@@ -74,7 +71,6 @@ export class ChangeWatch {
 
   constructor(options: ChangeWatchOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? processClock;
     options.feed.subscribe(changeTopics.changes, key => {
       if (key.startsWith('?')) this.#remember(key);
       else if (key === '*') for (const guid of this.#followers.keys()) this.#wakeHearing(guid);
@@ -92,8 +88,8 @@ export class ChangeWatch {
     const followers = this.#followers.get(guid) ?? new Set();
     const follower: Follower = { wake, hearsOthers };
     this.#followers.set(guid, followers.add(follower));
-    if (hearsOthers) this.#tell([guid]);
-    this.#timer ??= this.#clock.setInterval(() => this.#tick(), pollMs).unref();
+    if (hearsOthers) this.#announce(this.#interestIn(guid));
+    this.#timer ??= setInterval(() => this.#tick(), pollMs).unref();
     return () => {
       followers.delete(follower);
       if (followers.size === 0 && this.#followers.get(guid) === followers) this.#followers.delete(guid);
@@ -105,12 +101,12 @@ export class ChangeWatch {
     this.#wake(guid);
     const until = this.#interest.get(guid);
     if (until === undefined) return;
-    if (until < this.#clock.now()) this.#interest.delete(guid);
+    if (until < performance.now()) this.#interest.delete(guid);
     else this.#announce(guid);
   }
 
   async stop(): Promise<void> {
-    this.#clock.clearInterval(this.#timer);
+    clearInterval(this.#timer);
     this.#followers.clear();
     await this.#looking;
     await Promise.all(this.#polling.values());
@@ -124,36 +120,35 @@ export class ChangeWatch {
     for (const { wake, hearsOthers } of this.#followers.get(guid) ?? []) if (hearsOthers) wake();
   }
 
-  #tell(guids: Iterable<string>): void {
-    const { announce, processId } = this.#options;
-    for (const guid of guids) announce(changeTopics.changes, `?${processId}/${guid}`).catch(() => {});
-  }
-
   /** A process follows a tenant. What this one has committed before it knew that is announced now. */
   #remember(key: string): void {
     const [processId, guid = ''] = key.slice(1).split('/');
     if (processId === this.#options.processId) return;
     const isNew = !this.#interest.has(guid);
-    this.#interest.set(guid, this.#clock.now() + interestForMs);
+    this.#interest.set(guid, performance.now() + interestForMs);
     if (isNew) this.#announce(guid);
   }
 
-  #announce(guid: string): void {
-    this.#options.announce(changeTopics.changes, guid).catch(() => {}); // a poll shows it
+  #interestIn(guid: string): string {
+    return `?${this.#options.processId}/${guid}`;
+  }
+
+  #announce(key: string): void {
+    this.#options.announce(changeTopics.changes, key).catch(() => {}); // a poll shows the changes
   }
 
   #tick(): void {
     if (this.#followers.size === 0) {
-      this.#clock.clearInterval(this.#timer);
+      clearInterval(this.#timer);
       this.#timer = undefined;
       this.#written.clear();
       return;
     }
-    const now = this.#clock.now();
+    const now = performance.now();
     if (now - this.#saidAt >= interestEveryMs) {
       this.#saidAt = now;
       for (const [guid, followers] of this.#followers)
-        if ([...followers].some(({ hearsOthers }) => hearsOthers)) this.#tell([guid]);
+        if ([...followers].some(({ hearsOthers }) => hearsOthers)) this.#announce(this.#interestIn(guid));
     }
     this.#looking ??= this.#poll().finally(() => (this.#looking = undefined));
   }
@@ -191,7 +186,7 @@ export class ChangeWatch {
   async #query(server: string, tenants: readonly TenantRecord[], names: string[]): Promise<RowValues[]> {
     const { control, controlUrl, databases } = this.#options;
     const statement = { name: 'change_watch', text: pollText, values: [names] };
-    if (server === serverAddress(controlUrl)) return queryControl(control, statement.name, pollText, [names]);
+    if (server === serverAddress(controlUrl)) return queryStatement(control, statement);
     const [first] = tenants;
     const driver = databases.lastUsedOn(server) ?? (first && databases.open(first));
     return (await driver?.read(statement)) ?? [];

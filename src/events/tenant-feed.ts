@@ -1,8 +1,7 @@
 import type { Change } from './change.ts';
 import { type Cursor, compareCursors } from './change-cursor.ts';
 import { type Read, readChanges } from './change-reader.ts';
-import { changeSources, letsPass } from './change-sources.ts';
-import type { ChangeFilter } from './change-statement.ts';
+import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts';
 
 /** Changes in memory: at most so many, and at most so many characters. */
 const maxRecent = 500;
