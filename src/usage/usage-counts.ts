@@ -36,14 +36,13 @@ export class UsageCounts {
   readonly #now: () => number;
   #hours: Hour[] = [];
   #current: Hour;
-  #endsAt: number;
+  #endsAt = 0;
   #requests = 0;
 
   /** @param now Unix time in milliseconds */
   constructor(now: () => number) {
     this.#now = now;
     this.#current = this.#beginHour();
-    this.#endsAt = this.#current.startsAt + hourMs;
   }
 
   /** Requests since `take`. */
@@ -72,7 +71,6 @@ export class UsageCounts {
     this.#hours = [];
     this.#requests = 0;
     this.#current = this.#beginHour();
-    this.#endsAt = this.#current.startsAt + hourMs;
     return taken;
   }
 
@@ -89,13 +87,14 @@ export class UsageCounts {
 
   #endHour(): void {
     if (this.#hours.length < maxHours) this.#current = this.#beginHour();
-    this.#endsAt = this.#now() - (this.#now() % hourMs) + hourMs;
+    else this.#endsAt += hourMs;
   }
 
   #beginHour(): Hour {
     const now = this.#now();
     const hour: Hour = { startsAt: now - (now % hourMs), tenants: new Map() };
     this.#hours.push(hour);
+    this.#endsAt = hour.startsAt + hourMs;
     return hour;
   }
 }

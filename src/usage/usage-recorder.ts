@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { describeError } from '../log/describe-error.ts';
-import { type CountedRequest, type TenantUsage, UsageCounts } from './usage-counts.ts';
+import { type CountedRequest, UsageCounts } from './usage-counts.ts';
 import type { UsageBatch, UsageStore } from './usage-store.ts';
 
 interface UsageRecorderOptions {
@@ -118,14 +118,12 @@ export class UsageRecorder {
     this.#countedUntil = this.#options.now();
     for (let at = 0; at < counts.length || at === 0; at += maxCounts) {
       const isEnd = at + maxCounts >= counts.length;
-      this.#batches.push(
-        this.#batchOf(counts.slice(at, at + maxCounts), isEnd ? this.#countedUntil : before, isEnd && isLast),
-      );
+      this.#batches.push({
+        number: ++this.#lastNumber,
+        counts: counts.slice(at, at + maxCounts),
+        countedUntil: isEnd ? this.#countedUntil : before,
+        isLast: isEnd && isLast,
+      });
     }
-  }
-
-  #batchOf(counts: TenantUsage[], countedUntil: number, isLast: boolean): UsageBatch {
-    this.#lastNumber++;
-    return { number: this.#lastNumber, counts, countedUntil, isLast };
   }
 }

@@ -5,6 +5,7 @@ import { describeFields } from '../http/describe-fields.ts';
 import { moment, timestamp } from '../http/fields.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import { preparedStatement } from '../postgres/statement.ts';
+import { pascalCase } from '../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { usageSums } from './usage-sums.ts';
@@ -71,15 +72,8 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
           context,
           preparedStatement(selectUsage, [context.tenant.id, by, from, to]),
         );
-        return rows.map(row => ({
-          StartsAt: row.startsAt as string,
-          Requests: row.requests as number,
-          Refused: row.refused as number,
-          Writes: row.writes as number,
-          ResponseBytes: row.responseBytes as number,
-          DatabaseMs: row.databaseMs as number,
-          DatabaseBytes: row.databaseBytes as number | null,
-        }));
+        const entries = rows.map(row => Object.entries(row).map(([name, value]) => [pascalCase(name), value]));
+        return entries.map(each => Object.fromEntries(each));
       },
     }),
   ];
