@@ -1,26 +1,19 @@
-import { LegacyToken } from './client-entities.ts';
-import type { ControlDatabase } from './database.ts';
+import { type ControlDatabase, queryControl } from './database.ts';
 import type { LegacyTokenRecord } from './records.ts';
-
-const byteaPrefix = '\\x';
 
 /**
  * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which the change feed uses too.
  */
 export function legacyTokenKey(hash: string): string {
-  return byteaPrefix + hash;
+  return `\\x${hash}`;
 }
 
+const tokenByKey = `
+  select t.guid as "tenantGuid", user_id::float8 as "userId", entity_type as "entityType",
+         (extract(epoch from expires_at) * 1000)::float8 as "expiresAt", revoked_at is not null as revoked
+    from legacy_tokens join tenants t on t.id = tenant_id where hash = $1::bytea`;
+
 export async function loadLegacyToken(key: string, control: ControlDatabase): Promise<LegacyTokenRecord | undefined> {
-  const hash = Buffer.from(key.slice(byteaPrefix.length), 'hex');
-  const token = await control.em.fork().findOne(LegacyToken, { hash }, { populate: ['tenant'] });
-  if (!token) return undefined;
-  const { tenant, user, entityType, expiresAt, revokedAt } = token;
-  return {
-    tenantGuid: tenant.guid,
-    userId: user.id,
-    entityType: entityType ?? null,
-    expiresAt: expiresAt.getTime(),
-    revoked: revokedAt !== null,
-  };
+  const [token] = await queryControl<LegacyTokenRecord>(control, 'legacy_token_by_key', tokenByKey, [key]);
+  return token;
 }
