@@ -1,4 +1,5 @@
 import type { Grant, GrantChange, ServerGrants } from '../budget/grants.ts';
+import type { Statement } from '../postgres/statement.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { ProcessIdentity } from './process-identity.ts';
 import type { SecretBox } from './secret-box.ts';
@@ -78,14 +79,8 @@ export interface ProcessConnection {
  * Finds the connections of processes to a server, by the id at the end of their names. Ends those of some processes, as
  * far as the login may: a login may end its own connections, and those of roles of which it is a member.
  */
-export function findStatement(processes: readonly string[], end: readonly string[]): FindStatement {
+export function findStatement(processes: readonly string[], end: readonly string[]): Statement {
   return { name: 'process_connections', text: findText, values: [processes, end] };
-}
-
-interface FindStatement {
-  readonly name: string;
-  readonly text: string;
-  readonly values: unknown[];
 }
 
 const findText = `

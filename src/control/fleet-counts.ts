@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Counts of the fleet, for the metrics. */
@@ -66,29 +67,21 @@ const fleetCounts = `
  * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not
  * respond within 1 s, the function returns the previous counts; undefined when there are none.
  */
-export function createFleetCounter(
-  control: ControlDatabase,
-  clock = () => performance.now(),
-): () => Promise<FleetCounts | undefined> {
+export function createFleetCounter(control: ControlDatabase): () => Promise<FleetCounts | undefined> {
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
   const read = async (): Promise<void> => {
     const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
     counts = row;
-    readAt = clock();
+    readAt = performance.now();
   };
   return async () => {
-    if (clock() - readAt < maxAgeMs) return counts;
+    if (performance.now() - readAt < maxAgeMs) return counts;
     reading ??= read()
       .catch(() => {}) // `change_feed_current` shows that the control database fails
-      .finally(() => {
-        reading = undefined;
-      });
-    const { promise: waited, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, maxWaitMs);
-    await Promise.race([reading, waited]);
-    clearTimeout(timer);
+      .finally(() => (reading = undefined));
+    await Promise.race([reading, delay(maxWaitMs, undefined, { ref: false })]);
     return counts;
   };
 }
