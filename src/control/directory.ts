@@ -1,5 +1,6 @@
 import { type Clock, processClock } from '../runtime/clock.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import { queryControl } from './database.ts';
 import { createDirectoryCaches } from './directory-caches.ts';
 import { createFreshnessCheck } from './freshness-check.ts';
 import { legacyTokenKey } from './load-legacy-token.ts';
@@ -13,7 +14,6 @@ import type {
   UserRecord,
 } from './records.ts';
 import { createTenantReload } from './tenant-reload.ts';
-import { createTenantSlugs } from './tenant-slugs.ts';
 import { User } from './user-entities.ts';
 
 /**
@@ -22,6 +22,7 @@ import { User } from './user-entities.ts';
  */
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
+  /** Looks the slug up each time: only requests without a token have one, such as a login. */
   tenantBySlug(slug: string): Promise<TenantRecord | undefined>;
   /**
    * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
@@ -52,16 +53,17 @@ interface DirectoryOptions extends TenantLoaderOptions {
   clock?: Pick<Clock, 'now'>;
 }
 
+const guidBySlug = 'select guid from tenants where slug = $1';
+
 export function createDirectory(options: DirectoryOptions): Directory {
   const { control, feed, clock = processClock } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
-  const guidOf = createTenantSlugs({ control, feed, tenants });
   return {
     tenant: guid => tenants.get(guid),
     tenantBySlug: async slug => {
-      const guid = await guidOf(slug);
-      return guid === undefined ? undefined : tenants.get(guid);
+      const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [slug]);
+      return found && tenants.get(found.guid);
     },
     reloadTenant: createTenantReload(tenants, options),
     session: id => sessions.get(id),
