@@ -19,16 +19,13 @@ export interface FenceStore {
   acknowledge(fence: TenantFence): Promise<void>;
 }
 
-interface FenceRow {
-  tenant_guid: string;
-  id: string;
-  closed: boolean;
-  address: string | null;
-  identity: string | null;
+interface FenceRow extends Omit<TenantFence, 'target'> {
+  readonly address: string | null;
+  readonly identity: string | null;
 }
 
 const readStatement = `
-  select f.tenant_guid, f.id, f.closed, s.address, s.identity
+  select f.tenant_guid as guid, f.id, f.closed, s.address, s.identity
     from tenant_fences f join servers s on s.id = f.to_server_id
    where $1 = '*' or f.tenant_guid::text = $1`;
 
@@ -42,10 +39,8 @@ export function createFenceStore(control: ControlDatabase, controlUrl: string, p
   return {
     read: async guid => {
       const rows = await queryControl<FenceRow>(control, 'fences_read', readStatement, [guid]);
-      return rows.map(({ tenant_guid, id, closed, address, identity }) => ({
-        guid: tenant_guid,
-        id,
-        closed,
+      return rows.map(({ address, identity, ...fence }) => ({
+        ...fence,
         target: { address: address ?? controlUrl, identity: identity ?? undefined },
       }));
     },
