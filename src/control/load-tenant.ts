@@ -3,7 +3,6 @@ import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
 import { describeError } from '../log/describe-error.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
-import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl } from './server-urls.ts';
@@ -21,32 +20,25 @@ export interface TenantLoaderOptions {
   maxEntries?: number;
 }
 
-interface TenantRow {
-  id: string;
-  slug: string;
-  name: string;
-  app_id: string;
-  app_url: string | null;
-  features: string[];
-  status: TenantStatus;
-  isolated: boolean;
-  schema_version: string | null;
-  compatible_from: string | null;
-  database_name: string;
-  role_name: string;
-  role_password: Buffer;
-  server_name: string;
-  server_address: string | null;
-  server_identity: string | null;
-  on_control_server: boolean;
-  keys: { kid: string; secret: string; active: boolean }[];
+/** A tenant as it is stored. */
+interface TenantRow extends Omit<TenantRecord, 'appUrl' | 'serverIdentity' | 'databaseUrl' | 'keys' | 'activeKid'> {
+  readonly appUrl: string | null;
+  readonly serverIdentity: string | null;
+  readonly roleName: string;
+  readonly rolePassword: Buffer;
+  readonly serverName: string;
+  readonly serverAddress: string | null;
+  readonly onControlServer: boolean;
+  readonly keys: readonly { kid: string; secret: string; active: boolean }[];
 }
 
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
-  select t.id, t.slug, t.name, app_id, app_url, features, t.status, isolated, schema_version, compatible_from, database_name,
-         role_name, role_password, s.name as server_name, s.address as server_address, s.identity as server_identity,
-         on_control_server,
+  select t.id::float8 as id, t.guid, t.slug, t.name, app_id as "appId", app_url as "appUrl", features, t.status,
+         isolated as "isIsolated", schema_version as "schemaVersion", compatible_from as "compatibleFrom",
+         database_name as "databaseName", role_name as "roleName", role_password as "rolePassword",
+         s.name as "serverName", s.address as "serverAddress", s.identity as "serverIdentity",
+         on_control_server as "onControlServer",
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
@@ -65,30 +57,20 @@ export async function loadTenant(
   guid: string,
   { control, controlUrl, secrets, log }: TenantLoaderOptions,
 ): Promise<TenantRecord | undefined> {
-  const [tenant] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
-  if (!tenant) return undefined;
+  const [row] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
+  if (!row) return undefined;
+  const { roleName, rolePassword, serverName, serverAddress, onControlServer, keys, ...tenant } = row;
   try {
-    const password = secrets.open(tenant.role_password, owners.rolePassword(guid)).toString();
-    const serverUrl = tenant.on_control_server ? controlUrl : tenant.server_address;
-    if (serverUrl === null)
-      throw new Error(`server ${tenant.server_name} has no address; run: npx backoffice control migrate`);
+    const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
+    const serverUrl = onControlServer ? controlUrl : serverAddress;
+    if (serverUrl === null) throw new Error(`server ${serverName} has no address; run: npx backoffice control migrate`);
     return {
-      id: Number(tenant.id),
-      guid,
-      slug: tenant.slug,
-      name: tenant.name,
-      appId: tenant.app_id,
-      appUrl: tenant.app_url ?? undefined,
-      features: tenant.features,
-      status: tenant.status,
-      isIsolated: tenant.isolated,
-      schemaVersion: tenant.schema_version,
-      compatibleFrom: tenant.compatible_from,
-      serverIdentity: tenant.server_identity ?? undefined,
-      databaseName: tenant.database_name,
-      databaseUrl: databaseUrl(serverUrl, tenant.database_name, { user: tenant.role_name, password }),
-      keys: new Map(tenant.keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),
-      activeKid: tenant.keys.find(({ active }) => active)?.kid,
+      ...tenant,
+      appUrl: tenant.appUrl ?? undefined,
+      serverIdentity: tenant.serverIdentity ?? undefined,
+      databaseUrl: databaseUrl(serverUrl, tenant.databaseName, { user: roleName, password }),
+      keys: new Map(keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),
+      activeKid: keys.find(({ active }) => active)?.kid,
     };
   } catch (error) {
     log.error(

@@ -64,12 +64,15 @@ export class ControlModel {
   #row(name: string, key: string): Row | undefined {
     const { tenants, users, roles, sessions } = changeTopics;
     if (name === 'tenant_by_guid') return this.#rows.get(`${tenants}:${key}`);
-    if (name === 'user_by_id') return this.#rows.get(`${users}:${key}`);
-    if (name === 'role_by_id') return this.#rows.get(`${roles}:${key}`);
+    const user = (id: unknown): Row => ({ ...this.#rows.get(`${users}:${id}`) });
+    const role = (id: unknown): Row => ({ ...this.#rows.get(`${roles}:${id}`) });
+    if (name === 'user_by_id') return { user: user(key) };
+    if (name === 'role_by_id') return { role: role(key) };
     if (name !== 'session_by_id') throw new Error(`the simulation does not know the statement ${name}`);
     const session = this.#rows.get(`${sessions}:${key}`);
-    const user = session && this.#rows.get(`${users}:${session.user_id}`);
-    return user && { ...session, ...user, ...this.#rows.get(`${roles}:${user.role_id}`) };
+    if (!session) return undefined;
+    const owner = user(session.userId);
+    return { revoked: session.revoked, user: owner, role: role(owner.roleId) };
   }
 }
 

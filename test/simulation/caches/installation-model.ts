@@ -91,13 +91,14 @@ export class InstallationModel {
     const server = this.servers[this.world.random.integer(0, 1)] as TenantServer;
     const database = this.#createDatabase(server, history);
     this.control.change('tenants', guid, {
-      id: String(id),
+      id,
+      guid,
       slug: `tenant-${id}`,
       features: [],
       status: 'active',
-      role_name: 'tenant',
-      role_password: Buffer.alloc(1),
-      on_control_server: false,
+      roleName: 'tenant',
+      rolePassword: Buffer.alloc(1),
+      onControlServer: false,
       keys: [{ kid: `key-${id}`, secret: '', active: true }],
       ...locationOf(database),
     });
@@ -109,20 +110,20 @@ export class InstallationModel {
     const sessionId = `00000000-0000-4000-9000-${String(id).padStart(12, '0')}`;
     const guid = `00000000-0000-4000-a000-${String(id).padStart(12, '0')}`;
     const tenantId = Number(tenant.guid.slice(-2));
-    this.control.change(roles, String(id), { role_id: id, role_name: 'role', permissions: [permission] });
+    this.control.change(roles, String(id), { id, name: 'role', permissions: [permission] });
     this.control.change(users, String(id), {
-      user_id: id,
-      user_guid: guid,
-      tenant_id: tenantId,
+      id,
+      guid,
+      tenantId,
       email: '',
-      first_name: '',
-      last_name: '',
-      role_id: id,
+      firstName: '',
+      lastName: '',
+      roleId: id,
       scope: 'All',
-      entity_id: null,
+      entityId: null,
       disabled: false,
     });
-    this.control.change(sessions, sessionId, { user_id: id, revoked: false });
+    this.control.change(sessions, sessionId, { userId: id, revoked: false });
     const claims = { user_guid: guid, email: '', permissions: [permission], entity_type: null, sid: sessionId };
     const kid = `key-${tenantId}`;
     const signer = {
@@ -152,8 +153,8 @@ export class InstallationModel {
 
 function locationOf({ name, server }: TenantDatabase): Record<string, unknown> {
   return {
-    database_name: name,
-    server_name: server.address,
-    server_address: `postgresql://operator@${server.address}/postgres`,
+    databaseName: name,
+    serverName: server.address,
+    serverAddress: `postgresql://operator@${server.address}/postgres`,
   };
 }
