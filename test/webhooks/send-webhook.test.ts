@@ -1,6 +1,8 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { expect } from 'chai';
+import { readConfig } from '../../src/config/config.ts';
+import { ConfigError } from '../../src/config/config-error.ts';
 import { createWebhookSender } from '../../src/webhooks/send-webhook.ts';
 import { isPublicAddress, refusedUrl } from '../../src/webhooks/webhook-target.ts';
 import { freePort } from '../support/free-port.ts';
@@ -59,6 +61,13 @@ describe('the sender of webhooks', () => {
       expect(refusedUrl(url, []), url).to.equal(undefined);
     expect(refusedUrl('http://127.0.0.1:8080/', ['127.0.0.1:8080'])).to.equal(undefined);
     expect(refusedUrl('http://127.0.0.1:8081/', ['127.0.0.1:8080'])).to.be.a('string');
+  });
+
+  it('receivers that the operator trusts are hosts with ports, as URLs have them', () => {
+    const read = (receivers: string) => readConfig({ WEBHOOK_TRUSTED_RECEIVERS: receivers }).trustedReceivers;
+    expect(read(' a.internal:8080 ,,[::1]:9000')).to.deep.equal(['a.internal:8080', '[::1]:9000']);
+    for (const value of ['a.internal', 'A.internal:80', 'a:99999', 'user@a:80', 'a/b:80', 'a b:80', 'a%zz:80'])
+      expect(() => read(value), value).to.throw(ConfigError, 'must be a comma-separated list of hosts with ports');
   });
 
   it('a name with one address that is not public is refused, and nothing is connected to', async () => {
