@@ -48,7 +48,7 @@ const revoke = defineOperation({
   access: 'installation',
   effect: 'locks out',
   async plan({ slug, id }, { installation }) {
-    const { planClientRevocation } = await import('./plan-revocations.ts');
+    const { planClientRevocation } = await import('./clients.ts');
     const { state: _, ...client } = await planClientRevocation(installation, slug, id);
     const tokens = countText(client.tokens, 'token');
     return {

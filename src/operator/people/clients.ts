@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { ApiClient } from '../../control/client-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { listClients } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { findUser } from './users.ts';
 
@@ -26,6 +27,16 @@ export async function addClient(
 }
 
 /**
+ * Returns the legacy client that a revocation would end, with its tokens, and changes nothing.
+ * @throws {OperatorError} when the tenant has no such client, or it is revoked already
+ */
+export async function planClientRevocation(installation: Installation, slug: string, id: string) {
+  const client = (await listClients(installation, slug)).find(each => each.id === id && each.state === 'active');
+  if (!client) throw noSuchClient(slug, id);
+  return client;
+}
+
+/**
  * Revokes an API client: from then on it and every token that was issued to it are refused.
  * @throws {OperatorError} when the tenant has no such client, or it is revoked already
  */
@@ -37,6 +48,6 @@ export async function revokeClient(installation: Installation, slug: string, id:
   if (revoked === 0) throw noSuchClient(slug, id);
 }
 
-export function noSuchClient(slug: string, id: string): OperatorError {
+function noSuchClient(slug: string, id: string): OperatorError {
   return new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
 }

@@ -24,7 +24,7 @@ const rotate = defineOperation({
   access: 'installation',
   effect: 'changes',
   async plan({ slug }, { installation }) {
-    const { planKeyChange } = await import('./plan-revocations.ts');
+    const { planKeyChange } = await import('./keys.ts');
     const plan = await planKeyChange(installation, slug);
     return {
       document: { ...plan, state: 'planned' },
@@ -46,7 +46,7 @@ const disable = defineOperation({
   access: 'installation',
   effect: 'locks out',
   async plan({ slug, kid }, { installation }) {
-    const { planKeyChange } = await import('./plan-revocations.ts');
+    const { planKeyChange } = await import('./keys.ts');
     const plan = await planKeyChange(installation, slug, kid);
     const replaced = plan.isReplaced ? ' A new key would replace it.' : '';
     return {

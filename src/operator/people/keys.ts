@@ -5,6 +5,7 @@ import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { listKeys } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { openSecret } from './master-key-change.ts';
 
@@ -16,6 +17,30 @@ export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'gu
   const kid = randomUUID();
   const secret = secrets.seal(randomBytes(keyBytes), owners.signingKey(tenant.guid, kid));
   return em.create(SigningKey, { kid, tenant: tenant.id, secret });
+}
+
+/** What becomes of a signing key. */
+interface KeyPlan {
+  kid: string;
+  status: string;
+  /** True if a new key is made that signs from then on. */
+  isReplaced: boolean;
+}
+
+/**
+ * Returns what a rotation, or the disabling of a key, would do, and changes nothing.
+ * @param kid of the key to disable; without it, the active key is rotated
+ * @throws {OperatorError} when the tenant has no such key
+ */
+export async function planKeyChange(installation: Installation, slug: string, kid?: string): Promise<KeyPlan> {
+  const keys = await listKeys(installation, slug);
+  const key = keys.find(each => (kid === undefined ? each.status === 'active' : each.kid === kid));
+  if (!key) throw noSuchKey(slug, kid ?? 'that is active');
+  return {
+    kid: key.kid,
+    status: kid === undefined ? 'retiring' : 'disabled',
+    isReplaced: key.status === 'active',
+  };
 }
 
 /**
@@ -50,7 +75,7 @@ export async function disableKey(installation: Installation, slug: string, kid: 
   });
 }
 
-export function noSuchKey(slug: string, kid: string): OperatorError {
+function noSuchKey(slug: string, kid: string): OperatorError {
   return new OperatorError(`${slug} has no key ${kid}. List its keys: npx backoffice key list ${slug}`);
 }
 

@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, option, optionalArgument } from '../command/operation-fields.ts';
-import type { RevokedSessions } from './plan-revocations.ts';
+import type { RevokedSessions } from './user-sessions.ts';
 
 const list = defineOperation({
   name: 'session list',
@@ -31,7 +31,7 @@ const revoke = defineOperation({
   access: 'installation',
   effect: 'locks out',
   async plan({ slug, ...which }, { installation }) {
-    const { planSessionRevocation } = await import('./plan-revocations.ts');
+    const { planSessionRevocation } = await import('./user-sessions.ts');
     const sessions = await planSessionRevocation(installation, slug, chosen(which));
     return {
       document: { state: 'planned', sessions },

@@ -72,7 +72,7 @@ async function planSessions(
   email: string,
   [before, after]: [before: string, after: string],
 ): Promise<Plan> {
-  const { planSessionRevocation } = await import('./plan-revocations.ts');
+  const { planSessionRevocation } = await import('./user-sessions.ts');
   const sessions = await planSessionRevocation(installation, slug, { email });
   const consequence = `${after}, and ${countText(sessions.length, 'open session ends', 'open sessions end')}`;
   return {

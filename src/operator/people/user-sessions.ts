@@ -30,15 +30,29 @@ export async function listSessions(installation: Installation, slug: string, ema
   );
 }
 
+/** Which sessions are revoked: one, or all of a user. */
+export type RevokedSessions = { id: string } | { email: string };
+
+/**
+ * Returns the open sessions that a revocation would end, and changes nothing.
+ * @throws {OperatorError} when the tenant has no such session or user
+ */
+export async function planSessionRevocation(
+  installation: Installation,
+  slug: string,
+  which: RevokedSessions,
+): Promise<OpenSession[]> {
+  if ('email' in which) return listSessions(installation, slug, which.email);
+  const found = (await listSessions(installation, slug)).filter(({ id }) => id === which.id.toLowerCase());
+  if (found.length === 0) throw noSuchSession(slug, which.id);
+  return found;
+}
+
 /**
  * Revokes one session of a tenant, or all sessions of a user. Every process refuses their tokens within a second.
  * @throws {OperatorError} when the tenant has no such session or user
  */
-export async function revokeSessions(
-  installation: Installation,
-  slug: string,
-  which: { id: string } | { email: string },
-): Promise<void> {
+export async function revokeSessions(installation: Installation, slug: string, which: RevokedSessions): Promise<void> {
   if ('email' in which) {
     const user = await findUser(installation, slug, which.email);
     return transactControl(installation.control, query => revokeSessionsOf(query, user.id, 'operator'));
@@ -51,6 +65,6 @@ export async function revokeSessions(
   await revokeSession(installation.control, session.id, 'operator');
 }
 
-export function noSuchSession(slug: string, id: string): OperatorError {
+function noSuchSession(slug: string, id: string): OperatorError {
   return new OperatorError(`${slug} has no session ${id}. List its open sessions: npx backoffice session list ${slug}`);
 }
