@@ -4,7 +4,7 @@ import { setDisabled } from '../auth/set-disabled.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import { changePeople, noResult, type PeopleTransaction } from './change-people.ts';
+import { changePeople, type PeopleTransaction } from './change-people.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { checkEntity, findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
 import { type UserView, userById, userView, viewOf } from './user-statements.ts';
@@ -76,12 +76,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       summary: 'End all sessions of one User',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changePeople(services, context, async transaction => {
-          const id = pathId(input.params.id, Number.MAX_SAFE_INTEGER);
-          const user = await findManagedUser(transaction, context.tenant.id, id, input.ifMatch);
-          await revokeSessionsOf(transaction.query, user.id, 'ended');
-          return noResult;
-        });
+        await changeUser(input, context, ({ query }, { id }) => revokeSessionsOf(query, id, 'ended'));
       },
     }),
   ];
