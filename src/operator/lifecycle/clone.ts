@@ -1,15 +1,14 @@
+import type pg from 'pg';
 import type { Passwords } from '../../auth/passwords.ts';
 import { Tenant } from '../../control/fleet-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { copyData } from '../databases/copy-data.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyFrom, requireNotPurging } from '../tenants/purging.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
@@ -74,20 +73,19 @@ async function populate(
   data: EarlierData | undefined,
 ): Promise<[]> {
   const users = await copyUsers(installation, source, clone);
-  const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
   if (data) await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
-  await withConnection(url(clone), to =>
+  await connectTenant(installation, clone, to =>
     inTransaction(to, async () => {
-      if (!data) await copyPresent(url(source), to, source.slug);
+      if (!data) await copyPresent(installation, source, to);
       await replaceUsers(to, users);
     }),
   );
   return [];
 }
 
-async function copyPresent(url: string, to: Connection, slug: string): Promise<void> {
-  await withConnection(url, async from => {
-    await requireSameVersion(from, to, slug);
+async function copyPresent(installation: Installation, source: Tenant, to: pg.Client): Promise<void> {
+  await connectTenant(installation, source, async from => {
+    await requireSameVersion(from, to, source.slug);
     await inSnapshot(from, () => copyData(from, to));
   });
 }
@@ -130,12 +128,10 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
   });
 }
 
-type Connection = Parameters<Parameters<typeof withConnection>[1]>[0];
-
 /**
  * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
  */
-async function replaceUsers(client: Connection, users: CopiedUser[]): Promise<void> {
+async function replaceUsers(client: pg.Client, users: CopiedUser[]): Promise<void> {
   await client.query(
     'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
   );
@@ -155,8 +151,8 @@ async function replaceUsers(client: Connection, users: CopiedUser[]): Promise<vo
     alter table audit_log enable trigger user`);
 }
 
-async function requireSameVersion(source: Connection, target: Connection, slug: string): Promise<void> {
-  const version = async (client: Connection) =>
+async function requireSameVersion(source: pg.Client, target: pg.Client, slug: string): Promise<void> {
+  const version = async (client: pg.Client) =>
     (await client.query<{ name: string }>('select max(name) as name from migrations')).rows[0]?.name;
   if ((await version(source)) !== (await version(target)))
     throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);

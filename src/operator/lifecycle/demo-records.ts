@@ -1,11 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import { User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
+import { connectTenant } from '../tenants/tenants.ts';
 import type { Manifest } from './manifest.ts';
 import { type Provisioned, populateFrom, provision } from './provision.ts';
 
@@ -26,10 +25,10 @@ export async function provisionDemoTenant(
 }
 
 /** Runs `tenants/demo.sql` in one transaction, unless a run that was killed afterwards has done so. */
-async function addDemoRecords({ control, servers }: Installation, tenant: Tenant, { admin }: Manifest): Promise<void> {
+async function addDemoRecords(installation: Installation, tenant: Tenant, { admin }: Manifest): Promise<void> {
   const records = await readFile(new URL('../../../tenants/demo.sql', import.meta.url), 'utf8');
-  const { id } = await control.em.fork().findOneOrFail(User, { tenant: tenant.id, email: admin.email });
-  await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+  const { id } = await installation.control.em.fork().findOneOrFail(User, { tenant: tenant.id, email: admin.email });
+  await connectTenant(installation, tenant, async client => {
     const { rowCount } = await client.query('select from order_statuses limit 1');
     if (rowCount) return;
     await inTransaction(client, async () => {

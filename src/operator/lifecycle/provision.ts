@@ -5,12 +5,10 @@ import type { Passwords } from '../../auth/passwords.ts';
 import { type Server, Tenant } from '../../control/fleet-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { owners } from '../../control/secret-box.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import { Role } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import type { FillTarget } from '../databases/fill-database.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { lockTenant } from '../databases/with-tenant.ts';
@@ -18,7 +16,7 @@ import { addSigningKey } from '../people/keys.ts';
 import { generatePassword, insertUser } from '../people/users.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { placeTenant } from '../tenants/servers.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { applyPacks } from './apply-packs.ts';
 import type { Manifest } from './manifest.ts';
 import { readPack } from './read-pack.ts';
@@ -146,21 +144,20 @@ export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant):
 }
 
 /** Applies the packs of the manifest. */
-async function addPacks({ servers }: Installation, tenant: Tenant, { packs: names }: Manifest): Promise<void> {
+async function addPacks(installation: Installation, tenant: Tenant, { packs: names }: Manifest): Promise<void> {
   if (names.length === 0) return;
   const packs = await Promise.all(names.map(readPack));
-  const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
-  await withConnection(url, client => applyPacks(client, packs));
+  await connectTenant(installation, tenant, client => applyPacks(client, packs));
 }
 
 /** Inserts the entities of the manifest, unless they exist. @returns their ids by name */
 async function makeEntities(
-  { servers }: Installation,
+  installation: Installation,
   tenant: Tenant,
   { entities }: Manifest,
 ): Promise<Map<string, number>> {
   if (entities.length === 0) return new Map();
-  return withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+  return connectTenant(installation, tenant, async client => {
     for (const { name, entityType } of entities) {
       await client.query(
         `insert into entities (name, entity_type)

@@ -1,12 +1,10 @@
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-names.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
 import { type Pack, type PackName, readPack } from './read-pack.ts';
@@ -20,7 +18,7 @@ export async function compareTenantPacks(
   const packs = await Promise.all(names.map(readPack));
   const tenant = await findTenant(installation, slug);
   await requireComparable(tenant);
-  return withConnection(urlOf(installation, tenant), async client => {
+  return connectTenant(installation, tenant, async client => {
     const result: { pack: Pack; compared: ComparedRow[] }[] = [];
     for (const pack of packs) result.push({ pack, compared: await comparePack(client, pack) });
     return result;
@@ -43,7 +41,7 @@ export async function applyTenantPacks(
     await requireComparable(tenant);
     if (tenant.status === 'deleted')
       throw new OperatorError(`${slug} is deleted. Restore it first: npx backoffice restore ${slug}`);
-    const applied = await withConnection(urlOf(installation, tenant), client => applyPacks(client, packs));
+    const applied = await connectTenant(installation, tenant, client => applyPacks(client, packs));
     await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
     return applied;
   });
@@ -56,8 +54,4 @@ async function requireComparable({ slug, status, schemaVersion }: Tenant): Promi
     throw new OperatorError(
       `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
     );
-}
-
-function urlOf({ servers }: Installation, { server, databaseName }: Tenant): string {
-  return databaseUrl(servers.adminUrl(server), databaseName);
 }

@@ -8,15 +8,13 @@ import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
 import { type QueryControl, transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Scope } from '../../control/scopes.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 import { noSuchUser } from '../tenants/read-users.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
 
 export interface NewUser {
@@ -124,8 +122,8 @@ export async function setDisabled(
 }
 
 /** @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be loaded */
-export async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
-  await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+export async function requireEntity(installation: Installation, tenant: Tenant, id: number): Promise<void> {
+  await connectTenant(installation, tenant, async client => {
     const { rowCount } = await client.query('select from entities where id = $1', [id]);
     if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
   });

@@ -1,5 +1,8 @@
+import type pg from 'pg';
 import { Tenant } from '../../control/fleet-entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
 /** Returns a tenant with its server loaded. @throws {OperatorError} when there is none with this slug */
@@ -7,4 +10,13 @@ export async function findTenant({ control }: Installation, slug: string): Promi
   const tenant = await control.em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
+}
+
+/** Runs work on a connection to the database of a tenant, with the operator's rights. `tenant.server` must be loaded. */
+export async function connectTenant<T>(
+  { servers }: Pick<Installation, 'servers'>,
+  { server, databaseName }: Pick<Tenant, 'server' | 'databaseName'>,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  return withConnection(databaseUrl(servers.adminUrl(server), databaseName), work);
 }

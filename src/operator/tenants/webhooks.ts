@@ -1,13 +1,11 @@
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statement } from '../../postgres/statement.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { nextPlace, type PlacedWebhook } from '../../webhooks/webhook-places.ts';
 import { movePosition } from '../../webhooks/webhook-store.ts';
-import { findTenant } from './tenants.ts';
+import { connectTenant, findTenant } from './tenants.ts';
 
 /** The webhooks of a tenant, as they were when they were served last. */
 export interface TenantWebhooks {
@@ -87,8 +85,7 @@ export async function findWebhook(installation: Installation, slug: string, id: 
 type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;
 
 async function onTenant<T>(installation: Installation, slug: string, work: (query: Query) => Promise<T>): Promise<T> {
-  const { server, databaseName } = await findTenant(installation, slug);
-  return withConnection(databaseUrl(installation.servers.adminUrl(server), databaseName), client =>
+  return connectTenant(installation, await findTenant(installation, slug), client =>
     work(async ({ name: _, ...statement }) => (await client.query(statement)).rows),
   );
 }
