@@ -70,6 +70,14 @@ describe('clones of tenants', () => {
     expect(entries).to.deep.equal([{ guid: userGuid }]);
   });
 
+  it('a clone has the roles and users of its source, with passwords, but with other ids and guids', async () => {
+    const copy = await world.login(clone);
+    const shown = ({ Id: _, Guid: __, CreatedAt: ___, LastLoginAt: ____, ...person }: Record<string, unknown>) =>
+      person;
+    for (const path of ['/api/v1/Users', '/api/v1/Roles'])
+      expect((await copy.get(path)).body.map(shown), path).to.deep.equal((await admin.get(path)).body.map(shown));
+  });
+
   it('a clone sends no mail and refuses legacy clients, until its isolation is ended', async () => {
     const { email } = world.acme.admin;
     const client = await addClient(world.installation, 'copy', email, 'Test program');
