@@ -3,7 +3,7 @@ import { argument, option } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 import { fromField, restoreData } from '../recovery/restore-data.ts';
-import { summarise } from '../tenants/read-tenants.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 
 const clone = defineOperation({
@@ -33,14 +33,10 @@ const clone = defineOperation({
     const { cloneTenant } = await import('./clone.ts');
     progress.step(`cloning ${slug}`);
     const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
-    if (Object.values(values).every(value => value === undefined)) {
-      const summary = summarise(await clone());
-      output.result(summary, () => fieldsText(summary));
-      return;
-    }
-    const source = await findTenant(installation, slug);
-    const { restored, ...facts } = await restoreData(installation, source, values, progress, clone);
-    const document = { ...summarise(restored), ...facts };
+    const { restored: _, ...facts } = Object.values(values).every(value => value === undefined)
+      ? { restored: await clone() }
+      : await restoreData(installation, await findTenant(installation, slug), values, progress, clone);
+    const document = { ...(await readTenant(installation, newSlug)), ...facts };
     output.result(document, () => fieldsText(document));
   },
 });

@@ -25,7 +25,7 @@ export async function provisionFolder(
   installation: Installation,
   passwords: Passwords,
   folder: string,
-  onOutcome: (outcome: ManifestOutcome) => void,
+  onOutcome: (outcome: ManifestOutcome) => void | Promise<void>,
 ): Promise<void> {
   const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
   if (files.length === 0) throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });

@@ -7,7 +7,7 @@ import type { Output } from '../command/operation-context.ts';
 import { option, optionalArgument, optionList, type Values } from '../command/operation-fields.ts';
 import { parseNames } from '../command/parse-names.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
-import { summarise } from '../tenants/read-tenants.ts';
+import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';
 
@@ -73,7 +73,8 @@ const provisionTenant = defineOperation({
         `The tenant ${taken} exists already and is ${status}. Show it: npx backoffice show ${taken}`,
       );
     }
-    output.result(documentOf(provisioned), () => textOf(provisioned));
+    const summary = await readTenant(installation, manifest.slug);
+    output.result(documentOf(provisioned, summary), () => textOf(provisioned, summary));
     return true;
   },
 });
@@ -86,10 +87,13 @@ async function provisionManifests(installation: Installation, folder: string, ou
   const { provisionFolder } = await import('./provision-folder.ts');
   const failures: string[] = [];
   let [total, logins] = [0, 0];
-  await provisionFolder(installation, createPasswords(), folder, ({ file, provisioned, error }) => {
+  await provisionFolder(installation, createPasswords(), folder, async ({ file, provisioned, error }) => {
     total++;
     logins += provisioned?.logins.length ?? 0;
-    if (provisioned) return output.part({ file, ...documentOf(provisioned) }, () => lineOf(provisioned));
+    if (provisioned) {
+      const summary = await readTenant(installation, provisioned.tenant.slug);
+      return output.part({ file, ...documentOf(provisioned, summary) }, () => lineOf(provisioned));
+    }
     const reason = explain(error);
     failures.push(`${file}: ${reason}`);
     if (output.wantsDocuments) output.part({ file, error: reason }, () => '');
@@ -107,15 +111,15 @@ function lineOf({ tenant, created, logins }: Provisioned): string {
   return [`${tenant.slug} is provisioned on ${tenant.server.name}.`, ...lines].join('\n');
 }
 
-function documentOf({ tenant, created, logins: [admin, ...users] }: Provisioned) {
-  return { ...summarise(tenant), created, ...(admin ? { admin } : {}), ...(users.length ? { users } : {}) };
+function documentOf({ created, logins: [admin, ...users] }: Provisioned, summary: TenantSummary) {
+  return { ...summary, created, ...(admin ? { admin } : {}), ...(users.length ? { users } : {}) };
 }
 
-function textOf({ tenant, created, logins }: Provisioned): string {
+function textOf({ tenant, created, logins }: Provisioned, summary: TenantSummary): string {
   if (!created) return unchangedText(tenant);
   return [
     `Provisioned ${tenant.slug}. Passwords are shown only this once.\n`,
-    fieldsText(summarise(tenant)),
+    fieldsText(summary),
     ...logins.map(({ email, password }) => fieldsText({ email, password })),
   ].join('\n');
 }

@@ -6,7 +6,7 @@ import { parsePositive } from '../command/parse-positive.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { observeRun } from '../databases/move-results.ts';
 import { restoredOperations } from '../databases/restored-database.command.ts';
-import { summarise } from '../tenants/read-tenants.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { fromField, restoreData } from './restore-data.ts';
 
@@ -124,7 +124,7 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context<'inst
   );
   const { database, server } = restored;
   const document = values.lost
-    ? { ...summarise(await findTenant(installation, slug)), ...facts }
+    ? { ...(await readTenant(installation, slug)), ...facts }
     : { slug, database, server: server.name, ...facts };
   const next = values.lost ? [] : ['', `Compare it with the present data: npx backoffice restore diff ${slug}`];
   output.result(document, () => [fieldsText(document), ...next].join('\n'));

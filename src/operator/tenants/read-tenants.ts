@@ -1,4 +1,4 @@
-import type { Tenant, TenantStatus } from '../../control/fleet-entities.ts';
+import type { TenantStatus } from '../../control/fleet-entities.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
@@ -19,24 +19,6 @@ export interface TenantSummary {
   isolated: boolean;
   schemaVersion: string | null;
   createdAt: string;
-}
-
-/** Returns the fields of a tenant that are not secret. `tenant.server` must be loaded. */
-export function summarise(tenant: Tenant): TenantSummary {
-  return {
-    id: tenant.id,
-    guid: tenant.guid,
-    slug: tenant.slug,
-    name: tenant.name,
-    appId: tenant.appId,
-    appUrl: tenant.appUrl ?? null,
-    database: tenant.databaseName,
-    server: tenant.server.name,
-    status: tenant.status,
-    isolated: tenant.isIsolated,
-    schemaVersion: tenant.schemaVersion ?? null,
-    createdAt: tenant.createdAt.toISOString(),
-  };
 }
 
 interface Reader {
