@@ -25,13 +25,16 @@ export interface InstallationAccess {
   close(): Promise<void>;
 }
 
+/** What runs statements on the control database. */
+export interface ControlStatements {
+  readonly statements: Statements;
+}
+
 /** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
-export interface Installation extends InstallationAccess {
+export interface Installation extends InstallationAccess, ControlStatements {
   readonly control: ControlDatabase;
   /** This process in the connection budget; undefined if it takes no part. */
   readonly member?: BudgetMember | undefined;
-  /** Runs statements on the control database. */
-  readonly statements: Statements;
   /** Closes the control database, and leaves the embedded PostgreSQL. */
   close(): Promise<void>;
 }

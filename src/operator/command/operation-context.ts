@@ -1,11 +1,5 @@
-import type { Installation, InstallationAccess } from '../../installation.ts';
-import type { Statements } from '../../postgres/statements.ts';
+import type { ControlStatements, Installation, InstallationAccess } from '../../installation.ts';
 import type { Trace } from '../../tracing/trace.ts';
-
-/** What an operation needs that only runs statements on the control database. */
-interface ControlStatements extends InstallationAccess {
-  readonly statements: Statements;
-}
 
 /** What an operation can have opened for it, by what it needs. */
 export interface Installations {
@@ -15,7 +9,7 @@ export interface Installations {
    * One connection at a time to the control database at head, in the room that the connection budget leaves for that: it
    * starts sooner, and works while the budget is used up. It is closed while no statement runs.
    */
-  statements: ControlStatements;
+  statements: InstallationAccess & ControlStatements;
   /** The control database may be missing, or at any version. */
   unchecked: Installation;
   /** Nothing is opened. */

@@ -1,6 +1,5 @@
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { type SignedRecord, signRecord, type UnsignedRecord } from './purge-record.ts';
 
@@ -12,7 +11,7 @@ export interface UnendedPurge {
 
 /** Returns the oldest unended purge of a tenant that had this slug; undefined without one. */
 export async function findUnendedPurge(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   slug: string,
 ): Promise<UnendedPurge | undefined> {
   const [row] = await statements.execute<{ id: number; record: string }[]>(

@@ -1,10 +1,9 @@
 import { type Permission, permissions } from '../../control/permissions.ts';
 import { lengths, text } from '../../http/fields.ts';
-import type { Installation, InstallationAccess } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { createRole, deleteRole, findRole, ordered, replaceRole } from '../../people/role-records.ts';
 import { maxRoles } from '../../people/role-statements.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
@@ -18,10 +17,7 @@ export interface RoleSummary {
 }
 
 /** Returns the roles of a tenant, ordered by name. */
-export async function listRoles(
-  access: InstallationAccess & { readonly statements: Statements },
-  slug: string,
-): Promise<RoleSummary[]> {
+export async function listRoles(access: ControlStatements, slug: string): Promise<RoleSummary[]> {
   const { id } = await readTenant(access, slug);
   return access.statements.execute(
     `select name, (select count(*)::int from users u where u.role_id = r.id) as users, permissions

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { pageAddress } from '../../config/config-values.ts';
 import { lengths, text } from '../../http/fields.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
 const feature = text({ max: lengths.code });
@@ -34,16 +34,12 @@ interface Editable {
   features: string[];
 }
 
-interface Control {
-  readonly statements: Statements;
-}
-
 /**
  * Returns what an edit would change, and changes nothing. Slug, guid and the name of the database never change.
  * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
  */
 export async function planEdit(
-  { statements }: Control,
+  { statements }: ControlStatements,
   slug: string,
   edit: TenantEdit,
 ): Promise<{ guid: string; changes: FieldChange[] }> {
@@ -69,7 +65,7 @@ export async function planEdit(
 }
 
 /** Changes a tenant. Every process applies it within a second. @throws {OperatorError} as `planEdit` does */
-export async function editTenant(control: Control, slug: string, edit: TenantEdit) {
+export async function editTenant(control: ControlStatements, slug: string, edit: TenantEdit) {
   const plan = await planEdit(control, slug, edit);
   const { name, appId, appUrl, enable, disable } = checkEdit(edit);
   await control.statements.execute(

@@ -1,26 +1,15 @@
-import type { Server } from '../../control/fleet-entities.ts';
-import type { InstallationAccess } from '../../installation.ts';
+import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import type { Statements } from '../../postgres/statements.ts';
-
-interface Access extends Pick<InstallationAccess, 'servers'> {
-  readonly statements: Statements;
-}
-
-interface Placement extends Pick<Server, 'adminUrl'> {
-  database: string;
-  server: string;
-}
 
 /**
  * Returns whether the server of a tenant has its database; false also for one that is half dropped.
  * @returns undefined as `exists` when the server cannot be queried within seconds
  */
 export async function findDatabase(
-  { statements, servers }: Access,
+  { statements, servers }: Pick<Installation, 'servers' | 'statements'>,
   guid: string,
 ): Promise<{ server: string; exists: boolean | undefined }> {
-  const [tenant] = await statements.execute<[Placement]>(
+  const [tenant] = await statements.execute<[{ database: string; server: string; adminUrl: Buffer | null }]>(
     `select database_name as database, s.name as server, admin_url as "adminUrl"
        from tenants t join servers s on s.id = server_id where guid = ?`,
     [guid],

@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import type { Action } from './record-action.ts';
 
 /** A recorded change of an operator. */
@@ -31,7 +31,7 @@ interface ActionFilter {
 
 /** Returns the newest actions that the filter selects, the newest first. */
 export async function listActions(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   { slug, operator, command, since, all, limit }: ActionFilter,
 ): Promise<ActionSummary[]> {
   const conditions: [string, string | undefined][] = [

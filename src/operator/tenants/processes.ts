@@ -1,5 +1,5 @@
+import type { Installation } from '../../installation.ts';
 import { serverAddress, serverIdentitySql } from '../../postgres/server-address.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** What a process, or all processes together, have of the connections to one server. */
 export interface ServerConnectionCounts {
@@ -24,17 +24,10 @@ export interface ProcessSummary {
   servers: (ServerConnectionCounts & { server: string })[];
 }
 
-/** An installation, as far as reading needs it. */
-interface Reader {
-  readonly controlUrl: string;
-  readonly statements: Statements;
-}
+type Reader = Pick<Installation, 'controlUrl' | 'statements'>;
 
-interface ProcessRow extends Omit<ProcessSummary, 'servers'> {
+interface ProcessRow extends Omit<ProcessSummary, 'servers'>, ServerConnectionCounts {
   server: string | null;
-  granted: number;
-  held: number;
-  wanted: number;
 }
 
 /** Returns the processes that are running, or whose connections may still exist; the oldest first. */

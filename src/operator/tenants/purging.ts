@@ -1,10 +1,6 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
-
-interface Control {
-  readonly statements: Statements;
-}
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged */
 export function requirePurgeable({ slug, status }: Tenant): void {
@@ -13,7 +9,7 @@ export function requirePurgeable({ slug, status }: Tenant): void {
 }
 
 /** @throws {OperatorError} when a purge of the tenant has begun: its database may be dropped already */
-export async function requireNotPurging({ statements }: Control, slug: string): Promise<void> {
+export async function requireNotPurging({ statements }: ControlStatements, slug: string): Promise<void> {
   const found = await statements.execute<object[]>(
     'select from tenants where slug = ? and purging_at is not null limit 1',
     [slug],
@@ -28,7 +24,7 @@ export async function requireNotPurging({ statements }: Control, slug: string): 
  * @throws {OperatorError} when it fails because the other one is purged meanwhile
  */
 export async function copyFrom<T>(
-  control: Control,
+  control: ControlStatements,
   source: Pick<Tenant, 'id' | 'slug'>,
   newSlug: string,
   work: () => Promise<T>,
@@ -51,7 +47,7 @@ export async function copyFrom<T>(
 }
 
 /** True also while the purge has not ended. */
-async function isPurged({ statements }: Control, id: number): Promise<boolean> {
+async function isPurged({ statements }: ControlStatements, id: number): Promise<boolean> {
   const rows = await statements.execute<object[]>('select from tenants where id = ? and purging_at is null', [id]);
   return rows.length === 0;
 }

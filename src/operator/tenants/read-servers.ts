@@ -1,6 +1,6 @@
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { serverIdentitySql } from '../../postgres/server-address.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
 export interface ServerSummary {
@@ -15,7 +15,7 @@ export const storedIdentity = (row: string): string =>
   `coalesce(${row}.identity, case when ${row}.on_control_server then (${serverIdentitySql}) end)`;
 
 /** Returns all servers, in the order in which they were added. */
-export async function listServers({ statements }: { readonly statements: Statements }): Promise<ServerSummary[]> {
+export async function listServers({ statements }: ControlStatements): Promise<ServerSummary[]> {
   return statements.execute(
     `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity
        from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
@@ -28,7 +28,7 @@ export async function listServers({ statements }: { readonly statements: Stateme
  * @throws {OperatorError} when there is no server with this name
  */
 export async function setCapacity(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   name: string,
   capacity: number | null,
 ): Promise<void> {
@@ -40,7 +40,7 @@ export async function setCapacity(
 }
 
 /** @throws {OperatorError} when there is no server with this name */
-export async function readServer(reader: { readonly statements: Statements }, name: string): Promise<ServerSummary> {
+export async function readServer(reader: ControlStatements, name: string): Promise<ServerSummary> {
   const server = (await listServers(reader)).find(each => each.name === name);
   if (!server) throw noSuchServer(name);
   return server;

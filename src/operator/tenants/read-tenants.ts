@@ -1,7 +1,7 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** A tenant as the command line shows it. */
 export interface TenantSummary {
@@ -19,10 +19,6 @@ export interface TenantSummary {
   isolated: boolean;
   schemaVersion: string | null;
   createdAt: string;
-}
-
-interface Reader {
-  readonly statements: Statements;
 }
 
 const summaries = `
@@ -58,7 +54,10 @@ export interface TenantFilter {
 }
 
 /** Returns the tenants that the filter selects, by default all, ordered by slug. */
-export async function listTenants({ statements }: Reader, filter: TenantFilter = {}): Promise<TenantSummary[]> {
+export async function listTenants(
+  { statements }: ControlStatements,
+  filter: TenantFilter = {},
+): Promise<TenantSummary[]> {
   const { sort = 'slug', limit = null, offset = 0 } = filter;
   const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
   const { where, values } = conditionsOf(filter);
@@ -70,7 +69,7 @@ export async function listTenants({ statements }: Reader, filter: TenantFilter =
 }
 
 /** Returns how many tenants the filter selects. */
-export async function countTenants({ statements }: Reader, filter: TenantFilter): Promise<number> {
+export async function countTenants({ statements }: ControlStatements, filter: TenantFilter): Promise<number> {
   const { where, values } = conditionsOf(filter);
   const [row] = await statements.execute<{ count: number }[]>(
     `select count(*)::int as count from tenants t join servers s on s.id = t.server_id ${where}`,
@@ -92,7 +91,7 @@ function conditionsOf({ search, status, server, version }: TenantFilter): { wher
 }
 
 /** @throws {OperatorError} when there is no tenant with this slug */
-export async function readTenant({ statements }: Reader, slug: string): Promise<TenantSummary> {
+export async function readTenant({ statements }: ControlStatements, slug: string): Promise<TenantSummary> {
   const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [slug]);
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
@@ -106,7 +105,7 @@ export function noSuchTenant(slug: string): OperatorError {
  * Returns one tenant with its features, its number of users, its databases beside the one that it has, and its keys
  * without their secrets, oldest key first.
  */
-export async function showTenant({ statements }: Reader, slug: string) {
+export async function showTenant({ statements }: ControlStatements, slug: string) {
   const tenant = await readTenant({ statements }, slug);
   const [more] = await statements.execute<{ features: string[]; users: number }[]>(
     'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
@@ -123,7 +122,7 @@ export async function showTenant({ statements }: Reader, slug: string) {
 }
 
 /** Returns the keys of a tenant without their secrets, oldest first. */
-export async function listKeys({ statements }: Reader, slug: string) {
+export async function listKeys({ statements }: ControlStatements, slug: string) {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute<{ kid: string; status: string; createdAt: string; retiredAt: string | null }[]>(
     `select kid, status, ${isoTime('created_at')} as "createdAt", ${isoTime('retired_at')} as "retiredAt"

@@ -1,7 +1,7 @@
+import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { usageSums } from '../../usage/usage-sums.ts';
-import { noSuchTenant } from './read-tenants.ts';
+import { readTenant } from './read-tenants.ts';
 
 /** The lengths of the periods that usage is summed over. */
 export const periods = ['hour', 'day', 'month'] as const;
@@ -40,10 +40,6 @@ interface UsageFilter {
   to: string;
 }
 
-interface Reader {
-  readonly statements: Statements;
-}
-
 const formats = { hour: 'YYYY-MM-DD"T"HH24:MI"Z"', day: 'YYYY-MM-DD', month: 'YYYY-MM' } as const;
 
 /**
@@ -51,11 +47,11 @@ const formats = { hour: 'YYYY-MM-DD"T"HH24:MI"Z"', day: 'YYYY-MM-DD', month: 'YY
  * @throws {OperatorError} when there is no tenant with this slug
  */
 export async function readUsage(
-  { statements }: Reader,
+  { statements }: ControlStatements,
   { slug, from, to }: UsageFilter,
   by: (typeof periods)[number],
 ): Promise<TenantUsageSummary[]> {
-  if (slug !== undefined) await requireTenant(statements, slug);
+  if (slug !== undefined) await readTenant({ statements }, slug);
   return statements.execute(
     `select slug as tenant, guid, to_char(hour at time zone 'UTC', '${formats[by]}') as period,
             ${usageSums}
@@ -71,7 +67,7 @@ export async function readUsage(
 const silence = `interval '30 s'`;
 
 /** Returns the processes that were killed in this time or shortly before, or cannot write what they count. */
-export async function readGaps({ statements }: Reader, { from, to }: UsageFilter): Promise<UsageGap[]> {
+export async function readGaps({ statements }: ControlStatements, { from, to }: UsageFilter): Promise<UsageGap[]> {
   return statements.execute(
     `select process, w.host, w.pid, ${isoTime('counted_until')} as "countedUntil", p.id is not null as "isRunning"
        from usage_writers w left join processes p on p.id = w.process and p.seen_at > written_at + ${silence}
@@ -80,9 +76,4 @@ export async function readGaps({ statements }: Reader, { from, to }: UsageFilter
       order by counted_until`,
     [from, to],
   );
-}
-
-async function requireTenant(statements: Statements, slug: string): Promise<void> {
-  const found = await statements.execute('select from tenants where slug = ?', [slug]);
-  if (found.length === 0) throw noSuchTenant(slug);
 }

@@ -1,12 +1,8 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { readTenant } from './read-tenants.ts';
-
-interface Reader {
-  readonly statements: Statements;
-}
 
 /** A user as the command line shows it. */
 export interface UserSummary {
@@ -27,7 +23,7 @@ const userColumns = `
     as state`;
 
 /** Returns the users of a tenant, ordered by e-mail address. */
-export async function listUsers({ statements }: Reader, slug: string): Promise<UserSummary[]> {
+export async function listUsers({ statements }: ControlStatements, slug: string): Promise<UserSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(
     `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
@@ -44,7 +40,7 @@ export interface FoundUser extends UserSummary {
 }
 
 /** Returns the users of all tenants that have an address, ordered by tenant. @param email as `normaliseEmail` returns it */
-export async function findUsers({ statements }: Reader, email: string): Promise<FoundUser[]> {
+export async function findUsers({ statements }: ControlStatements, email: string): Promise<FoundUser[]> {
   return statements.execute(
     `select t.slug as tenant, t.status, ${userColumns}
        from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
@@ -71,7 +67,7 @@ interface ClientSummary {
 }
 
 /** Returns the API clients of a tenant, oldest first. */
-export async function listClients({ statements }: Reader, slug: string): Promise<ClientSummary[]> {
+export async function listClients({ statements }: ControlStatements, slug: string): Promise<ClientSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(
     `select c.id, c.name, u.email as "user", case when c.revoked_at is null then 'active' else 'revoked' end as state,

@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** The last run of a command that timers run. */
 export interface RoutineRun {
@@ -12,7 +12,7 @@ export interface RoutineRun {
 
 /** Returns the last run of each command that has run. @param commands those that timers run */
 export async function lastRoutineRuns(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   commands: readonly string[],
 ): Promise<RoutineRun[]> {
   return statements.execute(

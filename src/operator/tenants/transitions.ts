@@ -1,6 +1,6 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { requireNotPurging } from './purging.ts';
 import { readTenant, type TenantSummary } from './read-tenants.ts';
 
@@ -14,16 +14,16 @@ const transitions = {
 
 export type Transition = keyof typeof transitions;
 
-interface Control {
-  readonly statements: Statements;
-}
-
 /**
  * Changes the state of a tenant. Every process applies it within a second; running requests are finished. A tenant
  * that is in the requested state already stays unchanged.
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
-export async function changeState(control: Control, slug: string, transition: Transition): Promise<TenantSummary> {
+export async function changeState(
+  control: ControlStatements,
+  slug: string,
+  transition: Transition,
+): Promise<TenantSummary> {
   const { from, to } = transitions[transition];
   const changed = await control.statements.execute<object[]>(
     'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null returning id',
@@ -41,7 +41,7 @@ export async function changeState(control: Control, slug: string, transition: Tr
  * refused. Every process applies it within a second.
  * @throws {OperatorError} when there is no such tenant
  */
-export async function isolate(control: Control, slug: string, isolated: boolean): Promise<TenantSummary> {
+export async function isolate(control: ControlStatements, slug: string, isolated: boolean): Promise<TenantSummary> {
   await control.statements.execute('update tenants set isolated = ?::boolean, updated_at = now() where slug = ?', [
     String(isolated),
     slug,
@@ -61,7 +61,11 @@ interface TransitionPlan {
  * Returns what a transition would do, and changes nothing.
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
-export async function planTransition(control: Control, slug: string, transition: Transition): Promise<TransitionPlan> {
+export async function planTransition(
+  control: ControlStatements,
+  slug: string,
+  transition: Transition,
+): Promise<TransitionPlan> {
   await requireNotPurging(control, slug);
   const tenant = await readTenant(control, slug);
   requireState(tenant, transition);

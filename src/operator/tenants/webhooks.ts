@@ -1,8 +1,7 @@
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statement } from '../../postgres/statement.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { nextPlace, type PlacedWebhook } from '../../webhooks/webhook-places.ts';
 import { movePosition } from '../../webhooks/webhook-store.ts';
 import { connectTenant, findTenant } from './tenants.ts';
@@ -31,7 +30,7 @@ export interface WebhookStatus {
 }
 
 /** Returns the tenants with an enabled webhook, or one that the service has disabled. */
-export function readTenantWebhooks({ statements }: { statements: Statements }): Promise<TenantWebhooks[]> {
+export function readTenantWebhooks({ statements }: ControlStatements): Promise<TenantWebhooks[]> {
   return statements.execute(
     `select slug as tenant, failing, ${isoTime('failing_since')} as "failingSince", disabled,
             extract(epoch from now() - waits)::float8 as waiting
