@@ -5,14 +5,14 @@ import { requireNotPurging } from './purging.ts';
 import { readTenant, type TenantSummary } from './read-tenants.ts';
 
 /** Every transition between states that an operator can make. Only an `active` tenant is served. */
-const transitions = {
-  suspend: { from: ['active'], to: 'suspended' },
-  resume: { from: ['suspended'], to: 'active' },
-  delete: { from: ['active', 'suspended'], to: 'deleted' },
-  restore: { from: ['deleted'], to: 'active' },
-} as const satisfies Record<string, { from: readonly TenantStatus[]; to: TenantStatus }>;
+const transitions: Record<Transition, { from: readonly TenantStatus[]; to: TenantStatus; participle: string }> = {
+  suspend: { from: ['active'], to: 'suspended', participle: 'suspended' },
+  resume: { from: ['suspended'], to: 'active', participle: 'resumed' },
+  delete: { from: ['active', 'suspended'], to: 'deleted', participle: 'deleted' },
+  restore: { from: ['deleted'], to: 'active', participle: 'restored' },
+};
 
-export type Transition = keyof typeof transitions;
+export type Transition = 'suspend' | 'resume' | 'delete' | 'restore';
 
 /**
  * Changes the state of a tenant. Every process applies it within a second; running requests are finished. A tenant
@@ -73,16 +73,7 @@ export async function planTransition(
 }
 
 function requireState({ slug, status }: TenantSummary, transition: Transition): void {
-  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[transition];
+  const { from, to, participle } = transitions[transition];
   if (status === to || from.includes(status)) return;
-  throw new OperatorError(
-    `${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participles[transition]}`,
-  );
+  throw new OperatorError(`${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participle}`);
 }
-
-const participles: Record<Transition, string> = {
-  suspend: 'suspended',
-  resume: 'resumed',
-  delete: 'deleted',
-  restore: 'restored',
-};
