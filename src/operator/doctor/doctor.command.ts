@@ -18,17 +18,16 @@ otherwise 1.`,
   changingFields: ['fix'],
   async run({ fix, full }, { installation, output, progress }) {
     const { readConfig } = await import('../../config/config.ts');
-    const { reportText, toReport } = await import('./report-text.ts');
+    const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
     const { storeReport } = await import('./reports.ts');
-    const diagnosis = await diagnose(installation, {
+    const report = await diagnose(installation, {
       fix,
       full,
       connectionBudget: readConfig().connectionBudget,
       onStart: total => progress.start(total),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
-    const report = toReport(diagnosis);
     await storeReport(installation.statements, report);
     output.result(report, () => reportText(report));
     return report.healthy;

@@ -4,40 +4,32 @@ import { findingId, readAcceptances } from './accepted-findings.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
 import { type ControlFacts, readControlFacts } from './control-facts.ts';
-import { type Acceptance, type Finding, findingKey } from './finding.ts';
+import { type Finding, findingKey } from './finding.ts';
 import { repair } from './repair.ts';
+import type { DoctorReport, ReportedFinding } from './reports.ts';
 
-export interface Diagnosis {
-  /** How many servers and tenants were checked. */
-  servers: number;
-  tenants: number;
-  /** How many tenant databases were not opened, because they did not change since nothing was wrong inside. */
-  unchanged: number;
-  findings: Diagnosed[];
-}
-
-interface Diagnosed extends Finding {
-  /** Names the finding in commands. */
-  id: string;
-  fixed: boolean;
-  /** Null: no operator has accepted it. */
-  accepted: Acceptance | null;
-}
-
-interface Progress {
-  /** Called before the first tenant is checked. */
-  onStart?: ((tenants: number) => void) | undefined;
-  /** Called after each tenant was checked. */
-  onTenant?: ((hasFindings: boolean) => void) | undefined;
-}
-
-interface Options extends Progress {
+interface Options {
   /** True to make the repairs that have no risk. */
   fix?: boolean | undefined;
   /** True to open all tenant databases, also those that did not change. */
   full?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
   connectionBudget?: number | undefined;
+  /** Called before the first tenant is checked. */
+  onStart?: ((tenants: number) => void) | undefined;
+  /** Called after each tenant was checked. */
+  onTenant?: ((hasFindings: boolean) => void) | undefined;
+}
+
+type CheckOptions = Omit<Options, 'fix'>;
+/** What a check is limited to. */
+type Place = Pick<Finding, 'server' | 'tenant'>;
+
+interface Checked {
+  control: ControlFacts;
+  /** How many tenant databases were not opened. */
+  unchanged: number;
+  findings: Finding[];
 }
 
 /**
@@ -45,44 +37,54 @@ interface Options extends Progress {
  * changed since nothing was wrong inside. When there are findings, it checks their servers and tenants a second time
  * and returns only the findings that recur: the others were changes in progress. After repairs it checks again: `fixed`
  * are the findings that are gone, also those that another repair removed, and findings that appear only now are added.
- * Findings that an operator has accepted are not repaired.
+ * Findings that an operator has accepted are not repaired, and are the last ones.
  */
 export async function diagnose(
   installation: Installation,
-  { fix = false, full = false, onStart, onTenant, ...options }: Options = {},
-): Promise<Diagnosis> {
-  const first = await runChecks(installation, { full, onStart, onTenant, ...options });
-  const second = first.findings.some(isTransient) ? await runChecks(installation, options, first.findings) : first;
-  const firstKeys = new Set(first.findings.map(findingKey));
+  { fix = false, ...options }: Options = {},
+): Promise<DoctorReport> {
+  const { control, unchanged, findings: found } = await checkTwice(installation, options);
   const acceptances = await readAcceptances(installation.statements);
-  const toDiagnosed = (finding: Finding, fixed: boolean): Diagnosed => ({
+  const toReported = ({ repair: _, ...finding }: Finding): ReportedFinding => ({
     ...finding,
     id: findingId(finding),
-    fixed,
+    fixed: false,
     accepted: acceptances.get(findingKey(finding)) ?? null,
   });
-  const findings: Diagnosed[] = [];
-  for (const finding of second.findings.filter(each => firstKeys.has(findingKey(each)))) {
-    const server = second.control.servers.find(({ name }) => name === finding.server);
-    const isRepaired = fix && server && !acceptances.has(findingKey(finding));
-    const { fixed, ...rest } = isRepaired ? await repair(installation, server, finding) : { ...finding, fixed: false };
-    findings.push(toDiagnosed(rest, fixed));
+  let findings: ReportedFinding[] = [];
+  for (const finding of found) {
+    const reported = toReported(finding);
+    const server = control.servers.find(({ name }) => name === finding.server);
+    const isRepaired = fix && server && !reported.accepted;
+    findings.push(isRepaired ? { ...reported, ...(await repair(installation, server, finding)) } : reported);
   }
-  const { control, unchanged } = first;
-  const counts = { servers: control.servers.length, tenants: control.tenants.length, unchanged };
-  if (!findings.some(({ fixed }) => fixed)) return { ...counts, findings };
-
-  const left = await recurringFindings(installation, options, findings);
-  const leftKeys = new Set(left.map(findingKey));
-  const knownKeys = new Set(findings.map(findingKey));
-  const uncovered = left.filter(finding => !knownKeys.has(findingKey(finding)));
-  return {
-    ...counts,
-    findings: [
+  if (findings.some(({ fixed }) => fixed)) {
+    const { connectionBudget } = options;
+    const { findings: left } = await checkTwice(installation, { connectionBudget }, findings);
+    const leftKeys = new Set(left.map(findingKey));
+    const knownKeys = new Set(findings.map(findingKey));
+    findings = [
       ...findings.map(finding => ({ ...finding, fixed: !leftKeys.has(findingKey(finding)) })),
-      ...uncovered.map(finding => toDiagnosed(finding, false)),
-    ],
+      ...left.filter(finding => !knownKeys.has(findingKey(finding))).map(toReported),
+    ];
+  }
+  return {
+    healthy: findings.every(({ fixed, accepted, severity }) => fixed || accepted || severity === 'warning'),
+    servers: control.servers.length,
+    tenants: control.tenants.length,
+    unchanged,
+    findings: [...findings.filter(({ accepted }) => !accepted), ...findings.filter(({ accepted }) => accepted)],
   };
+}
+
+/** Runs the checks. If there are findings, checks their servers and tenants again, and returns the findings that recur. */
+async function checkTwice(installation: Installation, options: CheckOptions, only?: Place[]): Promise<Checked> {
+  const first = await runChecks(installation, options, only);
+  if (!first.findings.some(isTransient)) return first;
+  const { connectionBudget } = options;
+  const { findings } = await runChecks(installation, { connectionBudget }, first.findings);
+  const keys = new Set(first.findings.map(findingKey));
+  return { ...first, findings: findings.filter(finding => keys.has(findingKey(finding))) };
 }
 
 /** False for a finding about a setting of a server or its URL, which no change in progress causes. */
@@ -90,20 +92,12 @@ function isTransient({ check }: Finding): boolean {
   return check !== 'server_setting' && check !== 'unverified_tls';
 }
 
-/** Checks the servers and tenants of findings twice. @returns the findings of both checks */
-async function recurringFindings(installation: Installation, options: Options, only: Finding[]): Promise<Finding[]> {
-  const { findings } = await runChecks(installation, options, only);
-  if (findings.length === 0) return [];
-  const keys = new Set(findings.map(findingKey));
-  return (await runChecks(installation, options, only)).findings.filter(finding => keys.has(findingKey(finding)));
-}
-
 /** @param only findings: checks only the servers and tenant databases that they name, changed or not */
 async function runChecks(
   installation: Installation,
-  { full = false, connectionBudget, onStart, onTenant }: Omit<Options, 'fix'>,
-  only?: Finding[],
-): Promise<{ control: ControlFacts; unchanged: number; findings: Finding[] }> {
+  { full = false, connectionBudget, onStart, onTenant }: CheckOptions,
+  only?: Place[],
+): Promise<Checked> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
   onStart?.(control.tenants.length);
   const serverNames = only && new Set(only.map(({ server }) => server));

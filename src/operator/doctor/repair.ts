@@ -5,6 +5,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/error-text.ts';
 import type { Finding } from './finding.ts';
+import type { ReportedFinding } from './reports.ts';
 
 /** SQLSTATE of the warning with which REVOKE has no effect: the login has not granted the right. */
 const notRevoked = '01006';
@@ -14,8 +15,9 @@ export async function repair(
   { servers }: Installation,
   server: Server,
   finding: Finding,
-): Promise<Finding & { fixed: boolean }> {
-  if (!finding.repair) return { ...finding, fixed: false };
+): Promise<Pick<ReportedFinding, 'fixed' | 'remedy'>> {
+  const { remedy } = finding;
+  if (!finding.repair) return { fixed: false, remedy };
   const { database, statements } = finding.repair;
   try {
     const adminUrl = servers.adminUrl(server);
@@ -25,13 +27,15 @@ export async function repair(
       for (const statement of statements) await client.query(statement);
       if (warnings.length > 0) throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
     });
-    return { ...finding, fixed: true };
+    return { fixed: true, remedy };
   } catch (error) {
-    const remedy =
-      sqlState(error) === '42501'
-        ? forSuperuser(finding.repair, errorText(error))
-        : `Repair it yourself; doctor --fix failed: ${errorText(error)}`;
-    return { ...finding, fixed: false, remedy };
+    return {
+      fixed: false,
+      remedy:
+        sqlState(error) === '42501'
+          ? forSuperuser(finding.repair, errorText(error))
+          : `Repair it yourself; doctor --fix failed: ${errorText(error)}`,
+    };
   }
 }
 

@@ -1,17 +1,6 @@
 import { countText } from '../command/count-text.ts';
 import { colour } from '../command/text-table.ts';
-import type { Diagnosis } from './doctor.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
-
-/** Leaves out the statements of repairs, which may hold a password. The accepted findings are the last ones. */
-export function toReport({ findings, ...counts }: Diagnosis): DoctorReport {
-  const reported = findings.map(({ repair, ...finding }) => finding);
-  return {
-    healthy: reported.every(({ fixed, accepted, severity }) => fixed || accepted || severity === 'warning'),
-    ...counts,
-    findings: [...reported.filter(({ accepted }) => !accepted), ...reported.filter(({ accepted }) => accepted)],
-  };
-}
 
 export function reportText({ servers, tenants, unchanged, findings }: DoctorReport): string {
   const left = unchanged > 0 ? `, ${unchanged} unchanged since the last check` : '';

@@ -15,9 +15,12 @@ export interface ReportedFinding extends Omit<Finding, 'repair'> {
 export interface DoctorReport {
   /** False when a finding is an error that is neither fixed nor accepted. */
   healthy: boolean;
+  /** How many servers and tenants were checked. */
   servers: number;
   tenants: number;
+  /** How many tenant databases were not opened, because they did not change since nothing was wrong inside. */
   unchanged: number;
+  /** The accepted ones are the last. */
   findings: ReportedFinding[];
 }
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type Diagnosis, diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { readServerEvidence } from '../../../src/operator/doctor/server-evidence.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
@@ -24,7 +24,7 @@ describe('doctor on tenant databases that did not change', () => {
 
   /** @returns the number of tenant databases that were not opened, and the checks of the findings with their tenants */
   async function check(full = false): Promise<[unchanged: number, findings: string[]]> {
-    const { unchanged, findings }: Diagnosis = await diagnose(server.installation, { full });
+    const { unchanged, findings } = await diagnose(server.installation, { full });
     return [unchanged, findings.map(finding => `${finding.check} ${finding.tenant}`)];
   }
 
