@@ -24,10 +24,13 @@ export interface CheckContext {
  * Returns the names of the databases and roles of a server that the control database records, under any of its names: an
  * earlier build could add a server twice.
  */
-export function recordedNames({ server, control }: CheckContext): Set<string> {
+export function recordedNames({ server, tenants, control }: CheckContext): Set<string> {
   const isSame = ({ id, identity }: Server): boolean =>
     id === server.id || (Boolean(identity) && identity === server.identity);
   const ids = new Set(control.servers.filter(isSame).map(({ id }) => id));
   const own = control.databases.filter(({ serverId }) => ids.has(serverId));
-  return new Set(own.flatMap(({ database, role }) => [database, role]));
+  return new Set([
+    ...own.flatMap(({ database, role }) => [database, role]),
+    ...tenants.flatMap(({ databaseName, roleName }) => [databaseName, roleName]),
+  ]);
 }

@@ -7,10 +7,7 @@ import { asCreator, asOwner } from './who-may.ts';
 
 /** Checks that every database and role with a name of this installation is recorded in the control database. */
 export function checkOrphans(context: CheckContext): void {
-  const names = new Set([
-    ...recordedNames(context),
-    ...context.tenants.flatMap(({ databaseName, roleName }) => [databaseName, roleName]),
-  ]);
+  const names = recordedNames(context);
   checkOrphanDatabases(context, names);
   checkOrphanRoles(context, names);
 }

@@ -62,7 +62,10 @@ export async function checkServer(
       }),
       { settings: evidenceSettings },
     );
-    const recorded = new Set([...control.tenants.map(tenant => tenant.databaseName), ...unusedNames(control)]);
+    const recorded = new Set([
+      ...control.tenants.map(({ databaseName }) => databaseName),
+      ...control.databases.map(({ database }) => database),
+    ]);
     const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
@@ -93,10 +96,6 @@ export async function checkServer(
     });
     return { findings: [unreachable], unchanged: 0 };
   }
-}
-
-function unusedNames({ databases }: ControlFacts): string[] {
-  return databases.map(({ database }) => database);
 }
 
 function isUsable(databases: ServerFacts['databases'], { databaseName }: CheckedTenant): boolean {

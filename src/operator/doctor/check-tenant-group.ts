@@ -9,7 +9,7 @@ import { checkUnprivileged } from './check-unprivileged.ts';
  * the group must not log in, and must have no privileges on databases and no other members.
  */
 export function checkTenantGroup(context: CheckContext): void {
-  const { server, tenants, facts, report } = context;
+  const { server, facts, report } = context;
   const group = tenantGroup(server);
   const role = facts.roles.get(group);
   if (!role) return;
@@ -31,7 +31,7 @@ export function checkTenantGroup(context: CheckContext): void {
       changes: name,
     });
   }
-  const recorded = new Set([...recordedNames(context), ...tenants.map(({ roleName }) => roleName)]);
+  const recorded = recordedNames(context);
   for (const member of facts.members.get(group) ?? []) {
     if (recorded.has(member) || isPhysicalName(server, member)) continue;
     report({

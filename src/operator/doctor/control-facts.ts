@@ -79,6 +79,7 @@ export async function readControlFacts(
   const { rows: fences } = await client.query<{ guid: string; closed: boolean }>(
     'select tenant_guid as guid, closed from tenant_fences',
   );
+  const { rows: purged } = await client.query<{ guid: string }>('select guid from purged_tenants');
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
   for (const server of servers.filter(({ adminUrl }) => !adminUrl)) server.identity = await readServerIdentity(client);
   return {
@@ -87,7 +88,7 @@ export async function readControlFacts(
     fences: new Map(fences.map(({ guid, closed }) => [guid, closed])),
     servers,
     tenants: await readTenants(client, servers),
-    purgedTenants: await readPurgedTenants(client),
+    purgedTenants: new Set(purged.map(({ guid }) => guid)),
     signingKeys: await readSigningKeys(client),
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     checkedDatabases: await readCheckedDatabases(statements),
@@ -110,11 +111,6 @@ async function readTenants(client: pg.Client, servers: Server[]): Promise<Checke
     const found = serverOf.get(server);
     return found ? [{ ...row, id: Number(id), server: found }] : [];
   });
-}
-
-async function readPurgedTenants(client: pg.Client): Promise<Set<string>> {
-  const { rows } = await client.query<{ guid: string }>('select guid from purged_tenants');
-  return new Set(rows.map(({ guid }) => guid));
 }
 
 async function readSigningKeys(client: pg.Client): Promise<ControlFacts['signingKeys']> {
