@@ -1,5 +1,5 @@
 import { createWriteStream } from 'node:fs';
-import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
@@ -38,7 +38,8 @@ export async function exportTenant(installation: Installation, slug: string, pat
   try {
     const temporary = join(scratch, 'export.tar');
     const tar = pack();
-    const written = pipeline(tar, createWriteStream(temporary, { mode: 0o600 }));
+    const output = createWriteStream(temporary, { mode: 0o600, flush: true });
+    const written = pipeline(tar, output);
     const add = (from: string, list: (client: pg.Client) => ExportedResource[] | Promise<ExportedResource[]>) =>
       withConnection(from, client => addResources(client, tar, scratch, list), { settings: canonicalTextSettings });
     const fill = async (): Promise<Resource[]> => {
@@ -52,13 +53,8 @@ export async function exportTenant(installation: Installation, slug: string, pat
       return resources;
     };
     const [resources] = await Promise.all([fill(), written]);
-    const file = await open(temporary, 'r');
-    const { size } = await file
-      .sync()
-      .then(() => file.stat())
-      .finally(() => file.close());
     await rename(temporary, path);
-    return { slug, file: path, bytes: size, resources };
+    return { slug, file: path, bytes: output.bytesWritten, resources };
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
