@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { isEmail } from '../../auth/email.ts';
 import { pageAddress } from '../../config/config-values.ts';
@@ -54,6 +54,13 @@ export function checkManifest(value: unknown, source: string): Manifest {
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(issue => `${issue.path.join('.') || 'the manifest'}: ${issue.message}`);
   throw new OperatorError(`${source}: ${faults.join('; ')}`, { usage: true });
+}
+
+/** Returns the names of the manifests of a folder, in order. @throws {OperatorError} when it has none */
+export async function listManifests(folder: string): Promise<string[]> {
+  const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
+  if (files.length === 0) throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
+  return files;
 }
 
 export async function readManifest(path: string): Promise<Manifest> {

@@ -1,12 +1,10 @@
-import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { errorText } from '../command/error-text.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { placeTenant } from '../tenants/servers.ts';
-import { type Manifest, readManifest } from './manifest.ts';
+import { listManifests, type Manifest, readManifest } from './manifest.ts';
 
 /** What `provision` would do with a manifest. */
 interface PlannedTenant {
@@ -32,14 +30,12 @@ export async function planProvision(installation: Installation, manifest: Manife
 export async function planFolder(installation: Installation, folder: string): Promise<PlannedTenant[]> {
   const planned: PlannedTenant[] = [];
   const failed: PlannedTenant[] = [];
-  for (const file of (await readdir(folder)).filter(name => name.endsWith('.json')).sort())
+  for (const file of await listManifests(folder))
     await readManifest(join(folder, file))
       .then(manifest => planProvision(installation, manifest))
       .then(
         plan => planned.push(plan),
         error => failed.push({ slug: file, server: null, state: 'failed', error: errorText(error) }),
       );
-  if (planned.length + failed.length === 0)
-    throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
   return [...planned, ...failed];
 }

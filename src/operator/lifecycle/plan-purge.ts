@@ -1,7 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
-import { findTenant } from '../tenants/tenants.ts';
 import { findUnendedPurge } from './purge-end.ts';
 
 /** What a purge removes. */
@@ -26,9 +25,9 @@ export async function planPurge(installation: Installation, slug: string): Promi
     const { tenant, archives } = unended.record;
     return { slug, guid: tenant.guid, database: null, server: null, users: 0, archives: archives.length };
   }
-  const tenant = await findTenant(installation, slug);
+  const tenant = await readTenant(installation, slug);
   requirePurgeable(tenant);
-  const { guid, id, database, server } = await readTenant(installation, slug);
+  const { guid, id, database, server } = tenant;
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,
             (select count(*)::int from archives where tenant_guid = ?) as archives`,

@@ -1,10 +1,8 @@
-import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
-import { type Manifest, readManifest } from './manifest.ts';
+import { listManifests, type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 
 /** The result of one manifest: the tenant, or the error. */
@@ -27,10 +25,8 @@ export async function provisionFolder(
   folder: string,
   onOutcome: (outcome: ManifestOutcome) => void | Promise<void>,
 ): Promise<void> {
-  const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
-  if (files.length === 0) throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
   const manifests: { file: string; manifest: Manifest }[] = [];
-  for (const file of files) {
+  for (const file of await listManifests(folder)) {
     await readManifest(join(folder, file)).then(
       manifest => manifests.push({ file, manifest }),
       error => onOutcome({ file, error }),

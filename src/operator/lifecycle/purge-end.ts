@@ -19,8 +19,7 @@ export async function findUnendedPurge(
       where slug = ? and record is not null and signature is null order by id limit 1`,
     [slug],
   );
-  // Earlier builds have not recorded the targets.
-  return row && { id: row.id, record: { keyRemovedFrom: [], keyLeftIn: [], ...JSON.parse(row.record) } };
+  return row && { id: row.id, record: JSON.parse(row.record) };
 }
 
 /**

@@ -3,7 +3,7 @@ import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged */
-export function requirePurgeable({ slug, status }: Tenant): void {
+export function requirePurgeable({ slug, status }: Pick<Tenant, 'slug' | 'status'>): void {
   if (status !== 'deleted' && status !== 'provisioning')
     throw new OperatorError(`${slug} is ${status}. Delete it first: npx backoffice delete ${slug}`);
 }
