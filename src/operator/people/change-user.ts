@@ -4,7 +4,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { findManagedUser, replaceUser } from '../../people/user-records.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
-import { noSuchUser } from '../tenants/read-users.ts';
+import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
 import { noSuchRole } from './roles.ts';
@@ -21,15 +21,7 @@ interface UserChanges {
 }
 
 /** A user as a change leaves it. */
-export interface ChangedUser {
-  guid: string;
-  email: string;
-  firstName: string;
-  lastName: string;
-  role: string;
-  scope: Scope;
-  entityId: number | null;
-}
+export type ChangedUser = Omit<UserSummary, 'state'>;
 
 /**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.

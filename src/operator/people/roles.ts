@@ -71,7 +71,7 @@ export async function changePermissions(
   isDryRun = false,
 ): Promise<{ role: RoleSummary; changed: string[] }> {
   if (change === 'grant') requirePermissions(named);
-  const { users } = await requireRole(installation, slug, name);
+  const users = (await listRoles(installation, slug)).find(role => role.name === name)?.users ?? 0;
   const tenant = await findTenant(installation, slug);
   return changePeopleOf(installation, tenant, {
     change: async ({ query }) => {
@@ -112,12 +112,6 @@ export async function removeRole(
     },
     isDryRun,
   });
-}
-
-async function requireRole(installation: Installation, slug: string, name: string): Promise<RoleSummary> {
-  const role = (await listRoles(installation, slug)).find(each => each.name === name);
-  if (!role) throw noSuchRole(slug, name);
-  return role;
 }
 
 export function noSuchRole(slug: string, name: string): OperatorError {
