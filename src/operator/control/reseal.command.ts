@@ -49,7 +49,6 @@ A process that has sent no heartbeat for 10 s does not count.`,
 });
 
 const lacks: Record<BlockingHolder['lack'], string> = {
-  unknown: ', which does not say what keys it has',
   lacks_key: ', which does not have this key',
   is_previous: ', which has it as MASTER_KEY_PREVIOUS only',
 };

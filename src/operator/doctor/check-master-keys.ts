@@ -2,14 +2,13 @@ import type { ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
 /**
- * Reports processes of the service that have not the key of the secrets: nobody logs in through them. Those of a build
- * that does not register its keys are not known.
+ * Reports processes of the service that have not the key of the secrets: nobody logs in through them.
  * @param server the name of the server of the control database
  */
 export function checkMasterKeys({ keyHolders, keyInForce }: ControlFacts, server: string): Finding[] {
   if (keyInForce === undefined) return [];
   const others = keyHolders.filter(
-    ({ kind, key, previous }) => kind === 'service' && key !== null && ![key, previous].includes(keyInForce),
+    ({ kind, key, previous }) => kind === 'service' && ![key, previous].includes(keyInForce),
   );
   return others.map(({ host, pid, build }) =>
     toFinding(server, {

@@ -1,15 +1,13 @@
-import type { SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
 
 /**
  * What a process lacks once the secrets are sealed under a new key, which is then the only one of the installation:
- * - `unknown`: its build does not register its keys.
  * - `lacks_key`: it could open no secret, and nobody could log in.
  * - `is_previous`: it has the key as `MASTER_KEY_PREVIOUS` only, so it could not start again. A command would seal new
  *   secrets under its other key.
  */
-type Lack = 'unknown' | 'lacks_key' | 'is_previous';
+type Lack = 'lacks_key' | 'is_previous';
 
 /** A running process whose keys block `control reseal`. */
 export interface BlockingHolder extends Pick<KeyHolder, 'kind' | 'host' | 'pid' | 'build'> {
@@ -22,15 +20,11 @@ export async function processesBlockingReseal({
   secrets,
   member,
 }: Pick<Installation, 'statements' | 'secrets' | 'member'>): Promise<BlockingHolder[]> {
-  const holders = await runningKeyHolders(statements);
-  return holders.flatMap(({ id, kind, host, pid, build, ...keys }) => {
-    const lack = lackOf(keys, secrets.current);
-    return lack && id !== member?.process.id ? [{ kind, host, pid, build, lack }] : [];
+  const next = secrets.current.fingerprint;
+  const others = (await runningKeyHolders(statements)).filter(
+    ({ id, key }) => key !== next && id !== member?.process.id,
+  );
+  return others.map(({ kind, host, pid, build, previous }) => {
+    return { kind, host, pid, build, lack: previous === next ? 'is_previous' : 'lacks_key' };
   });
-}
-
-function lackOf({ key, previous }: Pick<KeyHolder, 'key' | 'previous'>, next: SecretBox['current']): Lack | undefined {
-  if (key === next.fingerprint) return undefined;
-  if (key === null) return 'unknown';
-  return previous === next.fingerprint ? 'is_previous' : 'lacks_key';
 }

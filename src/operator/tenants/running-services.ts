@@ -44,8 +44,8 @@ export interface KeyHolder {
   host: string;
   pid: number;
   build: string;
-  /** Of `MASTER_KEY`; null for a build that does not register it. */
-  key: string | null;
+  /** Of `MASTER_KEY`. */
+  key: string;
   /** Of `MASTER_KEY_PREVIOUS`; null without one. */
   previous: string | null;
 }

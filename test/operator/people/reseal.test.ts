@@ -79,7 +79,7 @@ describe('control reseal beside running processes', () => {
       own,
       { kind: 'command', ...elsewhere, lack: 'lacks_key' },
       { kind: 'service', ...elsewhere, lack: 'is_previous' },
-      { kind: 'service', ...elsewhere, lack: 'unknown' },
+      { kind: 'service', ...elsewhere, lack: 'lacks_key' },
     ]);
     expect(await sealed()).to.deep.equal(before);
     expect((await world.login(world.globex)).tokens?.accessToken).to.be.a('string');
