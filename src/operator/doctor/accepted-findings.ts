@@ -2,20 +2,17 @@ import { createHash } from 'node:crypto';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
-import { type Acceptance, type Finding, findingKey } from './finding.ts';
-import { readReport } from './reports.ts';
-
-/** What identifies a finding. A finding whose text changes is another one: an acceptance does not cover it. */
-type Identity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
+import { type Acceptance, type FindingIdentity, findingKey } from './finding.ts';
+import { readStoredReport } from './reports.ts';
 
 /** Returns 8 hexadecimal digits that name a finding in commands. */
-export function findingId(finding: Identity): string {
+export function findingId(finding: FindingIdentity): string {
   return createHash('sha256').update(findingKey(finding)).digest('hex').slice(0, 8);
 }
 
 /** Reads the acceptances, by the key of the finding (`findingKey`). */
 export async function readAcceptances(control: Statements): Promise<Map<string, Acceptance>> {
-  const rows = await control.execute<(Identity & Acceptance)[]>(
+  const rows = await control.execute<(FindingIdentity & Acceptance)[]>(
     `select kind as check, server, tenant, problem, reason, accepted_by as by,
             to_char(accepted_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at
        from accepted_findings`,
@@ -24,9 +21,9 @@ export async function readAcceptances(control: Statements): Promise<Map<string, 
 }
 
 /** Returns a finding of the last report. @throws {OperatorError} when it has none with this id */
-export async function findFinding(control: Statements, id: string): Promise<Identity> {
-  const report = await readReport(control);
-  const finding = report?.findings.find(each => each.id === id);
+export async function findFinding(control: Statements, id: string): Promise<FindingIdentity> {
+  const stored = await readStoredReport(control);
+  const finding = stored?.report.findings.find(each => each.id === id);
   if (!finding)
     throw new OperatorError(
       `The last report of doctor has no finding ${id}. Check again, and see which it has: npx backoffice doctor`,
@@ -40,7 +37,7 @@ export async function findFinding(control: Statements, id: string): Promise<Iden
  * acceptance replaces the first.
  * @throws {OperatorError} as `findFinding`
  */
-export async function acceptFinding(control: Statements, id: string, reason: string): Promise<Identity> {
+export async function acceptFinding(control: Statements, id: string, reason: string): Promise<FindingIdentity> {
   const finding = await findFinding(control, id);
   const { check, server, tenant, problem } = finding;
   await control.execute(
@@ -54,8 +51,8 @@ export async function acceptFinding(control: Statements, id: string, reason: str
 }
 
 /** Returns a finding that was accepted. @throws {OperatorError} when it was not */
-export async function findAccepted(control: Statements, id: string): Promise<Identity> {
-  const [finding] = await control.execute<Identity[]>(
+export async function findAccepted(control: Statements, id: string): Promise<FindingIdentity> {
+  const [finding] = await control.execute<FindingIdentity[]>(
     'select kind as check, server, tenant, problem from accepted_findings where id = ?',
     [id],
   );
@@ -64,7 +61,7 @@ export async function findAccepted(control: Statements, id: string): Promise<Ide
 }
 
 /** Takes an acceptance back. @throws {OperatorError} as `findAccepted` */
-export async function reopenFinding(control: Statements, id: string): Promise<Identity> {
+export async function reopenFinding(control: Statements, id: string): Promise<FindingIdentity> {
   const finding = await findAccepted(control, id);
   await control.execute('delete from accepted_findings where id = ?', [id]);
   return finding;

@@ -68,13 +68,11 @@ export type Check =
   | 'webhooks_behind'
   | 'unfinished_control_restore';
 
+/** What identifies a finding. A finding whose text changes is another one: an acceptance does not cover it. */
+export type FindingIdentity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
+
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
-export function findingKey({
-  check,
-  server,
-  tenant,
-  problem,
-}: Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>): string {
+export function findingKey({ check, server, tenant, problem }: FindingIdentity): string {
   return JSON.stringify([check, server, tenant, problem]);
 }
 

@@ -33,11 +33,6 @@ export async function storeReport(control: Statements, report: DoctorReport): Pr
   );
 }
 
-/** Returns the last report; undefined before the first one. */
-export async function readReport(control: Statements): Promise<DoctorReport | undefined> {
-  return (await readStoredReport(control))?.report;
-}
-
 /** A report, and when and by whom it was made. */
 interface StoredReport {
   report: DoctorReport;

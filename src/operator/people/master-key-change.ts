@@ -88,7 +88,9 @@ export function resealSecrets({ control, secrets }: Keys, isDryRun = false): Pro
     let count = 0;
     for (const { table, column, select, owner } of secretColumns) {
       const stored = await em.execute<StoredSecret[]>(select);
-      const sealed = stored.map(secret => secrets.seal(open(secrets, secret, owner), owner(secret)).toString('hex'));
+      const sealed = stored.map(secret =>
+        secrets.seal(openSecret(secrets, secret.sealed, owner(secret)), owner(secret)).toString('hex'),
+      );
       const key = table === 'signing_keys' ? 'kid' : 'id';
       await em.execute(
         `update ${table} t set ${column} = decode(new.sealed, 'hex')
@@ -100,10 +102,6 @@ export function resealSecrets({ control, secrets }: Keys, isDryRun = false): Pro
     await replaceCanaries(em, secrets);
     return count;
   });
-}
-
-function open(secrets: SecretBox, secret: StoredSecret, owner: (secret: StoredSecret) => string): Buffer {
-  return openSecret(secrets, secret.sealed, owner(secret));
 }
 
 /**
