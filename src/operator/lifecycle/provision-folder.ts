@@ -2,13 +2,14 @@ import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
 import { runConcurrently } from '../command/run-concurrently.ts';
+import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 
 /** The result of one manifest: the tenant, or the error. */
 export interface ManifestOutcome {
   file: string;
-  provisioned?: Provisioned;
+  made?: { provisioned: Provisioned; summary: TenantSummary };
   error?: unknown;
 }
 
@@ -23,7 +24,7 @@ export async function provisionFolder(
   installation: Installation,
   passwords: Passwords,
   folder: string,
-  onOutcome: (outcome: ManifestOutcome) => void | Promise<void>,
+  onOutcome: (outcome: ManifestOutcome) => void,
 ): Promise<void> {
   const manifests: { file: string; manifest: Manifest }[] = [];
   for (const file of await listManifests(folder)) {
@@ -32,9 +33,13 @@ export async function provisionFolder(
       error => onOutcome({ file, error }),
     );
   }
-  const provisionOne = async ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>
-    provision(installation, passwords, manifest).then(
-      provisioned => onOutcome({ file, provisioned }),
+  const make = async (manifest: Manifest) => {
+    const provisioned = await provision(installation, passwords, manifest);
+    return { provisioned, summary: await readTenant(installation, manifest.slug) };
+  };
+  const provisionOne = ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>
+    make(manifest).then(
+      made => onOutcome({ file, made }),
       error => onOutcome({ file, error }),
     );
   // A manifest without a server may be placed on any server. So these come first, within the limit of a single server.

@@ -87,12 +87,12 @@ async function provisionManifests(installation: Installation, folder: string, ou
   const { provisionFolder } = await import('./provision-folder.ts');
   const failures: string[] = [];
   let [total, logins] = [0, 0];
-  await provisionFolder(installation, createPasswords(), folder, async ({ file, provisioned, error }) => {
+  await provisionFolder(installation, createPasswords(), folder, ({ file, made, error }) => {
     total++;
-    logins += provisioned?.logins.length ?? 0;
-    if (provisioned) {
-      const summary = await readTenant(installation, provisioned.tenant.slug);
-      return output.part({ file, ...documentOf(provisioned, summary) }, () => lineOf(provisioned));
+    if (made) {
+      logins += made.provisioned.logins.length;
+      const document = documentOf(made.provisioned, made.summary);
+      return output.part({ file, ...document }, () => lineOf(made.provisioned));
     }
     const reason = explain(error);
     failures.push(`${file}: ${reason}`);
