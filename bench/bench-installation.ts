@@ -29,6 +29,14 @@ export interface BenchInstallation {
   close(): Promise<void>;
 }
 
+/** Changes a setting of PostgreSQL while it runs. @param change `set name = value` or `reset name` */
+export async function changeSetting(serverUrl: string, change: string): Promise<void> {
+  await withConnection(serverUrl, async client => {
+    await client.query(`alter system ${change}`);
+    await client.query('select pg_reload_conf()');
+  });
+}
+
 /**
  * Runs `work` on a temporary installation, and removes the installation. @param settings as of `openBenchInstallation`
  */

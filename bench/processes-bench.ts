@@ -12,7 +12,7 @@ import { type LoadResult, startLoad } from './load.ts';
 import type { Plan } from './plan.ts';
 import { startRedis } from './redis.ts';
 import { readScriptOptions } from './script-options.ts';
-import { spread } from './spread.ts';
+import { roundedSpread } from './spread.ts';
 import { serviceSettings } from './targets.ts';
 import { loginRequest } from './tokens.ts';
 import { cpuOfFamily } from './usage.ts';
@@ -166,13 +166,11 @@ async function measure({ name, starts }: Service, plan: Plan): Promise<Measured>
 }
 
 function report(title: string, services: Service[], results: Measured[][]): void {
-  const rounded = (figures: number[]): Record<string, number> =>
-    Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
   const rows: Record<string, Record<string, number>> = {};
   const units = { perSecond: 'requests/s', cpu: 'CPU µs/request', p99: 'p99 ms' } as const;
   for (const unit of ['perSecond', 'cpu', 'p99'] as const)
     for (const [index, { name }] of services.entries())
-      rows[`${name}, ${units[unit]}`] = rounded((results[index] ?? []).map(measured => measured[unit]));
+      rows[`${name}, ${units[unit]}`] = roundedSpread((results[index] ?? []).map(measured => measured[unit]));
   const ratio = (several: number, base: number, unit: 'perSecond' | 'cpu'): number[] =>
     (results[several] ?? []).map((measured, round) => measured[unit] / (results[base]?.[round]?.[unit] ?? Number.NaN));
   const name = services[1]?.name ?? '';
@@ -181,7 +179,7 @@ function report(title: string, services: Service[], results: Measured[][]): void
     [2, { perSecond: '', cpu: '' }],
   ] as const)
     for (const unit of ['perSecond', 'cpu'] as const)
-      rows[`${name} / ${services[base]?.name}: ${units[unit]}${aims[unit]}`] = rounded(ratio(1, base, unit));
+      rows[`${name} / ${services[base]?.name}: ${units[unit]}${aims[unit]}`] = roundedSpread(ratio(1, base, unit));
   console.log(`\n${title}, ${options.connections} connections`);
   console.table(rows);
 }

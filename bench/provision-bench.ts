@@ -7,7 +7,7 @@ import { ensureTemplate } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { readScriptOptions } from './script-options.ts';
-import { spread, timed } from './spread.ts';
+import { roundedSpread, timed } from './spread.ts';
 
 /**
  * Measures provisioning, compared with a bare `CREATE DATABASE … TEMPLATE` of the same template in the same round.
@@ -40,17 +40,12 @@ async function bench({ installation, server, controlUrl }: BenchInstallation): P
   });
   const ratios = (times: number[]) => times.map((ms, round) => ms / (bare[round] ?? ms));
   console.table({
-    'CREATE DATABASE … TEMPLATE, ms': rounded(bare),
-    'cold provision, ms': rounded(cold),
-    'warm provision, ms': rounded(warm),
-    'pool fill, ms': rounded(fill),
-    'cold provision / CREATE DATABASE': rounded(ratios(cold)),
-    'warm provision / CREATE DATABASE': rounded(ratios(warm)),
-    'pool fill / CREATE DATABASE': rounded(ratios(fill)),
+    'CREATE DATABASE … TEMPLATE, ms': roundedSpread(bare),
+    'cold provision, ms': roundedSpread(cold),
+    'warm provision, ms': roundedSpread(warm),
+    'pool fill, ms': roundedSpread(fill),
+    'cold provision / CREATE DATABASE': roundedSpread(ratios(cold)),
+    'warm provision / CREATE DATABASE': roundedSpread(ratios(warm)),
+    'pool fill / CREATE DATABASE': roundedSpread(ratios(fill)),
   });
-}
-
-/** Returns the spread, rounded to two decimal places. */
-function rounded(figures: number[]): Record<string, number> {
-  return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
 }

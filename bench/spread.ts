@@ -11,6 +11,11 @@ export function spread(figures: number[]): Spread {
   return { min: at(0), median: at(0.5), max: at(1) };
 }
 
+/** Returns the spread, rounded to two decimal places. */
+export function roundedSpread(figures: number[]): Record<string, number> {
+  return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
+}
+
 /** Returns how long `work` takes, in ms. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();

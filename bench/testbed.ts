@@ -6,7 +6,7 @@ import { createPasswords } from '../src/auth/passwords.ts';
 import { generatePassword } from '../src/operator/people/users.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
-import { openBenchInstallation } from './bench-installation.ts';
+import { changeSetting, openBenchInstallation } from './bench-installation.ts';
 import { progress } from './bench-progress.ts';
 import { type BenchTenant, makeTenants } from './bench-tenants.ts';
 import { Children } from './children.ts';
@@ -90,10 +90,7 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
   await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
 
   const setIdle = (isIdle: boolean): Promise<void> =>
-    withConnection(serverUrl, async client => {
-      await client.query(isIdle ? 'alter system set autovacuum to off' : 'alter system reset autovacuum');
-      await client.query('select pg_reload_conf()');
-    });
+    changeSetting(serverUrl, isIdle ? 'set autovacuum to off' : 'reset autovacuum');
 
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
   return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, setIdle, close };
