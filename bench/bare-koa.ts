@@ -21,7 +21,7 @@ const headers = {
 };
 
 const router = new Router();
-for (const path of ['/api/v1/EntityStatus', '/api/v1/EntityStatus/:id', '/api/v1/UnitsOfMeasure']) {
+for (const path of ['/api/v1/EntityStatus/:id', '/api/v1/UnitsOfMeasure']) {
   router.get(path, async ctx => {
     const body = fetchedBody(ctx.url) ?? (await fetchBody(ctx.url));
     if (!body) return;

@@ -1,7 +1,4 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../src/auth/passwords.ts';
@@ -13,10 +10,15 @@ import { provision } from '../src/operator/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../src/operator/people/users.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../src/server.ts';
-import { openBenchInstallation } from './bench-installation.ts';
+import { startScript } from '../test/support/command-line.ts';
+import type { Credentials } from './baseline.ts';
+import { changeSetting, openBenchInstallation } from './bench-installation.ts';
+import { prepare } from './call.ts';
+import { measureCommand } from './fleet-command.ts';
 import { historyReads, nextPage, type Read } from './history-reads.ts';
 import { addActivities, entityCount, fillHistory, fillRecords, fillUsers, tableFacts } from './history-rows.ts';
 import { readScriptOptions } from './script-options.ts';
+import { loginRequest } from './tokens.ts';
 
 /**
  * Measures the lists of a large tenant over HTTP, one request after the other, on PostgreSQL with its own defaults: with
@@ -29,7 +31,6 @@ const { rows, audit, records, users, requests } = readScriptOptions(usage, defau
 /** Years over which the activities are spread, and how many of them are kept. */
 const [years, kept] = [5, 4];
 const aimMs = 10; // p99 of each list
-const root = fileURLToPath(new URL('..', import.meta.url));
 
 const opened = await openBenchInstallation();
 let service: RunningServer | undefined;
@@ -63,19 +64,14 @@ async function bench(): Promise<void> {
   const config = readConfig(settings);
   service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
   const origin = `http://127.0.0.1:${service.port}`;
-  const login = async (body: object): Promise<string> => {
-    const headers = { 'X-Tenant': tenant.guid, 'Content-Type': 'application/json' };
-    const response = await fetch(`${origin}/api/v1/auth/login`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(body),
-    });
-    return ((await response.json()) as { accessToken: string }).accessToken;
+  const login = async (user: Credentials): Promise<string> => {
+    const { body } = await prepare(origin, loginRequest(user, tenant.guid));
+    return JSON.parse(body).accessToken;
   };
-  const [{ email, password } = self] = logins;
+  const [admin = self] = logins;
   const reads = historyReads(rows, new Date(Date.now() - (years / 2) * 365 * 86_400_000));
   const measure = async (name: string, count: number, isDone: () => boolean = () => true): Promise<void> => {
-    const tokens = { admin: await login({ email, password }), self: await login(self) }; // expire after 15 minutes
+    const tokens = { admin: await login(admin), self: await login(self) }; // expire after 15 minutes
     const times = new Map(Object.keys(reads).map(kind => [kind, [] as number[]]));
     do
       for (const [kind, read] of Object.entries(reads))
@@ -85,12 +81,8 @@ async function bench(): Promise<void> {
     console.table(Object.fromEntries([...times].map(([kind, all]) => [kind, percentiles(all)])));
   };
   const tenantCommand = async (...args: string[]): Promise<void> => {
-    const flags = ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
-    const command = [...flags, 'scripts/tenant.ts', ...args];
-    const env = { PATH: process.env.PATH, ...settings };
-    const child = spawn(process.execPath, command, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] });
-    const [code] = await once(child, 'exit');
-    if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}`);
+    const { stdout } = await measureCommand(startScript('scripts/tenant.ts', args, settings));
+    console.log(stdout);
   };
 
   await measure('warm-up', 20);
@@ -114,8 +106,7 @@ async function bench(): Promise<void> {
 
 /** Fills the databases, with a longer distance of checkpoints than the measurements have. */
 async function fill(client: pg.Client, tenant: Tenant): Promise<void> {
-  await client.query(`alter system set max_wal_size = '8GB'`);
-  await client.query('select pg_reload_conf()');
+  await changeSetting(opened.serverUrl, `set max_wal_size = '8GB'`);
   log(`filling ${entityCount} entities, ${records} records of reference data, ${users} users`);
   await fillRecords(client, records);
   await withConnection(opened.controlUrl, control => fillUsers(control, tenant.id, users));
@@ -125,8 +116,7 @@ async function fill(client: pg.Client, tenant: Tenant): Promise<void> {
   log(`filling ${rows} activities`);
   await fillHistory(client, 'activities', rows, years);
   log(await tableFacts(client, 'activities'));
-  await client.query('alter system reset max_wal_size');
-  await client.query('select pg_reload_conf()');
+  await changeSetting(opened.serverUrl, 'reset max_wal_size');
   await client.query('checkpoint');
 }
 

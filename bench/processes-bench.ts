@@ -1,10 +1,6 @@
-import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
-import { freePort } from '../test/support/free-port.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { prepare } from './call.ts';
 import { Children } from './children.ts';
@@ -13,7 +9,7 @@ import type { Plan } from './plan.ts';
 import { startRedis } from './redis.ts';
 import { readScriptOptions } from './script-options.ts';
 import { roundedSpread } from './spread.ts';
-import { serviceSettings } from './targets.ts';
+import { startService } from './targets.ts';
 import { loginRequest } from './tokens.ts';
 import { cpuOfFamily } from './usage.ts';
 
@@ -32,7 +28,6 @@ const usage = {
 };
 const defaults = { processes: 2, rounds: 5, seconds: 4, connections: 32, clients: 200 };
 const options = readScriptOptions(usage, defaults, ['without-redis']);
-const readyMs = 60_000;
 const warmUpRequests = 60_000; // of each process that serves
 
 /** The starts of one way to run the service. */
@@ -69,9 +64,9 @@ async function bench(): Promise<void> {
   const settings: Record<string, string> = redis ? { REDIS_URL: redis.url } : {};
   const { processes } = options;
   const services = [
-    await startService('one process', [1], settings),
-    await startService(`PROCESSES=${processes}`, [processes], settings),
-    await startService(`${processes} separate starts`, Array(processes).fill(1), settings),
+    await startAll('one process', [1], settings),
+    await startAll(`PROCESSES=${processes}`, [processes], settings),
+    await startAll(`${processes} separate starts`, Array(processes).fill(1), settings),
   ];
   const login = await prepare(services[0]?.starts[0]?.url ?? '', loginRequest(admin, tenant.guid));
   const token: string = JSON.parse(login.body).accessToken;
@@ -89,41 +84,20 @@ async function bench(): Promise<void> {
   }
 }
 
-async function startService(name: string, starts: number[], settings: Record<string, string>): Promise<Service> {
+async function startAll(name: string, starts: number[], settings: Record<string, string>): Promise<Service> {
   const started = [];
-  for (const processes of starts) started.push(await start(processes, settings));
-  return { name, processes: starts.reduce((sum, processes) => sum + processes, 0), starts: started };
-}
-
-async function start(processes: number, settings: Record<string, string>): Promise<{ url: string; pid: number }> {
-  const [port, managementPort] = [await freePort(), await freePort()];
-  const root = fileURLToPath(new URL('../', import.meta.url));
-  const args = ['--import', join(root, 'src/runtime/v8-flags.ts'), join(root, 'src/main.ts')];
-  const child = children.start(`PROCESSES=${processes}`, process.execPath, args, {
-    ...serviceSettings,
-    ...settings,
-    RATE_LIMIT_GLOBAL: '1000000/60s',
-    DATABASE_URL: opened.controlUrl,
-    MASTER_KEY: opened.masterKey,
-    PROCESSES: String(processes),
-    PORT: String(port),
-    MANAGEMENT_PORT: String(managementPort),
-    TRUSTED_PROXIES: '127.0.0.1',
-  });
-  const deadline = Date.now() + readyMs;
-  while (!(await responds(`http://127.0.0.1:${managementPort}/health/ready`))) {
-    if (Date.now() > deadline || child.process.exitCode !== null)
-      throw new Error(`${child.name} did not become ready: ${child.recentOutput()}`);
-    await delay(100);
+  for (const processes of starts) {
+    const { port, child } = await startService(children, `PROCESSES=${processes}`, {
+      ...settings,
+      RATE_LIMIT_GLOBAL: '1000000/60s',
+      DATABASE_URL: opened.controlUrl,
+      MASTER_KEY: opened.masterKey,
+      PROCESSES: String(processes),
+      TRUSTED_PROXIES: '127.0.0.1',
+    });
+    started.push({ url: `http://127.0.0.1:${port}`, pid: child.pid });
   }
-  return { url: `http://127.0.0.1:${port}`, pid: child.pid };
-}
-
-function responds(url: string): Promise<boolean> {
-  return fetch(url).then(
-    ({ ok }) => ok,
-    () => false,
-  );
+  return { name, processes: starts.reduce((sum, processes) => sum + processes, 0), starts: started };
 }
 
 function planOf(token: string, clients: number): Plan {

@@ -38,8 +38,6 @@ let turn = 0;
 const statements = {
   one: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt"
     from entity_statuses where id = $1`,
-  few: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt"
-    from entity_statuses order by weighting, id`,
   many: `select id as "Id", code as "Code", name as "Name", created_at as "CreatedAt"
     from units_of_measure order by code`,
   activities: `select id as "Id", created_at as "CreatedAt", activity_code as "ActivityCode", user_id as "UserId",
@@ -77,7 +75,6 @@ async function query(name: keyof typeof statements, values: unknown[] = []): Pro
 async function route(request: IncomingMessage): Promise<[number, unknown]> {
   const path = request.url ?? '';
   if (request.method === 'GET') {
-    if (path === '/api/v1/EntityStatus') return [200, await query('few')];
     if (path === '/api/v1/UnitsOfMeasure') return [200, await query('many')];
     if (path === '/api/v1/Activity') return [200, await query('activities')];
     if (path === '/api/v1/AuditLog') return [200, await query('audit')];

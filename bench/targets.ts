@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../test/support/free-port.ts';
-import type { Child } from './children.ts';
+import type { Child, Children } from './children.ts';
 import type { Testbed } from './testbed.ts';
 
 /** A running server that the load generator sends requests to. */
@@ -38,31 +38,35 @@ interface ServerOptions {
   environment?: Record<string, string>;
 }
 
-/** Starts the service and waits until it is ready. */
+/** Starts the service on a testbed, and waits until it is ready. */
 export async function startServer(
   testbed: Testbed,
   { budget, probe = false, environment = {} }: ServerOptions = {},
 ): Promise<Target> {
+  const settings = {
+    DATABASE_URL: testbed.controlUrl,
+    MASTER_KEY: testbed.masterKey,
+    DATA_DIR: join(testbed.folder, 'service'),
+    ...(testbed.redis ? { REDIS_URL: testbed.redis.url } : {}),
+    ...(budget === undefined ? {} : { CONNECTION_BUDGET: String(budget) }),
+    ...environment,
+  };
+  const { port, child } = await startService(testbed.children, 'service', settings, probe);
+  return target('service', port, child);
+}
+
+/** Starts the service with these settings, and waits until it is ready. @param probe loads memory-probe.ts */
+export async function startService(
+  children: Children,
+  name: string,
+  settings: Record<string, string>,
+  probe = false,
+): Promise<{ port: number; child: Child }> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
   const args = ['--import', v8Flags, ...flags, join(root, 'src/main.ts')];
-  const child = testbed.children.start(
-    'service',
-    process.execPath,
-    args,
-    {
-      ...serviceSettings,
-      DATABASE_URL: testbed.controlUrl,
-      MASTER_KEY: testbed.masterKey,
-      DATA_DIR: join(testbed.folder, 'service'),
-      PORT: String(port),
-      MANAGEMENT_PORT: String(managementPort),
-      ...(testbed.redis ? { REDIS_URL: testbed.redis.url } : {}),
-      ...(budget === undefined ? {} : { CONNECTION_BUDGET: String(budget) }),
-      ...environment,
-    },
-    probe,
-  );
+  const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
+  const child = children.start(name, process.execPath, args, { ...serviceSettings, ...settings, ...ports }, probe);
   const ready = async (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${managementPort}/health/ready`).then(
       response => response.ok,
@@ -71,10 +75,10 @@ export async function startServer(
   const deadline = Date.now() + readyMs;
   while (!(await ready())) {
     if (Date.now() > deadline || child.process.exitCode !== null)
-      throw new Error(`the service did not become ready: ${child.recentOutput()}`);
+      throw new Error(`${name} did not become ready: ${child.recentOutput()}`);
     await delay(50);
   }
-  return target('service', port, child);
+  return { port, child };
 }
 
 /** Starts servers, passes them to `work`, and stops them also when something fails. */

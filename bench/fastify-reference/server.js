@@ -56,44 +56,6 @@ const permission = name => async (request, reply) => {
   if (!request.user.permissions.includes(name)) return reply.code(403).send({ code: 'forbidden' });
 };
 
-app.get(
-  '/api/v1/EntityStatus/:id',
-  {
-    onRequest,
-    preHandler: permission('full.read'),
-    schema: {
-      params: { type: 'object', properties: { id: { type: 'integer' } } },
-      response: { 200: status },
-    },
-  },
-  async (request, reply) => {
-    const { rows } = await pool.query({
-      name: 'one',
-      text: 'select id, title, weighting, created_at from entity_statuses where id = $1',
-      values: [request.params.id],
-    });
-    return rows[0] ? toStatus(rows[0]) : reply.code(404).send({ code: 'not_found' });
-  },
-);
-
-app.get(
-  '/api/v1/EntityStatus',
-  { onRequest, preHandler: permission('full.read'), schema: { response: { 200: { type: 'array', items: status } } } },
-  async () => {
-    const text = 'select id, title, weighting, created_at from entity_statuses order by weighting, id';
-    return (await pool.query({ name: 'few', text })).rows.map(toStatus);
-  },
-);
-
-app.get(
-  '/api/v1/UnitsOfMeasure',
-  { onRequest, schema: { response: { 200: { type: 'array', items: unit } } } },
-  async () => {
-    const text = 'select id, code, name, created_at from units_of_measure order by code';
-    return (await pool.query({ name: 'many', text })).rows.map(toUnit);
-  },
-);
-
 const nullable = type => ({ type, nullable: true });
 const activity = {
   type: 'object',
@@ -188,6 +150,20 @@ function read(path, name, text, items, toResponse) {
   );
 }
 
+read(
+  '/api/v1/EntityStatus/:id',
+  'one',
+  'select id, title, weighting, created_at from entity_statuses where id = $1',
+  status,
+  toStatus,
+);
+read(
+  '/api/v1/UnitsOfMeasure',
+  'many',
+  'select id, code, name, created_at from units_of_measure order by code',
+  unit,
+  toUnit,
+);
 const activityColumns = 'id, created_at, activity_code, user_id, comment, entity_id, screen, ip_address';
 read(
   '/api/v1/Activity',

@@ -37,7 +37,7 @@ function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOption
         target,
         tenants,
         plan: () => ({
-          ...readsOver(bench, target, tenants, spread === 'Zipf' ? zipf : uniform, { headers: bypassCache }),
+          ...readsOver(bench, target, tenants, spread === 'Zipf' ? zipf : uniform, bypassCache),
           connections,
         }),
         countConnections: true,

@@ -1,7 +1,7 @@
 import type { Workload } from '../workload.ts';
 import { budgetWorkloads } from './budget-pressure.ts';
 import { coldTenant } from './cold-tenant.ts';
-import { mixedReads, tenantReads } from './many-tenants.ts';
+import { tenantReads } from './many-tenants.ts';
 import { floodWorkloads, readsDuringLogins } from './noisy-neighbour.ts';
 import { openTenants } from './open-tenants.ts';
 import { singleTenantWorkloads } from './single-tenant.ts';
@@ -11,7 +11,6 @@ import { tracedReads } from './tracing.ts';
 export const workloads: Workload[] = [
   ...singleTenantWorkloads,
   tenantReads,
-  mixedReads,
   coldTenant,
   ...budgetWorkloads,
   ...floodWorkloads,

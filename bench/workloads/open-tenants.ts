@@ -53,7 +53,7 @@ export const openTenants: Workload = {
 };
 
 function plan(bench: BenchContext, service: Target, tenants: number[]) {
-  return readsOver(bench, service, tenants, count => firstTenants(count), { headers: bypassCache });
+  return readsOver(bench, service, tenants, firstTenants, bypassCache);
 }
 
 /** Returns the memory of a process with compiled code, full pools and a few tenants. */

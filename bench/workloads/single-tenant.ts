@@ -28,7 +28,6 @@ export const singleTenantWorkloads: Workload[] = [
     aims: { 'raw-pg': 1, fastify: 1.5 },
     withSenders: true,
   }),
-  workload('list3', 'a list of 3', reading('/api/v1/EntityStatus', 3)),
   workload('list250', 'a list of 250', reading('/api/v1/UnitsOfMeasure', 250), {
     aims: { 'raw-pg': 15, fastify: 20, 'bare-koa': 0.85 },
     withSenders: true,
