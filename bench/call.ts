@@ -1,8 +1,8 @@
 import { Agent, type IncomingHttpHeaders, request as send } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Plan, Request } from './plan.ts';
-import { repeatRefused } from './repeat-refused.ts';
 import type { Target } from './targets.ts';
 
 export interface HttpResponse {
@@ -10,6 +10,8 @@ export interface HttpResponse {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
+
+const maxWaitMs = 120_000;
 
 const agent = new Agent({ keepAlive: true, maxSockets: 16 });
 
@@ -37,9 +39,20 @@ function attempt(url: string, { method, path, headers, body }: Request): Promise
   });
 }
 
-/** Sends a request that prepares a measurement, and repeats it while the service refuses it with Retry-After. */
-export function prepare(url: string, request: Request): Promise<HttpResponse> {
-  return repeatRefused(() => call(url, request));
+/**
+ * Sends a request that prepares a measurement, and repeats it while it is refused (429 or 503) with `Retry-After`, after
+ * the time that this header says, for two minutes of waits.
+ */
+export async function prepare(url: string, request: Request): Promise<HttpResponse> {
+  for (let waitedMs = 0; ; ) {
+    const response = await call(url, request);
+    const seconds = Number.parseInt(response.headers['retry-after'] ?? '', 10);
+    const waitMs = Math.max(seconds * 1_000, 100); // 0 means at once; NaN without the header
+    const isRefused = response.status === 429 || response.status === 503;
+    if (!isRefused || !(waitedMs + waitMs <= maxWaitMs)) return response;
+    await sleep(waitMs);
+    waitedMs += waitMs;
+  }
 }
 
 const concurrency = 8;
