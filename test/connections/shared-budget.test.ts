@@ -3,9 +3,10 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { Client } from '../support/client.ts';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 
@@ -27,8 +28,8 @@ const settings = {
 describe('connection budget of several processes', () => {
   let world: World;
   let tenants: TestTenant[];
-  const processes: RunningScript[] = [];
-  let urls: string[];
+  const { start, killAll } = createServiceProcesses();
+  let processes: ServiceProcess[];
   let clients: Client[];
 
   before(async () => {
@@ -37,20 +38,12 @@ describe('connection budget of several processes', () => {
     tenants = [world.acme, world.globex, ...more];
     clients = await Promise.all(tenants.map(tenant => world.login(tenant)));
     await world.service.stop(); // now only the two processes share the budget
-    urls = await Promise.all([start(), start()]);
+    processes = await Promise.all([start(world.environment), start(world.environment)]);
   });
   after(async () => {
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all(processes.map(({ ended }) => ended));
+    await killAll();
     await world.close();
   });
-
-  async function start(): Promise<string> {
-    const running = startScript('src/main.ts', [], { ...world.environment, ...settings });
-    processes.push(running);
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    return `http://127.0.0.1:${port}`;
-  }
 
   /**
    * Runs `work` under load, and counts the connections of the installation, those to the control database included.
@@ -90,7 +83,10 @@ describe('connection budget of several processes', () => {
         await delay(pauseMs);
       }
     };
-    const load = [sample(), ...urls.flatMap(url => [...clients, ...clients].map(client => request(url, client)))];
+    const load = [
+      sample(),
+      ...processes.flatMap(({ url }) => [...clients, ...clients].map(client => request(url, client))),
+    ];
     try {
       await work();
     } finally {

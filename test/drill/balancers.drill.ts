@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -87,22 +87,18 @@ http://127.0.0.1:${port} {
 describe('drill: load balancers with connections that stay open', () => {
   let world: World;
   let folder: string;
-  let service: { port: number; running: RunningScript };
+  const processes = createServiceProcesses();
+  let service: ServiceProcess;
   const children: ChildProcess[] = [];
 
   before(async () => {
     world = await createWorld();
     folder = await mkdtemp(join(tmpdir(), 'backoffice-drill-'));
-    const [port, managementPort] = [await freePort(), await freePort()];
-    const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort), RATE_LIMIT_GLOBAL: '1000000/60s' };
-    const running = startScript('src/main.ts', [], { ...world.environment, ...ports, LOG_LEVEL: 'info' });
-    service = { port, running };
-    await eventually(() => running.output.stdout.includes('"listening"'), 60_000);
+    service = await processes.start(world.environment);
   });
   after(async () => {
     for (const child of children) child.kill('SIGKILL');
-    service?.running.process.kill('SIGKILL');
-    await service?.running.ended;
+    await processes.killAll();
     await world?.close();
     if (folder) await rm(folder, { recursive: true, force: true });
   });

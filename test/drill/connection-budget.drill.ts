@@ -1,12 +1,11 @@
-import { rm } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { Client } from '../support/client.ts';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 
@@ -19,21 +18,16 @@ const settings = {
   MANAGEMENT_PORT: '0',
 };
 
-interface Service {
-  running: RunningScript;
-  url: string;
-}
-
 describe('drill: processes that share a connection budget, and fail', () => {
   let world: World;
   let tenants: TestTenant[];
   let clients: Client[];
   let session: pg.Client;
-  let [first, second]: Service[] = [];
+  let [first, second]: ServiceProcess[] = [];
   let peak = 0;
   let isRunning = true;
   const background: Promise<void>[] = [];
-  const processes: RunningScript[] = [];
+  const processes = createServiceProcesses();
   /** Status codes by URL, since they were last cleared. */
   const statuses = new Map<string, Set<number>>();
 
@@ -51,19 +45,16 @@ describe('drill: processes that share a connection budget, and fail', () => {
   });
   after(async () => {
     isRunning = false;
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all([...background, ...processes.map(({ ended }) => ended)]);
+    await processes.killAll();
+    await Promise.all(background);
     await session.end();
     await world.close();
   });
 
-  async function start(): Promise<Service> {
-    const running = startScript('src/main.ts', [], { ...world.environment, ...settings });
-    processes.push(running);
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    const url = `http://127.0.0.1:${port}`;
-    for (const client of clients) background.push(load(client, url));
-    return { running, url };
+  async function start(): Promise<ServiceProcess> {
+    const service = await processes.start({ ...world.environment, ...settings });
+    for (const client of clients) background.push(load(client, service.url));
+    return service;
   }
 
   async function load(client: Client, url: string): Promise<void> {
@@ -108,7 +99,7 @@ describe('drill: processes that share a connection budget, and fail', () => {
   }
 
   /** Resolves when the processes answer every request with 200 for a second. */
-  async function serves(...services: (Service | undefined)[]): Promise<number> {
+  async function serves(...services: (ServiceProcess | undefined)[]): Promise<number> {
     const startedAt = performance.now();
     await eventually(async () => {
       statuses.clear();
@@ -126,10 +117,10 @@ describe('drill: processes that share a connection budget, and fail', () => {
   });
 
   it('a process that is stopped for ten seconds and goes on does not take the connections above the budget', async () => {
-    first?.running.process.kill('SIGSTOP');
+    first?.process.kill('SIGSTOP');
     await delay(10_000);
     console.log({ grants: await grants() });
-    first?.running.process.kill('SIGCONT');
+    first?.process.kill('SIGCONT');
     console.log({ ms: await serves(first, second), peak });
     // If all of its connections were being opened when it stopped, the server shows none, and the process counts as
     // gone.
@@ -138,7 +129,7 @@ describe('drill: processes that share a connection budget, and fail', () => {
 
   it('the connections of a killed process are usable again after about five seconds', async () => {
     const killedAt = performance.now();
-    first?.running.process.kill('SIGKILL');
+    first?.process.kill('SIGKILL');
     await eventually(async () => {
       const { rows } = await session.query<{ count: string }>(
         `select count(*) from pg_stat_activity where datname = any($1) and application_name like 'backoffice-api %'`,
@@ -170,23 +161,16 @@ describe('drill: processes that share a connection budget, and fail', () => {
 
 describe('drill: a killed process whose tenants are on a server of their own', () => {
   let world: World;
-  let folder: string;
-  let server: EmbeddedPostgres;
-  const processes: RunningScript[] = [];
+  let server: OwnServer;
+  const processes = createServiceProcesses();
 
   before(async () => {
-    folder = await makeServerFolder('second');
-    [world, server] = await Promise.all([
-      createWorld(settings),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off'] }),
-    ]);
+    [world, server] = await Promise.all([createWorld(settings), startOwnServer('second', ['fsync=off'])]);
   });
   after(async () => {
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all(processes.map(({ ended }) => ended));
+    await processes.killAll();
     await world.close();
-    await server.leave();
-    await rm(folder, { recursive: true, force: true });
+    await server.close();
   });
 
   it('its successor finds that the connections are gone, and serves the tenants after about five seconds', async () => {
@@ -205,18 +189,13 @@ describe('drill: a killed process whose tenants are on a server of their own', (
     ]);
     const client = await world.login(JSON.parse(far.stdout));
     await world.service.stop();
-    const start = async (): Promise<{ url: string; running: RunningScript }> => {
-      const running = startScript('src/main.ts', [], { ...world.environment, ...settings, CONNECTION_BUDGET: '4' });
-      processes.push(running);
-      const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-      return { url: `http://127.0.0.1:${port}`, running };
-    };
+    const start = () => processes.start({ ...world.environment, ...settings, CONNECTION_BUDGET: '4' });
     const isServed = async (url: string): Promise<boolean> =>
       (await client.at(url).get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status === 200;
-    const { url, running } = await start();
+    const { url, process: child, ended } = await start();
     expect(await isServed(url)).to.equal(true);
-    running.process.kill('SIGKILL');
-    await running.ended;
+    child.kill('SIGKILL');
+    await ended;
     const successor = await start();
     const startedAt = performance.now();
     await eventually(() => isServed(successor.url));

@@ -1,21 +1,19 @@
 import { expect } from 'chai';
 import { type ApiResponse, Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const addresses = 30;
 const failures = 100; // to each of two accounts; one takes a password hash of 21 ms or more
 
 describe('drill: failed logins with the default limits', () => {
-  let world: World;
+  const world = useWorld();
   let url: string;
 
   before(async () => {
-    world = await createWorld();
     // The limits are those by default, not the high ones of the tests.
     const limits = { RATE_LIMIT_GLOBAL: '', RATE_LIMIT_LOGIN: '', RATE_LIMIT_FAILURES: '' };
     ({ url } = await world.startAnotherServer({ ...limits, TRUSTED_PROXIES: '127.0.0.1' }));
   });
-  after(() => world.close());
 
   const login = (address: string, email: string, password = 'wrong password'): Promise<ApiResponse> =>
     new Client(url).post(

@@ -45,9 +45,8 @@ describe('drill: imports of killed processes', () => {
     )[0];
 
   it('an import whose process is killed leaves nothing, and another process makes all of it once, without a request', async () => {
-    const port = await freePort();
-    const running = await start(world, port);
-    const { status } = await admin.at(`http://127.0.0.1:${port}`).post(path, fileOf(rows), csv);
+    const running = await start(world.environment);
+    const { status } = await admin.at(running.url).post(path, fileOf(rows), csv);
     expect(status).to.equal(202);
     await isApplying();
     running.process.kill('SIGKILL');
@@ -71,13 +70,13 @@ describe('drill: imports of killed processes', () => {
   });
 
   it('a file that is sent with one key until it is accepted makes one import, however often its process is killed', async () => {
-    const port = await freePort();
+    const environment = { ...world.environment, PORT: String(await freePort()) };
     for (let round = 0; round < 6; round++) {
       await sql(world.acme, 'delete from imports');
       const before = (await counts()) as { entities: number };
       const headers = { ...csv, 'Idempotency-Key': randomUUID() };
-      const running = await start(world, port);
-      const client = admin.at(`http://127.0.0.1:${port}`);
+      const running = await start(environment);
+      const client = admin.at(running.url);
       const persist = () =>
         eventually(async () => {
           const response = await client.post(path, fileOf(5_000), headers).catch(() => undefined);
@@ -87,7 +86,7 @@ describe('drill: imports of killed processes', () => {
       await new Promise(resolve => setTimeout(resolve, 40 * round));
       running.process.kill('SIGKILL');
       await running.ended;
-      const restarted = await start(world, port);
+      const restarted = await start(environment);
       const bodies = new Set((await accepted).map(({ body }) => JSON.stringify(body)));
       expect([...bodies]).to.have.length(1);
       await eventually(
@@ -104,9 +103,8 @@ describe('drill: imports of killed processes', () => {
   it('a process that is asked to end stops its import, which another process makes then', async () => {
     await sql(world.acme, 'delete from imports');
     const before = (await counts()) as { entities: number };
-    const port = await freePort();
-    const running = await start(world, port);
-    await admin.at(`http://127.0.0.1:${port}`).post(path, fileOf(rows), csv);
+    const running = await start(world.environment);
+    await admin.at(running.url).post(path, fileOf(rows), csv);
     await eventually(
       async () => (await sql(world.acme, `select from imports where state = 'running'`)).length > 0,
       60_000,

@@ -1,14 +1,9 @@
 import { expect } from 'chai';
 import { argumentsOf, killMoments, provisionChecks } from '../operator/lifecycle/provision-checks.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 describe('drill: killed and concurrent provisions', () => {
-  let world: World;
-
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const { killAtMoments, expectCompleted, provisionAlone, expectServed } = provisionChecks(() => world);
 

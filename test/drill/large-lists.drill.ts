@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
 const loops = `
@@ -16,24 +16,20 @@ const loops = `
   }
   for (let client = 0; client < 8; client++) loop();
 `;
-const freePorts = { PORT: '0', MANAGEMENT_PORT: '0' };
 
 describe('drill: a tenant whose tables are full', () => {
   let world: World;
-  let service: RunningScript;
+  const processes = createServiceProcesses();
   let url: string;
 
   before(async () => {
     world = await createWorld();
     await fill(world.acme);
     await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
-    service = startScript('src/main.ts', [], { ...world.environment, ...freePorts });
-    const port = await eventually(() => Number(/"port":(\d+)/.exec(service.output.stdout)?.[1]) || undefined, 60_000);
-    url = `http://127.0.0.1:${port}`;
+    url = (await processes.start(world.environment)).url;
   });
   after(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
+    await processes.killAll();
     await world.close();
   });
 
@@ -50,14 +46,7 @@ describe('drill: a tenant whose tables are full', () => {
     );
   }
 
-  async function tokenOf(tenant: TestTenant): Promise<string> {
-    const response = await fetch(`${url}/api/v1/auth/login`, {
-      method: 'POST',
-      headers: { 'X-Tenant': tenant.guid, 'Content-Type': 'application/json' },
-      body: JSON.stringify(tenant.admin),
-    });
-    return ((await response.json()) as { accessToken: string }).accessToken;
-  }
+  const tokenOf = async (tenant: TestTenant): Promise<string> => (await world.login(tenant)).tokens?.accessToken ?? '';
 
   /**
    * Eight clients request a list again and again, without the response cache. They run in a thread of their own, so

@@ -1,14 +1,12 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { lostOrDoubled, writeSteadily } from '../support/mixed-writes.ts';
 import { compareWithCalm } from '../support/others-times.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
 import { sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -22,17 +20,15 @@ const rounds = Number(process.env.ROUNDS ?? 2);
 
 describe('drill: move of a large tenant', () => {
   let world: World;
-  let folder: string;
-  let second: EmbeddedPostgres;
+  let second: OwnServer;
   let acme: Client;
   let globex: Client;
 
   before(async function () {
     this.timeout(1_800_000);
-    folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=60', 'max_wal_size=4GB'] }),
+      startOwnServer('second', ['fsync=off', 'max_connections=60', 'max_wal_size=4GB']),
     ]);
     expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
     [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
@@ -40,8 +36,7 @@ describe('drill: move of a large tenant', () => {
   });
   after(async () => {
     await world.close();
-    await second.leave();
-    await rm(folder, { recursive: true, force: true });
+    await second.close();
   });
 
   const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);

@@ -4,7 +4,7 @@ import { documentedRoutes } from '../../src/routes.ts';
 import type { Client } from '../support/client.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { listQueries } from '../support/list-requests.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const lists = ['Entities', 'Activity', 'AuditLog', 'SystemOptions', 'Currency'].map(name => `/api/v1/${name}`);
 /** The time that a page of 50 records may take beyond a request for one record, in ms. */
@@ -16,17 +16,15 @@ const isSearch = (query: string): boolean =>
 
 /** Run it on a quiet machine: it measures times. */
 describe('drill: the lists of a tenant with 100,000 rows', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     await withConnection(world.acme.adminUrl, async client => {
       for (const text of largeTenantSql()) await client.query(text);
     });
   });
-  after(() => world.close());
 
   /** The median of five requests, in ms. */
   async function timeOf(path: string, client = admin): Promise<number> {

@@ -7,16 +7,13 @@ import { expect } from 'chai';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 describe('drill: a log that cannot be written', () => {
-  let world: World;
+  const world = useWorld();
   let ports: { PORT: string; MANAGEMENT_PORT: string };
   let service: RunningScript;
 
-  before(async () => {
-    world = await createWorld();
-  });
   beforeEach(async () => {
     ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
   });
@@ -24,7 +21,6 @@ describe('drill: a log that cannot be written', () => {
     service.process.kill('SIGKILL');
     await service.ended;
   });
-  after(() => world.close());
 
   const get = (path: string) => fetch(`http://127.0.0.1:${ports.PORT}${path}`);
   const isReady = () => fetch(`http://127.0.0.1:${ports.MANAGEMENT_PORT}/health/ready`).then(({ ok }) => ok);

@@ -2,8 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
-import { eventually } from '../support/eventually.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 
 const loginsPerSecond = 400;
@@ -46,26 +45,17 @@ const flood = `
 
 describe('drill: a flood of logins', () => {
   let world: World;
-  let service: RunningScript;
+  const processes = createServiceProcesses();
   let url: string;
 
   before(async () => {
     world = await createWorld();
-    const ports = { PORT: '0', MANAGEMENT_PORT: '0' };
     // The limits of requests are those by default, not the high ones of the tests.
     const limits = { RATE_LIMIT_GLOBAL: '', RATE_LIMIT_LOGIN: '', RATE_LIMIT_ACCOUNT: '' };
-    service = startScript('src/main.ts', [], {
-      ...world.environment,
-      ...ports,
-      ...limits,
-      TRUSTED_PROXIES: '127.0.0.1',
-    });
-    const port = await eventually(() => /"port":(\d+)/.exec(service.output.stdout)?.[1], 60_000);
-    url = `http://127.0.0.1:${port}`;
+    url = (await processes.start({ ...world.environment, ...limits, TRUSTED_PROXIES: '127.0.0.1' })).url;
   });
   after(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
+    await processes.killAll();
     await world.close();
   });
 

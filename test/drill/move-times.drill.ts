@@ -1,15 +1,13 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import { canonicalTextSettings, readTableChecksums } from '../../src/operator/schema/table-checksums.ts';
 import { identityTables, listDataTables } from '../../src/operator/schema/tenant-tables.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { lostOrDoubled, writeSteadily } from '../support/mixed-writes.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
 import { summaryOf } from '../support/steady-load.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -21,22 +19,19 @@ const rounds = Number(process.env.ROUNDS ?? 100);
 
 describe('drill: times of moves', () => {
   let world: World;
-  let folder: string;
-  let second: EmbeddedPostgres;
+  let second: OwnServer;
 
   before(async function () {
     this.timeout(120_000);
-    folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=60'] }),
+      startOwnServer('second', ['fsync=off', 'max_connections=60']),
     ]);
     expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
   });
   after(async () => {
     await world.close();
-    await second.leave();
-    await rm(folder, { recursive: true, force: true });
+    await second.close();
   });
 
   const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);

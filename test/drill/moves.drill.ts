@@ -1,16 +1,15 @@
 import { spawnSync } from 'node:child_process';
-import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
 import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import type { Client } from '../support/client.ts';
-import { type RunningScript, startScript } from '../support/command-line.ts';
+import { startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { notWrittenOnce } from '../support/written-once.ts';
 
@@ -35,10 +34,9 @@ const steps = [
 
 describe('drill: moves of a tenant', () => {
   let world: World;
-  let folder: string;
-  let second: EmbeddedPostgres;
+  let second: OwnServer;
   let acme: Client;
-  const processes: RunningScript[] = [];
+  const processes = createServiceProcesses();
   const acknowledged = new Set<string>();
   let failures: string[] = [];
   let isOver = false;
@@ -48,10 +46,9 @@ describe('drill: moves of a tenant', () => {
 
   before(async function () {
     this.timeout(120_000);
-    folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=60'] }),
+      startOwnServer('second', ['fsync=off', 'max_connections=60']),
     ]);
     await run(['server', 'add', 'second'], second.url);
     acme = await world.login(world.acme);
@@ -61,11 +58,9 @@ describe('drill: moves of a tenant', () => {
   after(async () => {
     isOver = true;
     await writing;
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all(processes.map(({ ended }) => ended));
+    await processes.killAll();
     await world.close();
-    await second.leave();
-    await rm(folder, { recursive: true, force: true });
+    await second.close();
   });
 
   const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
@@ -108,13 +103,6 @@ describe('drill: moves of a tenant', () => {
     ]);
     expect(code, stderr).to.equal(0);
     return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
-  }
-
-  async function startProcess(): Promise<{ url: string; running: RunningScript }> {
-    const running = startScript('src/main.ts', [], { ...world.environment, PORT: '0', MANAGEMENT_PORT: '0' });
-    processes.push(running);
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    return { url: `http://127.0.0.1:${port}`, running };
   }
 
   for (const step of steps)
@@ -165,12 +153,12 @@ describe('drill: moves of a tenant', () => {
 
   it('a process of the service that is killed during a move delays it by a few seconds at most', async function () {
     this.timeout(120_000);
-    const { url, running } = await startProcess();
+    const { url, process: child } = await processes.start(world.environment);
     expect((await acme.at(url).get(path)).status).to.equal(200);
     failures = [];
     const moving = move();
     await sleep(1_500);
-    running.process.kill('SIGKILL');
+    child.kill('SIGKILL');
     const { pauseMs } = await moving;
     expect(pauseMs).to.be.below(4_000);
     await expectAllWrites();
@@ -179,14 +167,14 @@ describe('drill: moves of a tenant', () => {
 
   it('a process that is stopped over the switch writes nothing to the old database, and goes on in the new one', async function () {
     this.timeout(120_000);
-    const { url, running } = await startProcess();
+    const { url, process: child } = await processes.start(world.environment);
     const stopped = acme.at(url);
     expect((await stopped.post(path, { Title: 'before the stop' })).status).to.equal(201);
-    running.process.kill('SIGSTOP');
+    child.kill('SIGSTOP');
     const late = Array.from({ length: 5 }, (_, index) => stopped.post(path, { Title: `late ${index}` }));
     await sleep(4_000); // longer than a process without a heartbeat is waited for
     const { oldDatabase, from } = await move('--keep', '24');
-    running.process.kill('SIGCONT');
+    child.kill('SIGCONT');
     for (const [index, { status }] of (await Promise.all(late)).entries())
       if (status === 201) acknowledged.add(`late ${index}`);
     await eventually(async () => (await stopped.post(path, { Title: 'after the stop' })).status === 201);

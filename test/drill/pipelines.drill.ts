@@ -3,11 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
-import { eventually } from '../support/eventually.ts';
 import { rawRequest } from '../support/raw-http.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { type Served, sendSteadily } from '../support/steady-load.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 /** How long the others are served in the calm, and from the begin of an attack on. */
 const measuredMs = 10_000;
@@ -48,40 +47,25 @@ const attack = `
 `;
 
 describe('drill: pipelines of a client without a login', () => {
-  let world: World;
-  let service: RunningScript;
-  let port: number;
+  const world = useWorld();
+  const processes = createServiceProcesses();
+  let service: ServiceProcess;
 
   before(async () => {
-    world = await createWorld();
     await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
   });
   beforeEach(async () => {
     // The limits of requests are those by default, not the high ones of the tests.
-    const settings = { PORT: '0', MANAGEMENT_PORT: '0', RATE_LIMIT_GLOBAL: '', TRUSTED_PROXIES: '127.0.0.1' };
-    service = startScript('src/main.ts', [], { ...world.environment, ...settings });
-    port = await eventually(() => Number(/"port":(\d+)/.exec(service.output.stdout)?.[1]) || undefined, 60_000);
+    const settings = { RATE_LIMIT_GLOBAL: '', TRUSTED_PROXIES: '127.0.0.1' };
+    service = await processes.start({ ...world.environment, ...settings });
   });
-  afterEach(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
-  });
-  after(() => world.close());
-
-  async function tokenOfOther(): Promise<string> {
-    const response = await fetch(`http://127.0.0.1:${port}/api/v1/auth/login`, {
-      method: 'POST',
-      headers: { 'X-Tenant': world.globex.guid, 'Content-Type': 'application/json' },
-      body: JSON.stringify(world.globex.admin),
-    });
-    return ((await response.json()) as { accessToken: string }).accessToken;
-  }
+  afterEach(() => processes.killAll());
 
   /** Another tenant reads a cached list, from many addresses. */
   function others(token: string, until: Promise<unknown>): Promise<Served[]> {
     return sendSteadily(perSecond, until, async number => {
       const address = `198.51.100.${number % 200}`;
-      const response = await fetch(`http://127.0.0.1:${port}/api/v1/OrderStatuses`, {
+      const response = await fetch(`${service.url}/api/v1/OrderStatuses`, {
         headers: { Authorization: `Bearer ${token}`, 'X-Forwarded-For': address },
       });
       await response.arrayBuffer();
@@ -107,14 +91,17 @@ describe('drill: pipelines of a client without a login', () => {
   };
   for (const [name, workload] of Object.entries(attacks))
     it(`beside ${name}, another tenant is served as in the calm, and the memory comes back`, async () => {
-      const token = await tokenOfOther();
+      const token = (await world.login(world.globex)).tokens?.accessToken ?? '';
       await others(token, sleep(3_000));
       const calm = percentiles(await others(token, sleep(measuredMs)));
       const before = await residentMebibytes();
       let max = before;
       const probe = setInterval(async () => (max = Math.max(max, await residentMebibytes())), 50);
       const startedAt = performance.now();
-      const worker = new Worker(attack, { eval: true, workerData: { ...workload, port, ms: measuredMs } });
+      const worker = new Worker(attack, {
+        eval: true,
+        workerData: { ...workload, port: service.port, ms: measuredMs },
+      });
       const ended = once(worker, 'message').then(([counts]) => ({ counts, ms: performance.now() - startedAt }));
       const served = await others(token, Promise.all([ended, sleep(measuredMs)]));
       const { counts, ms } = await ended;

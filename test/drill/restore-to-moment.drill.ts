@@ -4,9 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { type ArchivedServer, createArchivedServer } from '../support/archived-server.ts';
 import { Client } from '../support/client.ts';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, sendSteadily } from '../support/steady-load.ts';
 
 const maxRestoreMs = 60_000;
@@ -16,7 +17,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   let server: ArchivedServer;
   let archives: string;
   let environment: Record<string, string>;
-  let service: RunningScript;
+  const processes = createServiceProcesses();
   let acme: Client;
   /** A user of a tenant that is served meanwhile. */
   let globex: Client;
@@ -28,17 +29,10 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     archives = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: archives };
     const [one, other] = [await server.provision('acme'), await server.provision('globex')];
-    service = startScript('src/main.ts', [], {
-      ...environment,
-      PORT: '0',
-      MANAGEMENT_PORT: '0',
-      RATE_LIMIT_GLOBAL: '1000000/60s',
-    });
-    const port = await eventually(() => /"port":(\d+)/.exec(service.output.stdout)?.[1], 60_000);
+    const { url } = await processes.start({ ...environment, RATE_LIMIT_GLOBAL: '1000000/60s' });
     const logIn = async ({ tenant, logins }: typeof one): Promise<Client> => {
-      const anonymous = new Client(`http://127.0.0.1:${port}`);
-      const { body } = await anonymous.post('/api/v1/auth/login', logins[0], { 'X-Tenant': tenant.guid });
-      return new Client(`http://127.0.0.1:${port}`, body);
+      const { body } = await new Client(url).post('/api/v1/auth/login', logins[0], { 'X-Tenant': tenant.guid });
+      return new Client(url, body);
     };
     acme = await logIn(one);
     globex = await logIn(other);
@@ -49,8 +43,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     await add(acme, 'NOK');
   });
   after(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
+    await processes.killAll();
     await server.close();
     await rm(archives, { recursive: true, force: true });
   });

@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
+import { type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const requestsPerSecond = 100;
@@ -14,16 +15,11 @@ const calmMs = 10_000;
 /** The balancer asks once a second and believes the third answer. */
 const noticeMs = 4_000;
 
-interface Served {
-  readonly status: number | string;
-  readonly ms: number;
-}
-
 /** A process of the service on ports of its own, which a restart keeps. */
 interface Member {
   readonly port: number;
   readonly managementPort: number;
-  running: RunningScript;
+  service: ServiceProcess;
 }
 
 describe('drill: rolling restart behind HAProxy', function () {
@@ -32,6 +28,7 @@ describe('drill: rolling restart behind HAProxy', function () {
   let balancer: ReturnType<typeof spawn>;
   let url: string;
   let members: Member[];
+  const processes = createServiceProcesses();
 
   before(async () => {
     if (spawnSync('haproxy', ['-v']).error) {
@@ -49,28 +46,20 @@ describe('drill: rolling restart behind HAProxy', function () {
   });
   after(async () => {
     balancer?.kill('SIGKILL');
-    for (const { running } of members ?? []) running.process.kill('SIGKILL');
-    await Promise.all((members ?? []).map(({ running }) => running.ended));
+    await processes.killAll();
     await world?.close();
     if (folder) await rm(folder, { recursive: true, force: true });
   });
 
   async function startMember(): Promise<Member> {
     const [port, managementPort] = [await freePort(), await freePort()];
-    return { port, managementPort, running: await startOn(port, managementPort) };
+    return { port, managementPort, service: await startOn(port, managementPort) };
   }
 
   /** Starts a process without `PUBLIC_URL`, with everything else as by default. */
-  async function startOn(port: number, managementPort: number): Promise<RunningScript> {
+  function startOn(port: number, managementPort: number): Promise<ServiceProcess> {
     const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
-    const running = startScript('src/main.ts', [], {
-      ...world.environment,
-      ...ports,
-      PUBLIC_URL: '',
-      LOG_LEVEL: 'info',
-    });
-    await eventually(() => running.output.stdout.includes('"listening"'), 60_000);
-    return running;
+    return processes.start({ ...world.environment, ...ports, PUBLIC_URL: '' });
   }
 
   /** HAProxy with its default retries and without redispatch, and one check a second. */
@@ -98,41 +87,17 @@ describe('drill: rolling restart behind HAProxy', function () {
   async function load(until: Promise<unknown>): Promise<Served[]> {
     const admin = (await world.login(world.acme)).at(url);
     let { refreshToken } = admin.tokens!;
-    const served: Promise<Served>[] = [];
-    let ended = false;
-    void until.finally(() => {
-      ended = true;
+    const startedAt = performance.now();
+    return sendSteadily(requestsPerSecond, until, async number => {
+      if (number % 100 === 50) {
+        const tenant = { 'X-Tenant': world.acme.guid };
+        const { status, body } = await admin.post('/api/v1/auth/refresh', { refreshToken }, tenant);
+        if (status === 200) refreshToken = body.refreshToken;
+        return status;
+      }
+      if (number % 10 !== 0) return (await admin.get('/api/v1/EntityStatus')).status;
+      return (await admin.post('/api/v1/EntityStatus', { Title: `Status ${number} ${startedAt}` })).status;
     });
-    const startedAt = performance.now();
-    for (let i = 0; !ended; i++) {
-      const wait = startedAt + (i * 1_000) / requestsPerSecond - performance.now();
-      if (wait > 0) await sleep(wait);
-      served.push(
-        timed(async () => {
-          if (i % 100 === 50) {
-            const response = await admin.post(
-              '/api/v1/auth/refresh',
-              { refreshToken },
-              { 'X-Tenant': world.acme.guid },
-            );
-            if (response.status === 200) refreshToken = response.body.refreshToken;
-            return response;
-          }
-          if (i % 10 === 0) return admin.post('/api/v1/EntityStatus', { Title: `Status ${i} ${startedAt}` });
-          return admin.get('/api/v1/EntityStatus');
-        }),
-      );
-    }
-    return Promise.all(served);
-  }
-
-  async function timed(request: () => Promise<{ status: number }>): Promise<Served> {
-    const startedAt = performance.now();
-    const status = await request().then(
-      response => response.status,
-      error => String(error.cause ?? error),
-    );
-    return { status, ms: performance.now() - startedAt };
   }
 
   it('a rolling restart of two processes fails no request, rejects no token and slows no request down', async () => {
@@ -140,24 +105,17 @@ describe('drill: rolling restart behind HAProxy', function () {
     const restart = async (): Promise<void> => {
       for (const member of members) {
         const stoppedAt = performance.now();
-        member.running.process.kill('SIGTERM');
-        const { code } = await member.running.ended;
+        member.service.process.kill('SIGTERM');
+        const { code } = await member.service.ended;
         console.log(`stopped with ${code} after ${Math.round(performance.now() - stoppedAt)} ms`);
         expect(code).to.equal(0);
-        member.running = await startOn(member.port, member.managementPort);
+        member.service = await startOn(member.port, member.managementPort);
         await sleep(noticeMs);
       }
     };
     const during = await load(restart());
-    const figures = { calm: summary(calm), during: summary(during) };
+    const figures = { calm: summaryOf(calm), during: summaryOf(during) };
     console.log(JSON.stringify(figures));
-    const failed = during.filter(({ status }) => status !== 200 && status !== 201);
-    expect(failed.map(({ status }) => status)).to.deep.equal([]);
+    expect(during.map(({ status }) => status).filter(status => status !== 200 && status !== 201)).to.deep.equal([]);
   });
 });
-
-function summary(served: Served[]): Record<string, number> {
-  const times = served.map(({ ms }) => ms).sort((a, b) => a - b);
-  const at = (share: number): number => Math.round((times[Math.floor(times.length * share)] ?? 0) * 10) / 10;
-  return { requests: times.length, p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(0.9999) };
-}

@@ -64,9 +64,10 @@ describe('drill: safe changes', () => {
 
   it('50 equal requests with one key make one record and one audit entry, also if the process is killed meanwhile', async () => {
     const port = await freePort();
+    const environment = { ...world.environment, PORT: String(port) };
     const client = admin.at(`http://127.0.0.1:${port}`);
     for (let round = 0; round < 5; round++) {
-      const running = await start(world, port);
+      const running = await start(environment);
       const title = `Once ${round}`;
       const headers = { 'Idempotency-Key': randomUUID() };
       const send = (): Promise<ApiResponse> => client.post(statuses, { Title: title }, headers);
@@ -82,7 +83,7 @@ describe('drill: safe changes', () => {
       await eventually(async () => (await rowsOf(title)) > 0 || Math.random() < 0.2, 30_000);
       running.process.kill('SIGKILL');
       await running.ended;
-      const restarted = await start(world, port);
+      const restarted = await start(environment);
       const responses = await all;
       const outcomes = new Set(responses.map(({ status, body }) => JSON.stringify([status, body])));
       expect([...outcomes]).to.have.length(1);

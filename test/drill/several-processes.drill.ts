@@ -1,28 +1,22 @@
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
-import { eventually } from '../support/eventually.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 describe('drill: several processes on one control database', () => {
   let world: World;
-  const processes: RunningScript[] = [];
+  const processes = createServiceProcesses();
 
   before(async () => {
     world = await createWorld();
   });
   after(async () => {
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all(processes.map(({ ended }) => ended));
+    await processes.killAll();
     await world.close();
   });
 
   /** @returns the URL of a new process that listens on a port of its own, without a `PUBLIC_URL` */
   async function start(): Promise<string> {
-    const environment = { ...world.environment, PORT: '0', MANAGEMENT_PORT: '0', PUBLIC_URL: '' };
-    const running = startScript('src/main.ts', [], environment);
-    processes.push(running);
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    return `http://127.0.0.1:${port}`;
+    return (await processes.start({ ...world.environment, PUBLIC_URL: '' })).url;
   }
 
   it('tokens of one process are accepted by another one on another port, without PUBLIC_URL', async () => {

@@ -1,16 +1,15 @@
-import { rm } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { generatePassword } from '../../src/operator/people/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { postgresUrl, quickSettings } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -33,9 +32,7 @@ interface LoadedTenant {
   created: string[];
 }
 
-interface Service {
-  running: RunningScript;
-  url: string;
+interface Service extends ServiceProcess {
   /** When it listened, by `performance.now()`. */
   listeningAt: number;
   servedAt: number | undefined;
@@ -45,11 +42,11 @@ interface Service {
 describe('drill: processes that share the connection budgets of three servers', function () {
   this.timeout(900_000);
   let world: World;
-  const embedded: { server: EmbeddedPostgres; folder: string }[] = [];
+  const servers: OwnServer[] = [];
   const sessions: pg.Client[] = [];
   const tenants: LoadedTenant[] = [];
   const services: Service[] = [];
-  const processes: RunningScript[] = [];
+  const processes = createServiceProcesses();
   const background: Promise<void>[] = [];
   const peaks = [0, 0, 0];
   const wrong: string[] = [];
@@ -61,9 +58,8 @@ describe('drill: processes that share the connection budgets of three servers', 
   before(async () => {
     world = await createWorld(settings);
     for (const name of ['second', 'third']) {
-      const folder = await makeServerFolder(name);
-      const server = await startEmbeddedPostgres(folder, { settings: [...quickSettings, 'max_connections=100'] });
-      embedded.push({ server, folder });
+      const server = await startOwnServer(name, [...quickSettings, 'max_connections=100']);
+      servers.push(server);
       await runScript('scripts/tenant.ts', ['server', 'add', name], world.environment, server.url);
     }
     const startedAt = performance.now();
@@ -85,7 +81,7 @@ describe('drill: processes that share the connection budgets of three servers', 
     console.log({ tenants: tenants.length, seconds: Math.round((performance.now() - startedAt) / 1_000) });
     await world.service.stop();
     serviceUrl = await createServiceLogin(world.environment.DATABASE_URL ?? '', generatePassword());
-    for (const url of [postgresUrl(), ...embedded.map(({ server }) => server.url)]) {
+    for (const url of [postgresUrl(), ...servers.map(server => server.url)]) {
       const session = new pg.Client({ connectionString: url, application_name: 'sampler' });
       await session.connect();
       background.push(sample(session, sessions.push(session) - 1));
@@ -93,14 +89,11 @@ describe('drill: processes that share the connection budgets of three servers', 
   });
   after(async () => {
     isRunning = false;
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all([...background, ...processes.map(({ ended }) => ended)]);
+    await processes.killAll();
+    await Promise.all(background);
     for (const session of sessions) await session.end();
     await world.close();
-    for (const { server, folder } of embedded) {
-      await server.leave();
-      await rm(folder, { recursive: true, force: true });
-    }
+    for (const server of servers) await server.close();
   });
   afterEach(function () {
     console.log({ test: this.currentTest?.title, peaks: [...peaks], counts: Object.fromEntries(counts) });
@@ -125,22 +118,15 @@ describe('drill: processes that share the connection budgets of three servers', 
   }
 
   async function start(): Promise<Service> {
-    const running = startScript('src/main.ts', [], { ...world.environment, ...settings, DATABASE_URL: serviceUrl });
-    processes.push(running);
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 120_000);
-    const service: Service = {
-      running,
-      url: `http://127.0.0.1:${port}`,
-      listeningAt: performance.now(),
-      servedAt: undefined,
-    };
+    const started = await processes.start({ ...world.environment, ...settings, DATABASE_URL: serviceUrl });
+    const service: Service = { ...started, listeningAt: performance.now(), servedAt: undefined };
     services.push(service);
     for (let n = 0; n < loadPerProcess; n++) background.push(load(service));
     return service;
   }
 
   async function load(service: Service): Promise<void> {
-    while (isRunning && service.running.process.exitCode === null && service.running.process.signalCode === null) {
+    while (isRunning && service.process.exitCode === null && service.process.signalCode === null) {
       const tenant = tenants[Math.floor(Math.random() * tenants.length)] as LoadedTenant;
       const isWrite = Math.random() < 0.1;
       const title = `${tenant.slug}/${written++}`;
@@ -200,7 +186,7 @@ describe('drill: processes that share the connection budgets of three servers', 
   async function idOf(service: Service): Promise<string> {
     const { stdout } = await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment);
     const list: { id: string; pid: number }[] = JSON.parse(stdout);
-    return list.find(({ pid }) => pid === service.running.process.pid)?.id ?? '';
+    return list.find(({ pid }) => pid === service.process.pid)?.id ?? '';
   }
 
   async function expectStartsAtOnce(count: number): Promise<void> {
@@ -231,7 +217,7 @@ describe('drill: processes that share the connection budgets of three servers', 
   it('the share of a killed process is usable again within ten seconds', async () => {
     const killed = services.shift() as Service;
     const id = await idOf(killed);
-    killed.running.process.kill('SIGKILL');
+    killed.process.kill('SIGKILL');
     const ms = await untilOthersMayUse(0.85, id);
     console.log({ ms });
     await delay(5_000);
@@ -242,12 +228,12 @@ describe('drill: processes that share the connection budgets of three servers', 
   it('the share of a stopped process is usable again within twelve seconds, and it goes on within the budget', async () => {
     const stopped = services[0] as Service;
     const id = await idOf(stopped);
-    stopped.running.process.kill('SIGSTOP');
+    stopped.process.kill('SIGSTOP');
     const ms = await untilOthersMayUse(0.85, id);
     const { stdout } = await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment);
     console.log({ ms, isGone: !stdout.includes(id) });
     await delay(Math.max(0, 30_000 - ms));
-    stopped.running.process.kill('SIGCONT');
+    stopped.process.kill('SIGCONT');
     await delay(15_000);
     expectWithinBudget();
     expect(ms).to.be.below(12_000);
@@ -269,8 +255,8 @@ describe('drill: processes that share the connection budgets of three servers', 
   });
 
   it('eight processes that start at once stay within the budget, and serve within three seconds of listening', async () => {
-    for (const { running } of services) running.process.kill('SIGTERM');
-    await Promise.all(services.map(({ running }) => running.ended));
+    for (const service of services) service.process.kill('SIGTERM');
+    await Promise.all(services.map(({ ended }) => ended));
     await expectStartsAtOnce(8);
   });
 });

@@ -2,33 +2,30 @@ import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest } from '../support/raw-http.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const bundle = '/swagger/swagger-ui-bundle.js'; // 1.4 MB, without a login
-const freePorts = { PORT: '0', MANAGEMENT_PORT: '0' };
 
 describe('drill: clients that read slowly or never', () => {
   let world: World;
-  let service: RunningScript;
-  let port: number;
+  const processes = createServiceProcesses();
+  let service: ServiceProcess;
 
   before(async () => {
     world = await createWorld();
-    service = startScript('src/main.ts', [], { ...world.environment, ...freePorts });
-    port = await eventually(() => Number(/"port":(\d+)/.exec(service.output.stdout)?.[1]) || undefined, 60_000);
+    service = await processes.start(world.environment);
   });
   after(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
+    await processes.killAll();
     await world.close();
   });
 
   /** Connects, requests the bundle five times in a pipeline, and reads nothing. */
   function neverReads(): Socket {
-    const socket = connect(port, '127.0.0.1');
+    const socket = connect(service.port, '127.0.0.1');
     socket.pause();
     socket.on('error', () => {});
     socket.write(rawRequest(`GET ${bundle}`).repeat(5));
@@ -48,7 +45,7 @@ describe('drill: clients that read slowly or never', () => {
       .map(line => line.trim().split(/\s+/))
       .some(
         ([, local, remote, state]) =>
-          local?.endsWith(hex(port)) && remote?.endsWith(hex(clientPort)) && state === established,
+          local?.endsWith(hex(service.port)) && remote?.endsWith(hex(clientPort)) && state === established,
       );
   }
 
@@ -56,7 +53,7 @@ describe('drill: clients that read slowly or never', () => {
     const times: number[] = [];
     for (let i = 0; i < requests; i++) {
       const startedAt = performance.now();
-      await (await fetch(`http://127.0.0.1:${port}/docs`)).arrayBuffer();
+      await (await fetch(`${service.url}/docs`)).arrayBuffer();
       times.push(performance.now() - startedAt);
     }
     return times.sort((a, b) => a - b)[Math.floor(requests * 0.95)] ?? 0;
@@ -77,7 +74,7 @@ describe('drill: clients that read slowly or never', () => {
   });
 
   it('a connection that reads a few bytes each second is closed within 65 s', async () => {
-    const socket = connect(port, '127.0.0.1');
+    const socket = connect(service.port, '127.0.0.1');
     socket.on('error', () => {});
     await once(socket, 'connect');
     const clientPort = socket.localPort ?? 0;

@@ -2,15 +2,11 @@ import { expect } from 'chai';
 import { startProgram } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 // `script` (util-linux) runs a program on a terminal of its own; its stdin is what a person types.
 describe('drill: the command line on a terminal', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const onTerminal = (command: string) =>
     startProgram('script', ['-qec', `"${process.execPath}" scripts/tenant.ts ${command}`, '/dev/null'], {

@@ -2,12 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type RunningScript, startScript } from '../support/command-line.ts';
-import { eventually } from '../support/eventually.ts';
 import { rawRequest } from '../support/raw-http.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
-const freePorts = { PORT: '0', MANAGEMENT_PORT: '0' };
 const connections = 120;
 /** Memory of the process above its state before the attack, in MiB. */
 const maxGrowth = 350;
@@ -15,24 +13,18 @@ const maxGrowth = 350;
 const attackMs = 28_000;
 
 describe('drill: clients of one tenant that request large lists and read none of them', () => {
-  let world: World;
-  let service: RunningScript;
-  let port: number;
+  const world = useWorld();
+  const processes = createServiceProcesses();
+  let service: ServiceProcess;
 
   before(async () => {
-    world = await createWorld();
     await fill(world.acme);
     await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
   });
   beforeEach(async () => {
-    service = startScript('src/main.ts', [], { ...world.environment, ...freePorts });
-    port = await eventually(() => Number(/"port":(\d+)/.exec(service.output.stdout)?.[1]) || undefined, 60_000);
+    service = await processes.start(world.environment);
   });
-  afterEach(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
-  });
-  after(() => world.close());
+  afterEach(() => processes.killAll());
 
   /** Activities and options of the maximum size: a page of 1,000 activities has 16 MB, the list of options 7 MB. */
   async function fill(tenant: TestTenant): Promise<void> {
@@ -47,14 +39,7 @@ describe('drill: clients of one tenant that request large lists and read none of
     );
   }
 
-  async function tokenOf(tenant: TestTenant): Promise<string> {
-    const response = await fetch(`http://127.0.0.1:${port}/api/v1/auth/login`, {
-      method: 'POST',
-      headers: { 'X-Tenant': tenant.guid, 'Content-Type': 'application/json' },
-      body: JSON.stringify(tenant.admin),
-    });
-    return ((await response.json()) as { accessToken: string }).accessToken;
-  }
+  const tokenOf = async (tenant: TestTenant): Promise<string> => (await world.login(tenant)).tokens?.accessToken ?? '';
 
   async function residentMebibytes(): Promise<number> {
     const status = await readFile(`/proc/${service.process.pid}/status`, 'utf8');
@@ -66,7 +51,7 @@ describe('drill: clients of one tenant that request large lists and read none of
     const taken: number[] = [];
     for (const end = performance.now() + ms; performance.now() < end; await sleep(20)) {
       const startedAt = performance.now();
-      const response = await fetch(`http://127.0.0.1:${port}/api/v1/OrderStatuses`, {
+      const response = await fetch(`${service.url}/api/v1/OrderStatuses`, {
         headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' },
       });
       await response.arrayBuffer();
@@ -91,7 +76,7 @@ describe('drill: clients of one tenant that request large lists and read none of
       const before = await residentMebibytes();
       const clients = Array.from({ length: connections }, (_, i) => {
         const request = rawRequest(`GET ${path(i)}`, [`Authorization: Bearer ${acme}`, 'Cache-Control: no-cache']);
-        const client = connect(port, '127.0.0.1').on('error', () => {});
+        const client = connect(service.port, '127.0.0.1').on('error', () => {});
         client.pause().write(request);
         return client;
       });

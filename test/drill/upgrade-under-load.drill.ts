@@ -4,10 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type RunningScript, runScript, type ScriptResult, startScript } from '../support/command-line.ts';
+import { runScript, type ScriptResult } from '../support/command-line.ts';
 import { checkOutNewest } from '../support/earlier-builds.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeNextBuild } from '../support/next-build.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { postgresUrl } from '../support/test-server.ts';
 
@@ -23,11 +24,6 @@ interface Build {
   remove(): Promise<void>;
 }
 
-interface Process {
-  readonly url: string;
-  readonly running: RunningScript;
-}
-
 interface Login {
   readonly guid: string;
   readonly email: string;
@@ -41,7 +37,8 @@ const thisBuild: Build = { folder: fileURLToPath(new URL('../..', import.meta.ur
 class Installation {
   readonly environment: Record<string, string>;
   readonly logins: Login[] = [];
-  readonly processes: Process[] = [];
+  readonly processes: ServiceProcess[] = [];
+  readonly #started = createServiceProcesses();
   #serviceUrl = '';
 
   constructor() {
@@ -77,25 +74,22 @@ class Installation {
     }
   }
 
-  async start({ folder }: Build): Promise<Process> {
+  async start({ folder }: Build): Promise<ServiceProcess> {
     const environment = { ...this.environment, DATABASE_URL: this.#serviceUrl };
-    const running = startScript(join(folder, 'src/main.ts'), [], environment);
-    const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    const started = { url: `http://127.0.0.1:${port}`, running };
-    this.processes.push(started);
-    return started;
+    const service = await this.#started.start(environment, join(folder, 'src/main.ts'));
+    this.processes.push(service);
+    return service;
   }
 
-  async close(): Promise<void> {
-    for (const { running } of this.processes) running.process.kill('SIGKILL');
-    await Promise.all(this.processes.map(({ running }) => running.ended));
+  close(): Promise<void> {
+    return this.#started.killAll();
   }
 }
 
 /** Stops a process as a deployment does. @returns its exit code */
-async function stop({ running }: Process): Promise<number | null> {
-  running.process.kill('SIGTERM');
-  return (await running.ended).code;
+async function stop({ process: child, ended }: ServiceProcess): Promise<number | null> {
+  child.kill('SIGTERM');
+  return (await ended).code;
 }
 
 async function logIn(url: string, login: Login): Promise<number | string> {
@@ -151,7 +145,7 @@ describe('drill: upgrade under load', function () {
     let perSecond = maxRequestsPerSecond;
     const load = (until: Promise<unknown>): Promise<Served[]> =>
       sendSteadily(perSecond, until, number => {
-        const { url } = inService[Math.floor(number / 2) % inService.length] as Process;
+        const { url } = inService[Math.floor(number / 2) % inService.length] as ServiceProcess;
         return sendOne(url, logins[number % 2] as Login, Math.floor(number / 2));
       });
     let calm = await load(sleep(phaseMs));
@@ -210,10 +204,7 @@ describe('drill: upgrade under load', function () {
     await eventually(async () => (await logIn(old.url, login)) === 200);
 
     const refused = await installation.run(build, 'tenant', 'migrate', '--all', '--json');
-    expect([refused.code, JSON.parse(refused.stderr).error.blockedBy[0].pid]).to.deep.equal([
-      1,
-      old.running.process.pid,
-    ]);
+    expect([refused.code, JSON.parse(refused.stderr).error.blockedBy[0].pid]).to.deep.equal([1, old.process.pid]);
     expect(await sendOne(old.url, login, 1)).to.equal(201);
     expect(await stop(old)).to.equal(0);
 

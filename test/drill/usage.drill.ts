@@ -1,6 +1,5 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import type { RunningScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -50,10 +49,10 @@ describe('drill: usage of killed and restarted processes', () => {
     );
 
   /** Sends requests of both tenants until `isOver`. @returns when each response arrived, by tenant */
-  async function load(port: number, isOver: () => boolean): Promise<Record<'acme' | 'globex', number[]>> {
+  async function load(url: string, isOver: () => boolean): Promise<Record<'acme' | 'globex', number[]>> {
     const times = { acme: [] as number[], globex: [] as number[] };
     const send = async (slug: 'acme' | 'globex'): Promise<void> => {
-      const client = clients[slug].at(`http://127.0.0.1:${port}`);
+      const client = clients[slug].at(url);
       while (!isOver()) {
         const isSent = await client.get(list).then(
           ({ status }) => status === 200,
@@ -71,11 +70,10 @@ describe('drill: usage of killed and restarted processes', () => {
   }
 
   it('a killed process loses only requests since its last batch, and usage names it and that time', async () => {
-    const port = await freePort();
-    const running: RunningScript = await start(world, port);
+    const running = await start(world.environment);
     const before = await recorded();
     let killedAt = 0;
-    const loading = load(port, () => killedAt > 0);
+    const loading = load(running.url, () => killedAt > 0);
     // It ends between two batches, the second of which would have come.
     await eventually(async () => ((await writers())[0]?.requests ?? 0) > 100, 3 * batchMs);
     await eventually(async () => Date.now() - ((await writers())[0]?.countedUntil ?? 0) > batchMs / 2, batchMs);
@@ -107,12 +105,11 @@ describe('drill: usage of killed and restarted processes', () => {
   });
 
   it('workers that are restarted and stopped under load count every request', async () => {
-    const port = await freePort();
     const before = await recorded();
     const known = new Set((await writers()).map(({ pid }) => pid));
-    const running = await start(world, port, { PROCESSES: '2' });
+    const running = await start({ ...world.environment, PORT: String(await freePort()), PROCESSES: '2' });
     let isOver = false;
-    const loading = load(port, () => isOver);
+    const loading = load(running.url, () => isOver);
     await eventually(async () => (await writers()).filter(({ pid }) => !known.has(pid)).length === 2);
     running.process.kill('SIGHUP');
     await eventually(() => running.output.stdout.includes('"restarted"'), 120_000);

@@ -6,11 +6,9 @@ import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
-import type { RunningScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
 import { startRedis, type TestRedis } from '../support/redis.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
+import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
@@ -42,8 +40,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
   let world: World;
   let receiver: Receiver;
   let redis: TestRedis;
-  let ports: number[];
-  let services: RunningScript[];
+  let services: ServiceProcess[];
   let isWrong = false;
   let refused = 0;
 
@@ -60,10 +57,8 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     await Promise.all(Array.from({ length: tenantCount }, (_, number) => limit(() => add(number))));
     console.log(`    ${followed.length} tenants with a webhook each in ${seconds(startedAt)} s`);
     await world.service.stop();
-    ports = [await freePort(), await freePort()];
-    services = await Promise.all(ports.map(port => processes.start(world, port)));
-    for (const each of followed)
-      each.clients = ports.map(port => (each.clients[0] as Client).at(`http://127.0.0.1:${port}`));
+    services = await Promise.all([processes.start(world.environment), processes.start(world.environment)]);
+    for (const each of followed) each.clients = services.map(({ url }) => (each.clients[0] as Client).at(url));
   });
   after(async () => {
     await processes.killAll();
@@ -180,9 +175,10 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       const since = performance.now();
       await write(phaseMs, async () => {
         await sleep(phaseMs / 4);
-        services[index]?.process.kill('SIGKILL');
-        await services[index]?.ended;
-        services[index] = await processes.start(world, ports[index] as number);
+        const { process: child, ended, port } = services[index] as ServiceProcess;
+        child.kill('SIGKILL');
+        await ended;
+        services[index] = await processes.start({ ...world.environment, PORT: String(port) });
       });
       await report(`kill -9 of process ${index + 1}`, since);
     }

@@ -1,9 +1,9 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 import { quickSettings } from '../support/test-server.ts';
@@ -45,9 +45,8 @@ describe('drill: loss of everything, and other commands before the restore', () 
   for (const [number, order] of orders.entries())
     it(`order ${number + 1} brings everything back: ${order.join(', ') || 'nothing else'}`, async () => {
       const archives = await makeServerFolder('archives');
-      const folder = await makeServerFolder('new');
       const lost = await createDedicatedServer();
-      let machine: EmbeddedPostgres | undefined;
+      let machine: OwnServer | undefined;
       let second: DedicatedServer | undefined;
       try {
         for (const slug of ['acme', 'globex']) {
@@ -59,7 +58,7 @@ describe('drill: loss of everything, and other commands before the restore', () 
         await succeed(before, 'tenant', 'backup', 'run', '--all');
         await lost.close(); // deletes its data folder
 
-        machine = await startEmbeddedPostgres(folder, { settings: quickSettings });
+        machine = await startOwnServer('new', quickSettings);
         const url = databaseUrl(machine.url, 'office');
         const settings: Environment = { ...before, DATABASE_URL: url };
         for (const command of order)
@@ -91,8 +90,8 @@ describe('drill: loss of everything, and other commands before the restore', () 
         for (const args of [['run', '--all'], ['verify'], ['drill', '--count', '2']])
           await succeed(settings, 'tenant', 'backup', ...args);
       } finally {
-        await machine?.leave();
-        for (const path of [archives, folder]) await rm(path, { recursive: true, force: true });
+        await machine?.close();
+        await rm(archives, { recursive: true, force: true });
       }
     });
 

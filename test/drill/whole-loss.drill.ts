@@ -1,14 +1,14 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { Client } from '../support/client.ts';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { runScript } from '../support/command-line.ts';
 import { createDedicatedServer } from '../support/dedicated-server.ts';
-import { eventually } from '../support/eventually.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { quickSettings } from '../support/test-server.ts';
 
 const tenants = Number(process.env.TENANTS ?? 50);
@@ -17,15 +17,13 @@ const rows = Number(process.env.ROWS ?? 3_800);
 
 describe('drill: loss of a whole machine', () => {
   let archives: string;
-  let folder: string;
-  let machine: EmbeddedPostgres | undefined;
-  let service: RunningScript | undefined;
+  let machine: OwnServer | undefined;
+  const processes = createServiceProcesses();
 
   after(async () => {
-    service?.process.kill('SIGKILL');
-    await service?.ended;
-    await machine?.leave();
-    for (const path of [archives, folder]) await rm(path, { recursive: true, force: true });
+    await processes.killAll();
+    await machine?.close();
+    await rm(archives, { recursive: true, force: true });
   });
 
   it('all tenants are served again from the archives and the master key, and the time of that is printed', async function () {
@@ -51,22 +49,14 @@ describe('drill: loss of a whole machine', () => {
 
     const startedAt = performance.now();
     const passed = (): number => Math.round(performance.now() - startedAt) / 1_000;
-    folder = await makeServerFolder('new');
-    machine = await startEmbeddedPostgres(folder, { settings: quickSettings });
+    machine = await startOwnServer('new', quickSettings);
     const settings = { DATABASE_URL: databaseUrl(machine.url, 'office'), MASTER_KEY, BACKUP_TARGET: archives };
     const server = passed();
     const restored = await runScript('scripts/control.ts', ['restore', '--all', '--json'], settings);
     expect(restored.code, restored.stderr + restored.stdout).to.equal(0);
     const command = passed();
-    const running = startScript('src/main.ts', [], {
-      ...settings,
-      PORT: '0',
-      MANAGEMENT_PORT: '0',
-      RATE_LIMIT_LOGIN: '1000000/15m',
-    });
-    service = running;
-    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-    const anonymous = new Client(`http://127.0.0.1:${port}`);
+    const { url } = await processes.start({ ...settings, RATE_LIMIT_LOGIN: '1000000/15m' });
+    const anonymous = new Client(url);
     for (const { guid, email, password } of logins) {
       const login = await anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
       expect(login.status, JSON.stringify(login.body)).to.equal(200);

@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
@@ -49,9 +48,9 @@ describe('drill: uploads that are meant to occupy the service', function () {
 
   before(async () => {
     world = await createWorld();
-    const port = await freePort();
-    pid = (await start(world, port, { NODE_OPTIONS: v8Options })).process.pid ?? 0;
-    url = `http://127.0.0.1:${port}`;
+    const service = await start({ ...world.environment, NODE_OPTIONS: v8Options });
+    pid = service.process.pid ?? 0;
+    url = service.url;
     other = (await world.login(world.globex)).at(url);
     calm = (await measure('calm, first', () => sleep(2 * calmMs))).served;
   });

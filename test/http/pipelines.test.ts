@@ -8,7 +8,7 @@ import { type ApiServer, createApiServer } from '../../src/http/api-server.ts';
 import { refuseUnparsed } from '../../src/http/refuse-unparsed.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const mebibyte = 1024 * 1024;
 
@@ -120,12 +120,7 @@ describe('pipelines', () => {
 });
 
 describe('pipelines above the rate limit', () => {
-  let world: World;
-
-  before(async () => {
-    world = await createWorld({ RATE_LIMIT_GLOBAL: '5/60s' });
-  });
-  after(() => world.close());
+  const world = useWorld({ RATE_LIMIT_GLOBAL: '5/60s' });
 
   it('a connection that goes on after ten rejections is closed with the tenth', async () => {
     const [known, other] = [world.acme, world.globex].map(({ guid }) => `X-Tenant: ${guid}`);

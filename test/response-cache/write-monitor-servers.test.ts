@@ -1,14 +1,12 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { MonitoredRecord } from './monitored-record.ts';
@@ -17,8 +15,7 @@ const path = '/api/v1/Currency';
 
 describe('write monitor of another server', () => {
   let world: World;
-  let folder: string;
-  let second: EmbeddedPostgres;
+  let second: OwnServer;
   let tenant: TestTenant;
   let other: TestTenant;
   let record: MonitoredRecord;
@@ -26,10 +23,9 @@ describe('write monitor of another server', () => {
   let otherRecord: MonitoredRecord;
 
   before(async () => {
-    folder = await makeServerFolder('second');
     // A test ends the server like a crash, which must lose no commit: synchronous_commit stays on.
     const settings = ['fsync=off', 'max_connections=50', 'autovacuum=off'];
-    [world, second] = await Promise.all([createWorld(), startEmbeddedPostgres(folder, { settings })]);
+    [world, second] = await Promise.all([createWorld(), startOwnServer('second', settings)]);
     // First, the monitor polls the server of the control database and of acme.
     await (await world.login(world.acme)).get(path);
     await world.service.writeMonitor.poll();
@@ -45,8 +41,7 @@ describe('write monitor of another server', () => {
     ])
       await world.control.em.fork().execute(text);
     await world.close();
-    await second.leave();
-    await rm(folder, { recursive: true, force: true });
+    await second.close();
   });
 
   async function provisionOnSecond(slug: string): Promise<[TestTenant, MonitoredRecord]> {

@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { makeServerFolder } from './server-folder.ts';
+import { startOwnServer } from './own-server.ts';
 import { quickSettings } from './test-server.ts';
 
 /** A PostgreSQL server as `initdb` leaves it, with one more login. */
@@ -22,23 +20,19 @@ export interface PlainServer {
  * @param attributes of the login `operator`, such as `createdb createrole`
  */
 export async function createPlainServer(attributes: string): Promise<PlainServer> {
-  const folder = await makeServerFolder('plain');
-  const postgres = await startEmbeddedPostgres(folder, { settings: [...quickSettings, 'autovacuum=off'] });
+  const server = await startOwnServer('plain', [...quickSettings, 'autovacuum=off']);
   const password = randomBytes(18).toString('base64url');
   const sql = <Row extends object>(text: string): Promise<Row[]> =>
-    withConnection(postgres.url, async client => (await client.query(text)).rows as Row[]);
+    withConnection(server.url, async client => (await client.query(text)).rows as Row[]);
   await sql(`update pg_database set datacl = null where datname = 'postgres';
              grant connect on database template1 to public;
              create role operator login ${attributes} password '${password}'`);
   await sql('alter system reset archive_command');
   await sql('select pg_reload_conf()');
   return {
-    url: database => databaseUrl(postgres.url, database, { user: 'operator', password }),
-    superuserUrl: database => databaseUrl(postgres.url, database),
+    url: database => databaseUrl(server.url, database, { user: 'operator', password }),
+    superuserUrl: database => databaseUrl(server.url, database),
     sql,
-    close: async () => {
-      await postgres.leave();
-      await rm(folder, { recursive: true, force: true });
-    },
+    close: server.close,
   };
 }

@@ -1,25 +1,34 @@
 import { type RunningScript, startScript } from './command-line.ts';
 import { eventually } from './eventually.ts';
-import type { World } from './world.ts';
 
-/** Processes of the service that a drill starts, kills and starts again. */
+/** A process of the service, which listens. */
+export interface ServiceProcess extends RunningScript {
+  readonly port: number;
+  readonly url: string;
+}
+
+/** Processes of the service that a test starts, kills and starts again. */
 export interface ServiceProcesses {
-  /** Starts a process in a world, and waits until it listens on the port. */
-  start(world: World, port: number, settings?: Record<string, string>): Promise<RunningScript>;
+  /**
+   * Starts a process, and waits until it listens: on free ports, unless the environment names others.
+   * @param script `src/main.ts` of another build
+   */
+  start(environment: Readonly<Record<string, string>>, script?: string): Promise<ServiceProcess>;
   /** Kills all processes, and waits until they have ended. */
   killAll(): Promise<void>;
 }
 
+const startMs = 120_000;
+
 export function createServiceProcesses(): ServiceProcesses {
   const processes: RunningScript[] = [];
   return {
-    start: async (world, port, settings = {}) => {
-      const ports = { PORT: String(port), MANAGEMENT_PORT: '0' };
-      const environment = { ...world.environment, ...ports, LOG_LEVEL: 'info', ...settings };
-      const running = startScript('src/main.ts', [], environment);
+    start: async (environment, script = 'src/main.ts') => {
+      const running = startScript(script, [], { PORT: '0', MANAGEMENT_PORT: '0', ...environment });
       processes.push(running);
-      await eventually(() => running.output.stdout.includes('"listening"'), 60_000);
-      return running;
+      const listening = () => /"event":"listening","port":(\d+)/.exec(running.output.stdout)?.[1];
+      const port = Number(await eventually(listening, startMs));
+      return { ...running, port, url: `http://127.0.0.1:${port}` };
     },
     killAll: async () => {
       for (const { process: child } of processes) child.kill('SIGKILL');

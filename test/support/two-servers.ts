@@ -1,40 +1,35 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ScriptResult } from './command-line.ts';
+import { type OwnServer, startOwnServer } from './own-server.ts';
 import { runCommand } from './run-command.ts';
-import { makeServerFolder } from './server-folder.ts';
 import { postgresUrl } from './test-server.ts';
 import { createWorld, type World } from './world.ts';
 
 /** A world with another PostgreSQL server, `second`, to which its tenants can be moved. */
 export class TwoServers {
   readonly world: World;
-  readonly #second: EmbeddedPostgres;
-  readonly #folder: string;
+  readonly #second: OwnServer;
 
-  private constructor(world: World, second: EmbeddedPostgres, folder: string) {
+  private constructor(world: World, second: OwnServer) {
     this.world = world;
     this.#second = second;
-    this.#folder = folder;
   }
 
   /** @param environment environment variables of the service and of commands */
   static async start(environment: Record<string, string>): Promise<TwoServers> {
-    const folder = await makeServerFolder('second');
     const [world, second] = await Promise.all([
       createWorld(environment),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
+      startOwnServer('second', ['fsync=off', 'max_connections=50']),
     ]);
     // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
     await withConnection(second.url, async client => {
       await client.query(`create role operator login createdb createrole password 'secret'`);
       await client.query('create database operator owner operator');
     });
-    const servers = new TwoServers(world, second, folder);
+    const servers = new TwoServers(world, second);
     const url = databaseUrl(second.url, 'operator', { user: 'operator', password: 'secret' });
     await servers.runWell(['server', 'add', 'second'], url);
     return servers;
@@ -42,8 +37,7 @@ export class TwoServers {
 
   async close(): Promise<void> {
     await this.world.close();
-    await this.#second.leave();
-    await rm(this.#folder, { recursive: true, force: true });
+    await this.#second.close();
   }
 
   run(args: string[], input = ''): Promise<ScriptResult> {

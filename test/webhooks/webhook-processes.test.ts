@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
@@ -28,8 +27,8 @@ describe('webhooks of several processes', () => {
   ];
 
   it('while one of two processes is killed, every change arrives in order, and twice only with the same id', async () => {
-    const ports = [await freePort(), await freePort()];
-    const [killed] = await Promise.all(ports.map(port => processes.start(world, port)));
+    const { environment } = world;
+    const [killed] = await Promise.all([processes.start(environment), processes.start(environment)]);
     const tenants: [TestTenant, string][] = [
       [world.acme, '/acme'],
       [world.globex, '/globex'],
@@ -43,7 +42,7 @@ describe('webhooks of several processes', () => {
       }),
     );
     for (let count = 0; count < changes; count++) {
-      if (count === changes / 2) killed!.process.kill('SIGKILL');
+      if (count === changes / 2) killed.process.kill('SIGKILL');
       for (const client of clients)
         expect((await client.post('/api/v1/OrderStatuses', { Name: `Status ${count}` })).status).to.equal(201);
     }

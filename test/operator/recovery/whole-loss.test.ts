@@ -4,12 +4,12 @@ import { pino } from 'pino';
 import { createPasswords } from '../../../src/auth/passwords.ts';
 import { readConfig } from '../../../src/config/config.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { openInstallation } from '../../../src/installation.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
@@ -17,12 +17,11 @@ import { quickSettings } from '../../support/test-server.ts';
 
 describe('the loss of a whole machine', () => {
   let archives: string;
-  let folder: string;
-  let machine: EmbeddedPostgres | undefined;
+  let machine: OwnServer | undefined;
 
   after(async () => {
-    await machine?.leave();
-    for (const path of [archives, folder]) await rm(path, { recursive: true, force: true });
+    await machine?.close();
+    await rm(archives, { recursive: true, force: true });
   });
 
   it('every tenant is back on a new machine from the archives and the master key, and its users log in', async () => {
@@ -38,8 +37,7 @@ describe('the loss of a whole machine', () => {
     await backUp({ ...lost.environment, BACKUP_TARGET: archives });
     await lost.close(); // deletes its data folder
 
-    folder = await makeServerFolder('new');
-    machine = await startEmbeddedPostgres(folder, { settings: quickSettings });
+    machine = await startOwnServer('new', quickSettings);
     const settings = { DATABASE_URL: databaseUrl(machine.url, 'office'), MASTER_KEY, BACKUP_TARGET: archives };
     const lines = (await succeed(settings, 'control', ['restore', '--all', '--json'])).trim().split('\n');
     expect(JSON.parse(lines.at(-1) ?? '')).to.include({ tenants: 2, failed: 0 });

@@ -2,11 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { type RunningScript, runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { unlessLate } from '../../support/late-refusals.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { createServiceProcesses } from '../../support/service-processes.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
@@ -27,7 +28,7 @@ describe('migration runs', () => {
   let next: NextBuild;
   /** All tenants, sorted by slug. */
   let tenants: TestTenant[];
-  let service: RunningScript;
+  const processes = createServiceProcesses();
   let serviceUrl: string;
 
   before(async () => {
@@ -36,13 +37,11 @@ describe('migration runs', () => {
     tenants = [world.acme, world.globex];
     for (const slug of slugs) tenants.push(await world.provision(slug));
     // Requests wait for the migration, and for a busy machine, rather than fail.
-    service = startScript(next.file('src/main.ts'), [], { ...world.environment, ACQUIRE_TIMEOUT_MS: '20000' });
-    const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(service.output.stdout)?.[1], 60_000);
-    serviceUrl = `http://127.0.0.1:${port}`;
+    const environment = { ...world.environment, ACQUIRE_TIMEOUT_MS: '20000' };
+    serviceUrl = (await processes.start(environment, next.file('src/main.ts'))).url;
   });
   after(async () => {
-    service.process.kill('SIGKILL');
-    await service.ended;
+    await processes.killAll();
     await world.close();
     const { migrationsDigest } = await import(next.file('src/operator/schema/template.ts'));
     const template = `${server.prefix}_template_${await migrationsDigest()}`;
