@@ -18,6 +18,7 @@ import { measureCommand } from './fleet-command.ts';
 import { historyReads, nextPage, type Read } from './history-reads.ts';
 import { addActivities, entityCount, fillHistory, fillRecords, fillUsers, tableFacts } from './history-rows.ts';
 import { readScriptOptions } from './script-options.ts';
+import { percentile } from './spread.ts';
 import { loginRequest } from './tokens.ts';
 
 /**
@@ -138,12 +139,9 @@ async function timesOf(origin: string, read: Read, token: string, count: number)
 }
 
 function percentiles(times: number[]): object {
-  times.sort((a, b) => a - b);
-  const at = (share: number): number => times[Math.floor((times.length - 1) * share)] ?? 0;
-  const [p50, p99, max] = [at(0.5), at(0.99), at(1)];
-  const figures = { p50, p99, max };
+  const figures = { p50: percentile(times, 0.5), p99: percentile(times, 0.99), max: percentile(times, 1) };
   const rounded = Object.fromEntries(Object.entries(figures).map(([name, ms]) => [name, ms.toFixed(1)]));
-  return { ...rounded, [`p99 ≤ ${aimMs}`]: p99 <= aimMs ? 'yes' : 'no' };
+  return { ...rounded, [`p99 ≤ ${aimMs}`]: figures.p99 <= aimMs ? 'yes' : 'no' };
 }
 
 function log(text: string): void {

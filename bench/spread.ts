@@ -6,9 +6,13 @@ export interface Spread {
 }
 
 export function spread(figures: number[]): Spread {
+  return { min: percentile(figures, 0), median: percentile(figures, 0.5), max: percentile(figures, 1) };
+}
+
+/** Returns the figure below which this share of the figures is; NaN if there are none. */
+export function percentile(figures: number[], share: number): number {
   const sorted = figures.filter(figure => !Number.isNaN(figure)).toSorted((a, b) => a - b);
-  const at = (share: number): number => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
-  return { min: at(0), median: at(0.5), max: at(1) };
+  return sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
 }
 
 /** Returns the spread, rounded to two decimal places. */

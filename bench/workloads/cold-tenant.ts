@@ -4,7 +4,7 @@ import { progress } from '../bench-progress.ts';
 import { call, prepare } from '../call.ts';
 import type { BenchContext, CaseResult, Sample } from '../measure.ts';
 import { seeded } from '../plan.ts';
-import { spread, timed } from '../spread.ts';
+import { percentile, spread, timed } from '../spread.ts';
 import { startServer, type Target, withTargets } from '../targets.ts';
 import type { Workload } from '../workload.ts';
 import { firstTenants } from './many-tenants.ts';
@@ -98,14 +98,12 @@ async function oneRound(
 
 /** Returns a sample with latencies only; requests per second mean nothing for sequential requests. */
 function sampleOf(times: number[]): Sample {
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (share: number): number => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
   const unknown = Number.NaN;
   return {
     requests: times.length,
     seconds: times.reduce((sum, ms) => sum + ms, 0) / 1_000,
-    p50: at(0.5),
-    p99: at(0.99),
+    p50: percentile(times, 0.5),
+    p99: percentile(times, 0.99),
     statusErrors: 0,
     socketErrors: 0,
     perSecond: unknown,
