@@ -1,9 +1,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import type { Command } from 'commander';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import { root } from '../support/command-line.ts';
+import { expectKnownCommand } from '../support/known-commands.ts';
 import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.ts';
 
 const script = 'scripts/backoffice.ts';
@@ -13,15 +13,7 @@ describe('commands in deploy/', () => {
     const program = await createProgram(() => true);
     const commands = (await Promise.all([kubernetes(), compose(), texts()])).flat();
     expect(commands).to.have.length.greaterThan(12);
-    for (const words of commands) {
-      const command = words.reduce<Command>((at, word) => subcommand(at, word) ?? at, program);
-      expect(command, words.join(' ')).not.to.equal(program);
-      for (const option of words.filter(word => word.startsWith('--')))
-        expect(
-          command.options.map(({ long }) => long),
-          words.join(' '),
-        ).to.include(option);
-    }
+    for (const words of commands) expectKnownCommand(program, words);
   });
 
   it('a unit of systemd that runs a command with a fence lets its second process live when the command is killed', async () => {
@@ -35,10 +27,6 @@ describe('commands in deploy/', () => {
     }
   });
 });
-
-function subcommand(command: Command, name: string): Command | undefined {
-  return command.commands.find(child => child.name() === name);
-}
 
 async function kubernetes(): Promise<string[][]> {
   const templates = (await readManifests()).flatMap(({ manifest }) => podTemplate(manifest) ?? []);

@@ -10,6 +10,7 @@ import { documentPage, documents, documentText } from '../../src/docs/document-p
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import type { Check } from '../../src/operator/doctor/finding.ts';
+import { expectKnownCommand } from '../support/known-commands.ts';
 import { useWorld } from '../support/world.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -88,13 +89,11 @@ describe("operators' handbook", () => {
     const pages = await Promise.all(documents.map(({ file }) => documentText(file)));
     const lines = [...pages.join('\n').matchAll(/npx backoffice ((?:[^`\n\\]|\\\n)+)/g)];
     expect(lines).to.have.length.greaterThan(50);
-    for (const [line, text = ''] of lines) {
-      const words = text.split(/\s+/).filter(word => word !== '\\');
-      const command = words.reduce<Command>((at, word) => subcommand(at, word) ?? at, program);
-      expect(command, line).not.to.equal(program);
-      for (const option of words.filter(word => word.startsWith('--')))
-        expect(['--help', ...command.options.map(({ long }) => long)], line).to.include(option);
-    }
+    for (const [, text = ''] of lines)
+      expectKnownCommand(
+        program,
+        text.split(/\s+/).filter(word => word !== '\\'),
+      );
   });
 
   it('the handbook has a row for every check of doctor, and no row for another one', () => {
@@ -163,10 +162,6 @@ function commandPaths(command: Command, prefix = ''): string[] {
     const path = `${prefix}${child.name()}`;
     return child.commands.length > 0 ? commandPaths(child, `${path} `) : [path];
   });
-}
-
-function subcommand(command: Command, name: string): Command | undefined {
-  return command.commands.find(child => child.name() === name);
 }
 
 /** The names that the first column of the tables under a heading of level 2 has. */
