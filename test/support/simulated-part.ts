@@ -28,14 +28,14 @@ export function testSimulatedPart(name: PartName, { promise, runs, mutants }: Ex
       });
       return steps;
     };
+    for (const seed of [1, 2, 3]) expect(await run(seed)).to.equal(await run(seed));
     const first = await run(1);
-    expect(await run(1)).to.equal(first);
     expect(await run(2)).not.to.equal(first);
     expect(first.length).to.be.greaterThan(1_000);
   });
 
   for (const mutant of part.mutants.slice(0, mutants))
     it(`the simulation of ${name} finds the planted fault that ${mutant.name}`, async () => {
-      expect(await findMutant(part, mutant, { first: mutant.seed, runs: 100 })).to.be.a('number');
+      expect(await findMutant(part, mutant, { first: mutant.seed, runs: 1_000 })).to.be.a('number');
     });
 }
