@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
+import { invalidIds } from '../support/invalid-ids.ts';
 import { sql, useWorld } from '../support/world.ts';
 import { type Example, examples, referenced, requiredOnly } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
@@ -19,14 +20,6 @@ const awkwardCodes = [
   ...[`it's`, '"quoted"', '`', '$1', '{{7*7}}', '<b>', "';DROP TABLE x;--", 'Ålesund', '日本', '🦄', 'null', '0'],
 ];
 
-/** Path segments that are not the id of any record. */
-const invalidIds = [
-  ...['0', '-1', '01', '1e3', '1.0', '+1', '0x1', ' 1', '1 ', '１', 'NaN', 'null', 'undefined', "1'--"].map(
-    encodeURIComponent,
-  ),
-  ...['9007199254740991', '9007199254740992', '9223372036854775807', '9223372036854775808', `1${'0'.repeat(30)}`],
-  ...['2147483647', '2147483648', '%00', '1%00', '%zz', '%', '%E0%A4%A', '%ED%A0%80'],
-];
 const invalidCodes = [
   'nowhere',
   '%00',
