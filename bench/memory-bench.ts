@@ -1,6 +1,7 @@
+import { Random } from '../test/simulation/random.ts';
 import { startLoad } from './load.ts';
 import { memoryOf } from './memory.ts';
-import { type Plan, type Request, seeded } from './plan.ts';
+import type { Plan, Request } from './plan.ts';
 import { readScriptOptions } from './script-options.ts';
 import { startServer, type Target, withTargets } from './targets.ts';
 import { openTestbed } from './testbed.ts';
@@ -75,12 +76,12 @@ try {
       [1, loginRequests(testbed, service)],
     ];
     const requests = kinds.flatMap(([, requests]) => requests);
-    const random = seeded(1);
+    const random = new Random(1);
     const order = Array.from({ length: orderLength }, () => {
-      let point = random() * kinds.reduce((sum, [share]) => sum + share, 0);
+      let point = random.next() * kinds.reduce((sum, [share]) => sum + share, 0);
       let first = 0;
       for (const [share, { length }] of kinds) {
-        if (point < share) return first + Math.floor(random() * length);
+        if (point < share) return first + Math.floor(random.next() * length);
         point -= share;
         first += length;
       }

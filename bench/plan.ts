@@ -1,3 +1,5 @@
+import { Random } from '../test/simulation/random.ts';
+
 /** One request, as the load generator sends it. */
 export interface Request {
   readonly method: 'GET' | 'POST';
@@ -22,13 +24,13 @@ const orderLength = 20_000;
 
 /** Returns random indexes below `count`, uniformly distributed; the same in every run. */
 export function uniform(count: number): number[] {
-  const random = seeded(1);
-  return Array.from({ length: orderLength }, () => Math.floor(random() * count));
+  const random = new Random(1);
+  return Array.from({ length: orderLength }, () => random.integer(0, count - 1));
 }
 
 /** Returns random indexes below `count`, Zipf-distributed (index n has weight 1 / (n + 1)); the same in every run. */
 export function zipf(count: number): number[] {
-  const random = seeded(2);
+  const random = new Random(2);
   const sums: number[] = [];
   let sum = 0;
   for (let rank = 1; rank <= count; rank++) {
@@ -36,18 +38,7 @@ export function zipf(count: number): number[] {
     sums.push(sum);
   }
   return Array.from({ length: orderLength }, () => {
-    const point = random() * sum;
+    const point = random.next() * sum;
     return sums.findIndex(bound => point < bound);
   });
-}
-
-/** Returns a pseudo-random generator of numbers from 0 to 1, the same sequence for the same seed (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

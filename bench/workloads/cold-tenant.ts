@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
+import { Random } from '../../test/simulation/random.ts';
 import { progress } from '../bench-progress.ts';
 import { call, prepare } from '../call.ts';
 import type { BenchContext, CaseResult, Sample } from '../measure.ts';
-import { seeded } from '../plan.ts';
 import { percentile, spread, timed } from '../spread.ts';
 import { startServer, type Target, withTargets } from '../targets.ts';
 import type { Workload } from '../workload.ts';
@@ -72,10 +72,10 @@ async function oneRound(
   }
   for (let turn = 0; turn < 2 * warmTenants; turn++) await (await connect(turn % warm))();
 
-  const random = seeded(round);
+  const random = new Random(round);
   const cold = firstTenants(testbed.tenants.length)
     .slice(warm)
-    .map(tenant => ({ tenant, rank: random() }))
+    .map(tenant => ({ tenant, rank: random.next() }))
     .toSorted((a, b) => a.rank - b.rank)
     .slice(0, 2 * maxColdTenants);
   const times = { service: [] as number[], bare: [] as number[] };

@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { expect } from 'chai';
 import jwt from 'jsonwebtoken';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
+import { Random } from '../simulation/random.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -359,17 +360,6 @@ function withSignature(
   return [header, payload, bytes.toString(encoding)].join('.');
 }
 
-/** A seeded random generator with the same sequence on every machine: mulberry32. */
-function seededRandom(seed: number): (below: number) => number {
-  let state = seed;
-  return below => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) % below;
-  };
-}
-
 /** Calls a function with each item, 25 at a time. */
 async function mapInBatches<Item, Result>(items: Item[], call: (item: Item) => Promise<Result>): Promise<Result[]> {
   const results: Result[] = [];
@@ -483,15 +473,15 @@ describe('access tokens', () => {
   });
 
   it('a token with one changed byte is refused (2,000 random changes)', async () => {
-    const random = seededRandom(20_261_121);
+    const random = new Random(20_261_121);
     const original = Buffer.from(forger.token, 'latin1');
     // All bytes that an HTTP header may contain, except white space.
     const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter(byte => byte > 0x20 && byte !== 0x7f);
     const changed = Array.from({ length: 2_000 }, () => {
       const bytes = Buffer.from(original);
-      const at = random(bytes.length);
+      const at = random.integer(0, bytes.length - 1);
       const others = allowed.filter(byte => byte !== original[at]);
-      bytes[at] = others[random(others.length)]!;
+      bytes[at] = others[random.integer(0, others.length - 1)]!;
       return bytes.toString('latin1');
     });
     const responses = await mapInBatches(changed, token => bearer(token));

@@ -8,6 +8,7 @@ import { Client } from '../support/client.ts';
 import { type RunningScript, startNpm, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { isAlive } from '../support/processes.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const list = '/api/v1/EntityStatus';
@@ -254,13 +255,4 @@ async function childrenOf(parent: number): Promise<number[]> {
     }),
   );
   return pids.filter((_, index) => found[index]);
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }

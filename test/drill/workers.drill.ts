@@ -5,6 +5,7 @@ import type { Client } from '../support/client.ts';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { isAlive } from '../support/processes.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { patientWorkers } from '../workers/started-workers.ts';
 
@@ -206,13 +207,4 @@ function countsOf(outcomes: Outcome[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const outcome of outcomes) counts[outcome] = (counts[outcome] ?? 0) + 1;
   return counts;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }

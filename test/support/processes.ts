@@ -50,6 +50,15 @@ export async function endProcesses(isMeant: (process: SeenProcess) => boolean): 
   }
 }
 
+/** Returns whether a process has not ended, or has ended and was not waited for. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
 /** Sends a signal to a process, unless the process has ended. */
 function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { Supervision } from '../../src/workers/supervision.ts';
 import type { Action, Report } from '../../src/workers/supervision-actions.ts';
 import { maxEndMs, maxStartMs } from '../../src/workers/worker-table.ts';
+import { Random } from '../simulation/random.ts';
 
 const killed = { code: null, signal: 'SIGKILL' };
 const endedWell = { code: 0, signal: null };
@@ -212,8 +213,8 @@ describe('supervision of workers', () => {
 
 /** Lets a supervision meet random events, and checks its invariants after each of them. */
 function runAtRandom(seed: number): void {
-  const random = generator(seed);
-  const processes = 1 + Math.floor(random() * 4);
+  const random = new Random(seed);
+  const processes = 1 + Math.floor(random.next() * 4);
   const supervision = new Supervision(processes);
   const alive = new Map<number, 'starting' | 'serving' | 'ending'>();
   let [now, restarting, handedOver] = [0, 0, 0];
@@ -236,10 +237,10 @@ function runAtRandom(seed: number): void {
     perform(supervision.onStarted(worker, now));
   }
   for (let step = 0; step < 60; step++) {
-    now += Math.floor(random() * 2_000);
+    now += Math.floor(random.next() * 2_000);
     const workers = [...alive.keys()];
-    const worker = workers[Math.floor(random() * workers.length)] ?? 0;
-    const dice = random();
+    const worker = workers[Math.floor(random.next() * workers.length)] ?? 0;
+    const dice = random.next();
     if (dice < 0.35 && alive.get(worker) === 'starting') {
       alive.set(worker, 'serving');
       perform(supervision.onStarted(worker, now));
@@ -273,15 +274,4 @@ function runAtRandom(seed: number): void {
   }
   expect([supervision.serving.length, alive.size, restarting], `seed ${seed}`).to.deep.equal([processes, processes, 0]);
   expect(handedOver).to.be.at.least(0);
-}
-
-/** A generator of pseudo-random numbers from 0 to 1 (mulberry32). */
-function generator(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

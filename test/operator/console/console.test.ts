@@ -10,7 +10,7 @@ import { withheld } from '../../../src/operator/console/offered.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { controlSql } from '../../auth/sample-users.ts';
 import { eventually } from '../../support/eventually.ts';
-import { seeProcesses } from '../../support/processes.ts';
+import { isAlive, seeProcesses } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { sql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from './console-client.ts';
@@ -462,12 +462,4 @@ async function waitingFor(client: pg.Client, table: string): Promise<void> {
     const { rows } = await client.query('select from pg_locks where not granted and relation = $1::regclass', [table]);
     return rows.length > 0;
   });
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
 }
