@@ -40,8 +40,8 @@ function attempt(url: string, { method, path, headers, body }: Request): Promise
 }
 
 /**
- * Sends a request that prepares a measurement, and repeats it while it is refused (429 or 503) with `Retry-After`, after
- * the time that this header says, for two minutes of waits.
+ * Sends a request that prepares a measurement, and repeats it while it is refused (429 or 503) with `Retry-After`,
+ * after the time that this header says, for two minutes of waits.
  */
 export async function prepare(url: string, request: Request): Promise<HttpResponse> {
   for (let waitedMs = 0; ; ) {
