@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** How well a tenant is archived. */
 export interface ArchiveAge {
@@ -24,12 +24,12 @@ export interface ArchiveCounts {
   proved: number;
 }
 
-interface Reader {
-  readonly statements: Statements;
-}
-
 /** Returns how well tenants are archived: those whose newest archive is faulty, missing or old first. */
-export async function listArchiveAges({ statements }: Reader, limit: number, offset: number): Promise<ArchiveAge[]> {
+export async function listArchiveAges(
+  { statements }: ControlStatements,
+  limit: number,
+  offset: number,
+): Promise<ArchiveAge[]> {
   return statements.execute(
     `select slug, status, ${isoTime('newest')} as "snapshotAt", ${isoTime('covered')} as "coveredUntil",
             ${isoTime('proved')} as "provedAt", fault,
@@ -49,7 +49,7 @@ export async function listArchiveAges({ statements }: Reader, limit: number, off
 }
 
 /** Counts how well tenants are archived. */
-export async function countArchiveAges({ statements }: Reader): Promise<ArchiveCounts> {
+export async function countArchiveAges({ statements }: ControlStatements): Promise<ArchiveCounts> {
   const [counts] = await statements.execute<ArchiveCounts[]>(
     `select count(*)::int as tenants, (count(*) filter (where newest is null))::int as without,
             (count(*) filter (where is_proved))::int as proved,

@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** An archive as the command line and the console show it. Times are in ISO 8601. */
 export interface ArchiveSummary {
@@ -35,7 +35,7 @@ interface ArchiveFilter {
 
 /** Returns the complete archives that the filter selects, the newest first. */
 export async function listArchives(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   { target, guid, limit }: ArchiveFilter,
 ): Promise<ArchiveSummary[]> {
   return statements.execute(

@@ -1,6 +1,5 @@
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { isConfirmed, type Operation } from '../command/operation.ts';
 import type { Context, Installations } from '../command/operation-context.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
@@ -96,7 +95,7 @@ async function readSettings() {
 
 /** Runs the work of a command, and records it if it changes something, or a timer runs it. */
 async function recorded(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   { operation, given, dryRun, reason }: Call,
   work: () => Promise<unknown>,
 ): Promise<unknown> {

@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, optionalArgument } from '../command/operation-fields.ts';
 import { sizeText } from '../command/size-text.ts';
@@ -90,7 +90,7 @@ const drop = defineOperation({
 });
 
 /** @throws {OperatorError} when there is no tenant with that slug: it may be mistyped */
-async function requireTenant(reader: { readonly statements: Statements }, slug: string | undefined): Promise<void> {
+async function requireTenant(reader: ControlStatements, slug: string | undefined): Promise<void> {
   const { readTenant } = await import('../tenants/read-tenants.ts');
   if (slug !== undefined) await readTenant(reader, slug);
 }

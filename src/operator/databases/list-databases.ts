@@ -1,6 +1,6 @@
+import type { ControlStatements } from '../../installation.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import type { DatabaseState } from './database-store.ts';
 
 /** A database of a tenant, as the command line shows it. */
@@ -42,7 +42,7 @@ const listed = `
  * kept or condemned, and the current one of a tenant behind a fence.
  */
 export async function listDatabases(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   slug: string | undefined,
 ): Promise<ListedDatabase[]> {
   const rows = await statements.execute<ListedRow[]>(

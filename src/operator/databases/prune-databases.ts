@@ -1,7 +1,6 @@
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { type DatabaseState, readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped } from './drop-condemned.ts';
@@ -38,7 +37,7 @@ const prunable = `
 
 /** Returns what `pruneDatabases` drops, and changes nothing. */
 export async function findPrunable(
-  { statements }: { readonly statements: Statements },
+  { statements }: ControlStatements,
   slug: string | undefined,
   scope: PruneScope,
 ): Promise<PrunedDatabase[]> {

@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import type { Statements } from '../../postgres/statements.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
@@ -16,13 +16,11 @@ export interface FleetStatus {
   lastRun: (RunSummary & { failures: RunOutcome[] }) | null;
 }
 
-type Reader = { readonly statements: Statements };
-
 /** Reads the versions of the fleet and the outcome of the last run. Ends the runs whose process is gone. */
 export async function fleetStatus({
   statements,
   controlUrl,
-}: Reader & { readonly controlUrl: string }): Promise<FleetStatus> {
+}: ControlStatements & { readonly controlUrl: string }): Promise<FleetStatus> {
   await withConnection(controlUrl, closeAbandonedRuns);
   const fleet = await countFleet({ statements });
   const failing = await readFailing({ statements });
@@ -34,7 +32,7 @@ export async function fleetStatus({
 }
 
 /** Returns the number of tenants by schema version and state. */
-export async function countFleet({ statements }: Reader): Promise<FleetStatus['fleet']> {
+export async function countFleet({ statements }: ControlStatements): Promise<FleetStatus['fleet']> {
   return statements.execute(
     `select schema_version as "schemaVersion", status, count(*)::int as tenants
        from tenants group by 1, 2 order by 1 desc nulls last, 2`,
@@ -42,7 +40,7 @@ export async function countFleet({ statements }: Reader): Promise<FleetStatus['f
 }
 
 /** Returns the tenants that failed in the newest run that reached them, by slug. @param limit the maximum number */
-export async function readFailing({ statements }: Reader, limit?: number): Promise<FleetStatus['failing']> {
+export async function readFailing({ statements }: ControlStatements, limit?: number): Promise<FleetStatus['failing']> {
   return statements.execute(
     `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
        join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'

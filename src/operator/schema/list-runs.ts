@@ -1,6 +1,6 @@
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { Statements } from '../../postgres/statements.ts';
 
 /** A migration run, with the number of its tenants by outcome. */
 export interface RunSummary {
@@ -24,10 +24,6 @@ export interface RunOutcome {
   error: string | null;
 }
 
-interface Reader {
-  readonly statements: Statements;
-}
-
 const summaries = `
   select r.id::float8, r.state, r.head, r.requested_by as "requestedBy", ${isoTime('r.started_at')} as "startedAt",
          ${isoTime('r.finished_at')} as "finishedAt", o.tenants, o.outcomes
@@ -36,12 +32,12 @@ const summaries = `
                     from (select state, count(*)::int as n from migration_outcomes where run_id = r.id group by state) s) o`;
 
 /** Returns the newest migration runs, the newest first. */
-export async function listRuns({ statements }: Reader, limit: number): Promise<RunSummary[]> {
+export async function listRuns({ statements }: ControlStatements, limit: number): Promise<RunSummary[]> {
   return statements.execute(`${summaries} order by r.id desc limit ?`, [limit]);
 }
 
 /** Returns a run. @param id without it, the newest one @throws {OperatorError} when there is no such run */
-export async function readRun({ statements }: Reader, id: number | undefined): Promise<RunSummary> {
+export async function readRun({ statements }: ControlStatements, id: number | undefined): Promise<RunSummary> {
   const [run] = await statements.execute<RunSummary[]>(
     `${summaries} where ?::bigint is null or r.id = ?::bigint order by r.id desc limit 1`,
     [id ?? null, id ?? null],
@@ -51,7 +47,11 @@ export async function readRun({ statements }: Reader, id: number | undefined): P
 }
 
 /** Returns the outcomes of a run, those that failed first. @param limit at most so many; without it, all */
-export async function runOutcomes({ statements }: Reader, id: number, limit?: number): Promise<RunOutcome[]> {
+export async function runOutcomes(
+  { statements }: ControlStatements,
+  id: number,
+  limit?: number,
+): Promise<RunOutcome[]> {
   return statements.execute(
     `select slug, state, from_version as "from", to_version as "to", ms, error
        from migration_outcomes join tenants t on t.id = tenant_id
@@ -69,7 +69,7 @@ interface FailureCause {
 }
 
 /** Returns the failures of a run by their cause, the most frequent first: errors that differ in the tenant only are one. */
-export async function failureCauses({ statements }: Reader, id: number): Promise<FailureCause[]> {
+export async function failureCauses({ statements }: ControlStatements, id: number): Promise<FailureCause[]> {
   return statements.execute(
     `select min(error) as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs
        from migration_outcomes join tenants t on t.id = tenant_id
@@ -86,7 +86,11 @@ interface TenantRun extends Omit<RunOutcome, 'slug'> {
 }
 
 /** Returns what the newest runs did with a tenant, the newest first. */
-export async function tenantRuns({ statements }: Reader, tenant: number, limit: number): Promise<TenantRun[]> {
+export async function tenantRuns(
+  { statements }: ControlStatements,
+  tenant: number,
+  limit: number,
+): Promise<TenantRun[]> {
   return statements.execute(
     `select run_id::float8 as run, o.state, from_version as "from", to_version as "to", ms, error,
             ${isoTime('coalesce(o.finished_at, o.started_at, r.started_at)')} as at

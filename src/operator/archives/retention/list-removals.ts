@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../../installation.ts';
 import { isoTime } from '../../../postgres/iso-time.ts';
-import type { Statements } from '../../../postgres/statements.ts';
 
 /** The record of a removal: rows that were removed from a tenant. Times are in ISO 8601. */
 export interface RemovalSummary {
@@ -23,7 +23,7 @@ export interface RemovalSummary {
 
 /** Returns what was removed, the newest first. */
 export async function listRemovals(
-  { statements }: { statements: Statements },
+  { statements }: ControlStatements,
   slug: string | undefined,
 ): Promise<RemovalSummary[]> {
   return statements.execute(

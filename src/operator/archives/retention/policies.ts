@@ -1,5 +1,5 @@
+import type { ControlStatements } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
-import type { Statements } from '../../../postgres/statements.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { noSuchTenant } from '../../tenants/read-tenants.ts';
 
@@ -29,16 +29,12 @@ export interface TenantRetention {
   auditRemovedBefore: string | null;
 }
 
-interface Reader {
-  readonly statements: Statements;
-}
-
 const removedBefore = (kind: string): string =>
   `(select to_char(max(removed_before) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') from history_removals
      where tenant_id = t.id and kind = '${kind}' and state = 'done' and rows > 0)`;
 
 /** Returns the default of all tenants. */
-export async function readDefault({ statements }: Reader): Promise<DefaultRetention> {
+export async function readDefault({ statements }: ControlStatements): Promise<DefaultRetention> {
   const [policy] = await statements.execute<(RetentionPolicy & { people: string | null })[]>(
     'select activity, audit, people from retention_policies where tenant_id is null',
   );
@@ -53,7 +49,7 @@ export async function readDefault({ statements }: Reader): Promise<DefaultRetent
  * Returns the retention of all tenants, or of one.
  * @throws {OperatorError} when there is no tenant with the slug
  */
-export async function readRetention({ statements }: Reader, slug?: string): Promise<TenantRetention[]> {
+export async function readRetention({ statements }: ControlStatements, slug?: string): Promise<TenantRetention[]> {
   const rows = await statements.execute<(Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string })[]>(
     `select t.slug, p.activity as "ownActivity", p.audit as "ownAudit", coalesce(p.activity, d.activity, 'forever') as activity,
             coalesce(p.audit, d.audit, 'forever') as audit, ${removedBefore('activity')} as "activitiesRemovedBefore",
@@ -74,7 +70,7 @@ export async function readRetention({ statements }: Reader, slug?: string): Prom
  * default alone
  */
 export async function setRetention(
-  { statements }: Reader,
+  { statements }: ControlStatements,
   slug: string | null,
   change: { activity?: string | undefined; audit?: string | undefined; people?: string | undefined },
 ): Promise<void> {
