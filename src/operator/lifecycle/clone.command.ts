@@ -2,7 +2,7 @@ import { defineOperation } from '../command/operation.ts';
 import { argument, option } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
-import { fromField, restoreData } from '../recovery/restore-data.ts';
+import { fromField, requireOneChoice, restoreData } from '../recovery/restore-data.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 
@@ -20,7 +20,8 @@ const clone = defineOperation({
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug, newSlug }, { installation }) {
+  async plan({ slug, newSlug, ...values }, { installation }) {
+    requireOneChoice(values);
     const { planClone } = await import('./clone.ts');
     const plan = await planClone(installation, slug, newSlug);
     return {

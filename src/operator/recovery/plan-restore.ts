@@ -4,7 +4,7 @@ import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { Plan } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import type { RestoredMoment } from './restore-data.ts';
+import { type RestoredMoment, requireOneChoice } from './restore-data.ts';
 
 /** Returns which data of a tenant a restore would take. Neither checks an archive nor recovers a server. */
 async function describeData(
@@ -12,7 +12,11 @@ async function describeData(
   source: Tenant,
   { at, archive: id, from }: RestoredMoment,
 ): Promise<string> {
-  if (at !== undefined) return `the moment ${at}, by RECOVERY_COMMAND`;
+  if (at !== undefined) {
+    const { requireMoment } = await import('./restore-to-moment.ts');
+    requireMoment(source, at);
+    return `the moment ${at}, by RECOVERY_COMMAND`;
+  }
   if (from !== undefined) return 'a recovered server';
   const { findArchive } = await import('./restore-archive.ts');
   const { archive } = await findArchive(installation, source, await openBackupTarget(), id);
@@ -21,6 +25,7 @@ async function describeData(
 
 /** Returns what `restore` of one tenant would do, and changes nothing. */
 export async function planRestoreOf(installation: Installation, slug: string, moment: RestoredMoment): Promise<Plan> {
+  requireOneChoice(moment);
   const source = await findTenant(installation, slug);
   if (moment.lost) {
     const { requireLost } = await import('../databases/restore-database.ts');

@@ -22,6 +22,12 @@ export interface RestoredMoment {
   lost?: boolean;
 }
 
+/** @throws {OperatorError} when data are chosen in several ways */
+export function requireOneChoice({ at, archive, from }: Omit<RestoredMoment, 'lost'>): void {
+  if ([at, archive, from].filter(value => value !== undefined).length > 1)
+    throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
+}
+
 interface Restored<T> {
   restored: T;
   restoredFrom: string;
@@ -36,8 +42,7 @@ export async function restoreData<T>(
   progress: Progress,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<Restored<T>> {
-  if ([at, id, from].filter(value => value !== undefined).length > 1)
-    throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
+  requireOneChoice({ at, archive: id, from });
   const startedAt = performance.now();
   const onStep = (text: string): void => progress.step(text);
   let restoredFrom = '';

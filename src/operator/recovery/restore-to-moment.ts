@@ -26,10 +26,7 @@ export async function restoreToMoment<T>(
   { at, onStep }: MomentOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
-  const moment = parseMoment(at);
-  const program = recoveryCommand();
-  if (moment.date < source.createdAt)
-    throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
+  const { moment, program } = requireMoment(source, at);
   const { server, database } = await placeAt(installation, source, at);
   onStep(`archiving the write-ahead log of ${server.name}`);
   await archiveUntilNow(installation.servers.adminUrl(server));
@@ -38,6 +35,15 @@ export async function restoreToMoment<T>(
     const names = [database, `${server.prefix}_warm_${source.id}`]; // earlier builds renamed a warm database
     return restoreRecovered(source, { url, names, at: moment.text, description: at, onStep }, restore);
   });
+}
+
+/** @throws {OperatorError} when the moment is none, or before the tenant, or `RECOVERY_COMMAND` is not set */
+export function requireMoment(source: Tenant, at: string) {
+  const moment = parseMoment(at);
+  const program = recoveryCommand();
+  if (moment.date < source.createdAt)
+    throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
+  return { moment, program };
 }
 
 interface Place {

@@ -32,11 +32,11 @@ export async function processesBlockingRun(
 ): Promise<BlockingProcess[]> {
   const head = await tenantHead();
   const after = { schemaVersion: head, compatibleFrom: compatibleFrom(await readSchemaSteps()) };
-  const only = slugs ? `{${slugs.join(',')}}` : null;
+  const only = slugs ? JSON.stringify(slugs) : null;
   const versions = await installation.control.em.fork().execute<(SchemaVersion & { tenants: number })[]>(
     `select schema_version as "schemaVersion", compatible_from as "compatibleFrom", count(*)::int as tenants
        from tenants t
-      where status <> 'provisioning' and (?::text[] is null or slug = any (?::text[]))
+      where status <> 'provisioning' and (?::jsonb is null or slug in (select jsonb_array_elements_text(?::jsonb)))
         and (not ?::boolean or ${lastOutcomeSql('t.id')} = 'failed')
       group by 1, 2`,
     [only, only, retryFailed],

@@ -1,6 +1,8 @@
 import { Tenant } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
+import { readFailing } from './fleet-status.ts';
+import type { RunRequest } from './migration-runs.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { fingerprintKey } from './template-fingerprint.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -17,12 +19,18 @@ export interface Plan {
 }
 
 /** Plans a run by the recorded versions of the tenants. Opens no tenant database and changes nothing. */
-export async function planRun({ control }: Installation, slugs?: string[]): Promise<{ head: string; plans: Plan[] }> {
+export async function planRun(
+  installation: Installation,
+  { slugs, retryFailed }: Pick<RunRequest, 'slugs' | 'retryFailed'> = {},
+): Promise<{ head: string; plans: Plan[] }> {
+  const { control } = installation;
   const em = control.em.fork();
   const head = await tenantHead();
   const steps = await readSchemaSteps();
   const where = { status: { $ne: 'provisioning' as const }, ...(slugs ? { slug: { $in: slugs } } : {}) };
-  const tenants = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
+  const found = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
+  const failed = retryFailed && (await readFailing(installation)).map(({ slug }) => slug);
+  const tenants = failed ? found.filter(({ slug }) => failed.includes(slug)) : found;
   const stored = await em.find(
     SchemaFingerprint,
     { digest: await fingerprintKey() },

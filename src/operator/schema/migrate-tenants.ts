@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Server, Tenant } from '../../control/fleet-entities.ts';
+import { Server } from '../../control/fleet-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
@@ -42,14 +41,12 @@ const busyRetryMs = 50;
  * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
  * tenant that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the
  * control database while it is migrated, and a run retries the tenants that the other run works on after all others.
- * @throws {OperatorError} when a requested tenant does not exist
  */
 export async function migrateTenants(
   installation: Installation,
   request: RunRequest = {},
   observers: FleetObservers<TenantOutcome> = {},
 ): Promise<RunReport> {
-  await requireTenants(installation, request.slugs);
   const head = await tenantHead();
   const steps = await readSchemaSteps();
   const servers = await findServers(installation);
@@ -135,14 +132,4 @@ async function findServers({ control, servers }: Installation): Promise<Map<numb
     return [server.id, { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) }];
   };
   return new Map(await Promise.all(found.map(read)));
-}
-
-/** @throws {OperatorError} that names the tenants that do not exist */
-async function requireTenants({ control }: Installation, slugs: string[] | undefined): Promise<void> {
-  if (!slugs) return;
-  const found = await control.em
-    .fork()
-    .find(Tenant, { slug: { $in: slugs }, status: { $ne: 'provisioning' } }, { fields: ['slug'] });
-  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
-  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
 }

@@ -1,3 +1,4 @@
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, option, type Values } from '../command/operation-fields.ts';
@@ -49,16 +50,16 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
   dryRun: 'print the SQL that would run, and for which tenants; opens no tenant database',
   interrupt: { text: 'the running migrations', isIdleBeforeCount: true },
   async plan(values, { installation }) {
-    const request = requestOf(values);
+    const request = await requestOf(values, installation);
     const { processesBlockingRun } = await import('./blocking-processes.ts');
     const { planRun } = await import('./dry-run.ts');
     const blockedBy = await processesBlockingRun(installation, request);
-    const plan = { ...(await planRun(installation, request.slugs)), blockedBy };
+    const plan = { ...(await planRun(installation, request)), blockedBy };
     return { document: plan, text: () => plansText(plan) };
   },
   async run(values, context) {
     const { installation, output, progress } = context;
-    const request = requestOf(values);
+    const request = await requestOf(values, installation);
     const { processesBlockingRun } = await import('./blocking-processes.ts');
     const { migrateTenants } = await import('./migrate-tenants.ts');
     const blockedBy = await processesBlockingRun(installation, request);
@@ -76,8 +77,15 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
 
 export const operations = [migrate];
 
-function requestOf({ slug: slugs, all, despiteRunning: _, ...request }: Values<typeof fields>): RunRequest {
+/** @throws {OperatorError} when no tenant is named, or one that does not exist */
+async function requestOf(
+  { slug: slugs, all, despiteRunning: _, ...request }: Values<typeof fields>,
+  installation: ControlStatements,
+): Promise<RunRequest> {
   if (slugs.length === 0 && !all && !request.retryFailed)
     throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
-  return { ...request, slugs: all || slugs.length === 0 ? undefined : slugs };
+  if (all || slugs.length === 0) return { ...request, slugs: undefined };
+  const { requireTenants } = await import('./migration-runs.ts');
+  await requireTenants(installation, slugs);
+  return { ...request, slugs };
 }

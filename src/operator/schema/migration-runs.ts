@@ -1,4 +1,6 @@
 import type { RunState } from '../../control/migration-run.ts';
+import type { ControlStatements } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
@@ -105,4 +107,14 @@ export async function endRun(client: Queryable, id: number, state: RunState, rea
       from run where run_id = run.id and migration_outcomes.state in ('pending', 'running')`,
     [id, state, reason],
   );
+}
+
+/** @throws {OperatorError} that names the tenants that do not exist */
+export async function requireTenants({ statements }: ControlStatements, slugs: string[]): Promise<void> {
+  const found = await statements.execute<{ slug: string }[]>(
+    `select slug from tenants where status <> 'provisioning' and slug in (select jsonb_array_elements_text(?::jsonb))`,
+    [JSON.stringify(slugs)],
+  );
+  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
+  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
 }

@@ -135,12 +135,15 @@ describe('restore of a tenant from a recovered server', () => {
     const refused = await restoreFrom('acme', wrong.href);
     expect(refused.document.message).to.equal('The recovered server cannot be used: the password is wrong.');
     const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
-    expect(both.document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
+    const planned = await restoreFrom('acme', recovered.url, '--archive', 'latest', '--dry-run');
+    for (const { document } of [both, planned])
+      expect(document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
   });
 
   it('a moment without RECOVERY_COMMAND is refused, and says what to set and what to do without it', async () => {
     for (const args of [
       ['restore', 'acme', '--at', '2026-01-01T00:00:00Z'],
+      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z', '--dry-run'],
       ['restore', 'moments', 'acme'],
     ]) {
       const { code, document } = await tenant(args);

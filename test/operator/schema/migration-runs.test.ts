@@ -134,6 +134,8 @@ describe('migration runs', () => {
       expect(linesOf(canary)).to.have.length(2);
       expect(await states()).to.deep.equal({ ...all('skipped'), acme: 'migrated', globex: 'failed' });
       expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
+      const again = JSON.parse((await migrate('--retry-failed', '--dry-run')).stdout);
+      expect(again.plans.flatMap((plan: { tenants: string[] }) => plan.tenants)).to.deep.equal(['globex']);
 
       await blockMigration(tenants[2] as TestTenant);
       const limited = await runTenant([
@@ -243,6 +245,13 @@ describe('migration runs', () => {
       expect(text.stdout).to.include('create table labels').and.not.include('acme');
     });
     expect(await runs()).to.deep.equal([]);
+  });
+
+  it('a run of a tenant that does not exist is refused, and so is its plan', async () => {
+    for (const options of [[], ['--dry-run']]) {
+      const { code, stderr } = await runTenant(['migrate', 'acme', 'a{b', ...options]);
+      expect([code, stderr]).to.deep.equal([1, 'there is no tenant a{b.\n']);
+    }
   });
 
   it('two concurrent migration runs share the tenants, and each tenant is migrated once', async () => {
