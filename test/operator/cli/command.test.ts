@@ -391,10 +391,11 @@ describe('command line', () => {
 
     it('two processes that migrate a tenant at the same time apply each migration once', async () => {
       const twice = await world.provision('twice');
-      // Makes the database empty, as if no migration had run.
-      await sql(twice, 'drop schema public, trigrams cascade');
-      await sql(twice, 'create schema public');
-      await world.control.em.fork().nativeUpdate(Tenant, { id: twice.id }, { schemaVersion: null });
+      const rollback = ['rollback', 'twice', '--yes', '--despite-running'];
+      for (let undone = 0; undone < 2; undone++) {
+        const { code, stderr } = await runCommand('scripts/tenant.ts', rollback, world.environment);
+        expect(code, stderr).to.equal(0);
+      }
       const migrate = () => runScript('scripts/tenant.ts', ['migrate', 'twice', '--json'], world.environment);
       const both = await Promise.all([migrate(), migrate()]);
       for (const { code, stdout, stderr } of both) {
@@ -404,7 +405,6 @@ describe('command line', () => {
       }
       const applied = await sql<{ name: string }>(twice, 'select name from migrations order by id');
       expect(applied.map(({ name }) => name)).to.deep.equal(await migrationNames('tenant'));
-      expect(await sql(twice, 'select 1 from entity_statuses')).to.have.length(3);
     });
   });
 });
