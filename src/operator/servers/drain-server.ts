@@ -25,7 +25,7 @@ interface DrainObservers extends RunObservers {
  * Moves every tenant of a server to others, each to the one with the most room. A tenant that fails does not stop the
  * others; run it again to go on.
  * @param to the only server that tenants are moved to, if it is given
- * @throws {OperatorError} when there is no such server, or no other one
+ * @throws {OperatorError} as `planDrain`, before anything is moved
  */
 export async function drainServer(
   installation: Installation,
@@ -33,14 +33,12 @@ export async function drainServer(
   { to, ...request }: Omit<MoveRequest, 'to'> & { to?: string | undefined },
   { onOutcome, ...observers }: DrainObservers = {},
 ): Promise<DrainOutcome[]> {
-  const slugs = await tenantsOn(installation, name);
   const outcomes: DrainOutcome[] = [];
-  for (const slug of slugs) {
+  for (const move of await planDrain(installation, name, to)) {
     if (observers.signal?.aborted) break;
-    const receiver = to ?? (await roomiest(installation, name));
-    const outcome = await moveTenant(installation, slug, { ...request, to: receiver }, observers).then(
-      ({ pauseMs }): DrainOutcome => ({ slug, to: receiver, pauseMs, error: null }),
-      (error: unknown): DrainOutcome => ({ slug, to: receiver, pauseMs: null, error: errorText(error) }),
+    const outcome = await moveTenant(installation, move.slug, { ...request, to: move.to }, observers).then(
+      ({ pauseMs }): DrainOutcome => ({ ...move, pauseMs, error: null }),
+      (error: unknown): DrainOutcome => ({ ...move, pauseMs: null, error: errorText(error) }),
     );
     outcomes.push(outcome);
     onOutcome?.(outcome);
@@ -50,7 +48,7 @@ export async function drainServer(
 
 /**
  * Returns where the tenants of a server would move, and changes nothing.
- * @throws {OperatorError} when there is no such server, or no other one
+ * @throws {OperatorError} when there is no such server, or the others do not have room for all
  */
 export async function planDrain(
   installation: Installation,
@@ -61,7 +59,7 @@ export async function planDrain(
   const others = (await listServers(installation)).filter(server => server.name !== name);
   if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
   return slugs.map(slug => {
-    const receiver = to ?? roomiestOf(others).name;
+    const receiver = to ?? roomiest(others).name;
     for (const server of others) if (server.name === receiver) server.tenants++;
     return { slug, to: receiver };
   });
@@ -105,16 +103,14 @@ async function tenantsOn({ statements }: Installation, name: string): Promise<st
   return rows.map(({ slug }) => slug);
 }
 
-async function roomiest(installation: Installation, except: string): Promise<string> {
-  return roomiestOf((await listServers(installation)).filter(({ name }) => name !== except)).name;
-}
-
-function roomiestOf<Server extends { name: string; capacity: number | null; tenants: number }>(
+function roomiest<Server extends { name: string; capacity: number | null; tenants: number }>(
   servers: readonly Server[],
 ): Server {
   const room = ({ capacity, tenants }: Server): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
   const [best] = servers.toSorted((a, b) => room(b) - room(a));
   if (!best || room(best) <= 0)
-    throw new OperatorError('No other server has room. Add one: npx backoffice server add <name> < url-file');
+    throw new OperatorError(
+      'The other servers do not have room for all tenants. Add one: npx backoffice server add <name> < url-file',
+    );
   return best;
 }

@@ -141,6 +141,19 @@ describe('move of a tenant', () => {
     expect(plan).to.include({ slug: 'globex', from: 'default', to: 'second' });
   });
 
+  it('server drain moves nothing when the other servers do not have room for all', async () => {
+    const before = await tenantsOf();
+    await servers.runWell(['server', 'set', 'second', '--capacity', `${(before.second ?? 0) + 1}`]);
+    for (const options of [[], ['--dry-run']]) {
+      const { code, stderr } = await servers.run(['server', 'drain', 'default', ...options]);
+      expect([code, stderr]).to.satisfy(
+        ([exit, text]: [number, string]) => exit === 1 && /do not have room/.test(text),
+      );
+    }
+    expect(await tenantsOf()).to.deep.equal(before);
+    await servers.runWell(['server', 'set', 'second', '--capacity', 'none']);
+  });
+
   it('server drain moves every tenant of a server, suspended ones too', async () => {
     await servers.runWell(['suspend', 'globex', '--yes']);
     await servers.runWell(['server', 'drain', 'default', '--pause', '60', '--json']);
