@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { changeActions } from '../audit/audit-log.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { guid, limit, timestamp } from '../http/fields.ts';
@@ -91,7 +91,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const request = { tenant, caller, filter: filterOf(context, query.resource) };
         changeStreams.requireRoom(request);
         const asked = lastEventId === undefined ? (query.after ?? 'now') : parseCursor(lastEventId);
-        if (!asked) throw problem('validation_failed', { errors: { 'Last-Event-ID': [wrongCursor] } });
+        if (!asked) throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
         const { changes, last } = await readChanges(select => context.read(select), {
           ...request,
           after: asked,
@@ -134,8 +134,6 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
     }),
   ];
 }
-
-const wrongCursor = { message: 'must be the id of an event', code: 'wrong_format' } as const;
 
 /** @throws {Problem} `forbidden` when the caller may not read a resource that the request names */
 function filterOf({ caller }: RequestContext, named: string[] | undefined): ChangeFilter {

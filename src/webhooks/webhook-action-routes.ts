@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem, problem } from '../errors.ts';
 import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
@@ -104,9 +104,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       handler: async ({ params, body: { MessageId, Since } }, context) => {
         const condition = webhookCondition(params.id, context);
         if ((MessageId === undefined) === (Since === undefined))
-          throw problem('validation_failed', {
-            errors: { MessageId: [{ message: 'is required, or Since instead', code: 'required' }] },
-          });
+          throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
         const [row] = await changeWebhooks(services, context, () =>
           context.write(async transaction => {
             const webhook = await lockEnabled(transaction, condition);

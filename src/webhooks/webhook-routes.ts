@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem, problem } from '../errors.ts';
 import { cursorText } from '../events/change-cursor.ts';
 import { readChanges } from '../events/change-reader.ts';
 import { visibleChanges } from '../events/change-sources.ts';
@@ -154,8 +154,7 @@ function storedRow(
   { Resources, ...body }: Contract,
 ): RowValues {
   const refused = refusedUrl(body.Url, trustedReceivers);
-  if (refused !== undefined)
-    throw problem('validation_failed', { errors: { Url: [{ message: refused, code: 'wrong_format' }] } });
+  if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
   const { resources } = visibleChanges(caller, Resources);
   const hidden = Resources?.find(name => !resources.includes(name));
   if (hidden !== undefined)
