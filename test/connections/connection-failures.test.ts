@@ -31,14 +31,18 @@ describe('connections that fail', () => {
     const databases = harness.openDatabases(3);
     const driver = databases.open(harness.tenants[0]);
     const types = { getTypeParser: () => String } as never;
-    const kill =
-      'select pg_terminate_backend(pid) from pg_stat_activity where query like $1 and pid <> pg_backend_pid()';
-    for (let i = 0; i < 3; i++) {
-      const select = { name: `slow_${i}`, text: `select pg_sleep(0.15) as "cut ${i}"`, values: [], types };
-      const read = driver.readCacheable(select, 'Currency');
-      await eventually(() => queryServer(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
-      expect((await read).rows).to.have.length(1);
-    }
+    const kill = `select pg_terminate_backend(pid) from pg_stat_activity
+                   where query like $1 and state = 'active' and pid <> pg_backend_pid()`;
+    await withConnection(harness.world.acme.adminUrl, async session => {
+      for (let i = 0; i < 3; i++) {
+        await session.query('select pg_advisory_lock(1)');
+        const text = `select pg_advisory_xact_lock_shared(1) as "cut ${i}"`;
+        const read = driver.readCacheable({ name: `waiting_${i}`, text, values: [], types }, 'Currency');
+        await eventually(() => queryServer(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
+        await session.query('select pg_advisory_unlock(1)');
+        expect((await read).rows).to.have.length(1);
+      }
+    });
     expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
