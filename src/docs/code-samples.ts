@@ -16,7 +16,7 @@ const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
 /** Where nothing refers to another record than the second one. The service makes the first two roles itself. */
 const ids: Record<string, { id?: number; deletedId?: number }> = {
-  User: { id: 3 }, // after the administrator, who calls, and the person of the sample of `register`
+  User: { id: 3 }, // the administrator and the user of the sample of `register` come first
   Role: { id: 3, deletedId: 3 },
   EntityStatus: { deletedId: 3 },
   Entity: { deletedId: 4 },

@@ -81,7 +81,7 @@ export async function serveEndpoint(services: EndpointServices, stored: StoredEn
     let isEnd = true;
     const isStrict = endpoint.ordering === 'strict';
     const isFirst = isStrict && (messages.length > 0 || endpoint.gaps > 0); // a gap comes before the changes that follow it
-    if (!isFirst && ahead.length === 0 && !isRead && mayReadFeed(services, endpoint)) {
+    if (!isFirst && ahead.length === 0 && !isRead && mayReadFeed(endpoint)) {
       const page = await readOn(services, endpoint);
       if (page === 'gap') {
         endpoint = await reload(services, endpoint);
@@ -127,8 +127,8 @@ async function reload({ read, now }: EndpointServices, { id }: StoredEndpoint): 
   return endpoint as unknown as StoredEndpoint | undefined;
 }
 
-function mayReadFeed({ now }: EndpointServices, { ordering, nextAttemptAt, messages }: StoredEndpoint): boolean {
-  return (nextAttemptAt ?? 0) <= now() && (ordering === 'strict' || messages < maxMessages);
+function mayReadFeed({ ordering, nextAttemptAt, messages }: StoredEndpoint): boolean {
+  return nextAttemptAt === null && (ordering === 'strict' || messages < maxMessages);
 }
 
 /**

@@ -95,8 +95,8 @@ export type DatabaseStep =
  *     takes one that this run has filled, or that is complete.
  * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.
  * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
- *     target. Whoever condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what a
- *     paused run has created has no data. After a purge, doctor finds it by its stamp.
+ *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what
+ *     a paused run has created has no data. After a purge, doctor finds it by its stamp.
  * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds
  *   the lock of the tenant, so that no other one changes that
  */

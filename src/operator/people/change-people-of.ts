@@ -19,7 +19,7 @@ interface ChangeOptions<Result> {
 
 /**
  * Changes users or roles of a tenant for an operator, in one transaction. Changes of the tenant's people follow one
- * another, whoever makes them.
+ * another, those of operators and of the API alike.
  * @throws {OperatorError} when a rule refuses the change; when nobody could manage the people of the tenant any more
  */
 export async function changePeopleOf<Result>(
