@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
@@ -6,6 +7,8 @@ import type { TwoServers } from '../../support/two-servers.ts';
 import { notWrittenOnce } from '../../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
+/** Between two writes of a client: the move, and the tests beside this one, need the machine more than the load does. */
+const pauseMs = 10;
 
 /** Writes of two processes of the service to a tenant that is moved, and to another one. */
 export class MovedWrites {
@@ -29,7 +32,7 @@ export class MovedWrites {
   }
 
   /**
-   * Writes and reads as fast as the service allows until `work` has ended, and expects that no request fails.
+   * Writes and reads, one after another, until `work` has ended, and expects that no request fails.
    * @returns its result, and the titles that the moved tenant has for sure
    */
   async during<T>(work: () => Promise<T>): Promise<{ result: T; titles: string[] }> {
@@ -43,6 +46,7 @@ export class MovedWrites {
         if (created?.status === 201) titles.push(Title);
         const read = await unlessLate(() => client.get(path));
         for (const response of [created, read]) if (response) statuses.add(response.status);
+        await delay(pauseMs);
       }
       return titles;
     };
