@@ -108,14 +108,22 @@ export async function schemaObjects(client: pg.Client): Promise<Map<string, stri
 /** Identifies how fingerprints are computed. Fingerprints of different methods are not comparable. */
 export const fingerprintMethod = fingerprintQuery;
 
+/** Of the definition of an object, such as a function, in a sentence. */
+const maxLength = 600;
+
 /**
- * Describes, for an operator, the first object in alphabetical order in which a database differs from the template.
+ * Describes, for an operator, the first object in alphabetical order in which a database differs from the template, with
+ * its definition in both.
  * @returns undefined when the two are equal
  */
 export function firstDifference(actual: Map<string, string>, expected: Map<string, string>): string | undefined {
   const names = [...new Set([...expected.keys(), ...actual.keys()])].sort();
   const name = names.find(each => actual.get(each) !== expected.get(each));
   if (name === undefined) return undefined;
-  if (!actual.has(name)) return `${name} is missing`;
-  return expected.has(name) ? `${name} has another definition` : `${name} is not part of it`;
+  const [found, wanted] = [actual, expected].map(objects =>
+    objects.get(name)?.replace(/\s+/g, ' ').slice(0, maxLength),
+  );
+  if (found === undefined) return `${name} is missing, which is: ${wanted}`;
+  if (wanted === undefined) return `${name} is not part of it, which is: ${found}`;
+  return `${name} has another definition: ${found}; the template has: ${wanted}`;
 }
