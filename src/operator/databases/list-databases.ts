@@ -67,7 +67,7 @@ function explain({ slug, state, keptBy, isOverdue, isBusy, fence }: ListedRow): 
     case 'reserved':
       return `a command has ended before it was complete: ${prune} ${slug}`;
     case 'filled':
-      return `restored: npx backoffice restore diff ${slug}, restore swap ${slug}`;
+      return `restored: npx backoffice restore diff ${slug}, then npx backoffice restore swap ${slug}`;
     case 'current':
       return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : 'serves the tenant';
     case 'kept':

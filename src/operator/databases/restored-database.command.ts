@@ -20,11 +20,10 @@ const diff = defineOperation({
     const { diffDatabases } = await import('./diff-databases.ts');
     progress.step(`comparing ${slug} with its restored data`);
     const document = await diffDatabases(installation, slug, database);
+    const counts = document.tables.map(({ keys: _, ...each }) => each);
+    const next = `\n\nPut the restored data in place: npx backoffice restore swap ${slug}`;
     output.result(document, () =>
-      tableText(
-        document.tables.map(({ keys: _, ...counts }) => counts),
-        `${slug} and ${document.database} have the same data.`,
-      ),
+      counts.length > 0 ? tableText(counts, '') + next : `${slug} and ${document.database} have the same data.`,
     );
   },
 });
