@@ -1,7 +1,6 @@
 import type { ControlStatements } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
-import { lastOutcomeSql } from './migration-outcomes.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 import { tenantHead } from './tenant-head.ts';
 
@@ -42,10 +41,14 @@ export async function countFleet({ statements }: ControlStatements): Promise<Fle
 /** Returns the tenants that failed in the newest run that reached them, by slug. @param limit the maximum number */
 export async function readFailing({ statements }: ControlStatements, limit?: number): Promise<FleetStatus['failing']> {
   return statements.execute(
-    `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
-       join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'
-                      order by run_id desc limit 1) o on true
-      where ${lastOutcomeSql('t.id')} = 'failed' order by slug limit ?`,
+    `select slug, version, run::int, error
+       from (select id, slug, schema_version as version, run
+               from (select tenant_id, max(run_id) as run from migration_outcomes where state = 'failed' group by 1) f
+               join tenants on id = tenant_id
+              where not exists (select from migration_outcomes later where later.tenant_id = id and later.run_id > run
+                                   and later.state in ('migrated', 'current'))
+              order by slug limit ?) failing
+       join migration_outcomes on tenant_id = id and run_id = run order by slug`,
     [limit ?? null],
   );
 }

@@ -16,10 +16,8 @@ export async function lastRoutineRuns(
   commands: readonly string[],
 ): Promise<RoutineRun[]> {
   return statements.execute(
-    `select command, state, operator, ${isoTime('started_at')} as "startedAt", error
-       from unnest(string_to_array(?, ',')) name,
-            lateral (select * from operator_actions where command = name order by id desc limit 1) a
-      order by command`,
+    `select distinct on (command) command, state, operator, ${isoTime('started_at')} as "startedAt", error
+       from operator_actions where command = any (string_to_array(?, ',')) order by command, id desc`,
     [commands.join(',')],
   );
 }

@@ -1,0 +1,70 @@
+import { expect } from 'chai';
+import { controlSql } from '../auth/sample-users.ts';
+import { type OpenConsole, openConsole } from '../operator/console/console-client.ts';
+import { failuresSql, fleetSql, recordedTenants } from '../support/recorded-fleet.ts';
+import { useWorld } from '../support/world.ts';
+
+const rounds = 40;
+/** What a page may have: p95 of its time in ms, and its size in bytes. */
+const [maxMs, maxBytes] = [200, 60_000];
+
+const pages = [
+  ...[
+    '/',
+    '/tenants',
+    '/tenants?q=t5',
+    '/tenants?q=admin@acme.test',
+    '/tenants?sort=-server&page=100',
+    '/tenants/acme',
+  ],
+  ...[
+    '/rollouts',
+    '/rollouts/1',
+    '/recovery',
+    '/recovery?page=150',
+    '/recovery/acme',
+    '/findings',
+    '/findings?page=200',
+  ],
+  ...['/capacity', '/log', '/log?slug=acme', '/operations', '/operations/migrate', '/operations/restore?slug=acme'],
+];
+
+/** Run it on a quiet machine: it measures times. */
+describe(`drill: the console of ${recordedTenants.toLocaleString('en')} tenants`, () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  before(async () => {
+    for (const text of fleetSql) await controlSql(world, text);
+    opened = await openConsole(world.environment, ['--no-browser']);
+  });
+  after(() => opened?.stop());
+
+  const measured = () =>
+    it(`every page takes at most ${maxMs} ms at p95, and has at most ${maxBytes} bytes`, async () => {
+      const rows = [];
+      for (const path of pages) {
+        const times: number[] = [];
+        let size = 0;
+        for (let round = 0; round < rounds; round++) {
+          const startedAt = performance.now();
+          const { status, text } = await opened.get(path);
+          times.push(performance.now() - startedAt);
+          expect(status, path).to.equal(200);
+          size = Buffer.byteLength(text);
+        }
+        const [p50 = 0, p95 = 0] = [0.5, 0.95].map(part => times.sort((a, b) => a - b)[Math.floor(part * rounds)]);
+        rows.push({ path, p50: Math.round(p50), p95: Math.round(p95), size });
+      }
+      console.table(rows);
+      expect(rows.filter(({ p95, size }) => p95 > maxMs || size > maxBytes)).to.deep.equal([]);
+    });
+
+  describe('all of them well', measured);
+
+  describe('all of them with a failed migration, a finding, and a faulty archive', () => {
+    before(async () => {
+      for (const text of failuresSql) await controlSql(world, text);
+    });
+    measured();
+  });
+});
