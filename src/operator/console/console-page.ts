@@ -2,15 +2,8 @@ import type { Context } from 'koa';
 import { type Html, html } from '../../docs/html.ts';
 import { htmlDocument, link } from '../../docs/html-document.ts';
 
-/** What every page shows around its main part. */
-export interface Shell {
-  /** Where the console runs. */
-  readonly place: string;
-  /** What it runs, in a word or two. */
-  readonly mode: string;
-}
-
-interface ConsolePage {
+/** A page. Around its main part, each shows where the console runs, and what it runs (`ctx.state.shell`). */
+export interface ConsolePage {
   readonly title: string;
   readonly main: Html;
   /** For browsers without script: the page is loaded again. */
@@ -29,7 +22,7 @@ const navigation = [
 ] as const;
 
 /** Sends a page of the console. A page for somebody unknown has no links. */
-export function sendPage(ctx: Context, shell: Shell, { title, main, refresh }: ConsolePage, status = 200): void {
+export function sendPage(ctx: Context, { title, main, refresh }: ConsolePage, status = 200): void {
   const isKnown = ctx.state.visitor !== undefined;
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
@@ -39,7 +32,7 @@ export function sendPage(ctx: Context, shell: Shell, { title, main, refresh }: C
     scripts: ['/docs/docs.js', '/console.js'],
     head: refresh && refreshOf(refresh),
     header: isKnown
-      ? header(ctx, shell)
+      ? header(ctx)
       : html`<header><div class="bar"><strong>Sales back office console</strong></div></header>`,
     main,
     isWide: true,
@@ -52,7 +45,8 @@ function refreshOf({ seconds, to }: NonNullable<ConsolePage['refresh']>): Html {
   return seconds === 0 ? meta : html`<noscript>${meta}</noscript>`;
 }
 
-function header(ctx: Context, { place, mode }: Shell): Html {
+function header(ctx: Context): Html {
+  const { shell, visitor } = ctx.state;
   const part = navigation.map(([path]) => path).find(path => ctx.path.startsWith(`${path}/`));
   const links = navigation.map(([path, name]) => html` ${link(path, name, ctx.path, part)}`);
   const q = ctx.path === '/tenants' ? String(ctx.query.q ?? '') : '';
@@ -61,12 +55,12 @@ function header(ctx: Context, { place, mode }: Shell): Html {
 <form class="find" role="search" action="/tenants"><label for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<p class="who"><span>${place}</span> <span>${ctx.state.visitor?.name ?? ''}</span> <span class="mode">${mode}</span></p>
+<p class="who"><span>${shell.place}</span> <span>${visitor.name}</span> ${shell.mode && html`<span class="mode">${shell.mode}</span>`}</p>
 </div></header>`;
 }
 
 /** A line of links to the parts of what a page shows, or to the pages above it. */
 export function breadcrumbs(...links: (readonly [path: string, name: string])[]): Html {
   const items = links.map(([path, name]) => html`<li><a href="${path}">${name}</a></li>`);
-  return html`<nav class="crumbs" aria-label="Above this page"><ol>${items}</ol></nav>`;
+  return html`<nav aria-label="Above this page"><ol class="crumbs">${items}</ol></nav>`;
 }

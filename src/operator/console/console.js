@@ -64,6 +64,6 @@ function createDisplay(region) {
 
 /** Returns whether an element is a block of text that continues another one. */
 function isGrown(before, after) {
-  const isSame = after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel;
+  const isSame = after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel && !after.firstElementChild;
   return isSame && before.textContent !== after.textContent && after.textContent.startsWith(before.textContent);
 }

@@ -1,3 +1,4 @@
+import { fieldLabel } from '../command/field-label.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
@@ -37,7 +38,7 @@ export function checkForm({ operation: { fields }, texts, reason }: FilledForm, 
 function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']): string | undefined {
   if (isRequired) return 'Fill this in';
   const hasOther = neededUnless === undefined || (texts[neededUnless] ?? []).length > 0;
-  return hasOther ? undefined : `Fill this in, or ${neededUnless}`;
+  return hasOther ? undefined : `Fill this in, or ${fieldLabel(neededUnless)}`;
 }
 
 function fault({ choices, parse }: Field, text: string): string[] {

@@ -7,8 +7,8 @@ import type { Candidate } from '../command/stored-values.ts';
 import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
 import { breadcrumbs } from './console-page.ts';
 import { type FormError, formId, inputId } from './form-values.ts';
+import { operationPath } from './format.ts';
 import type { Offered } from './offered.ts';
-import { operationPath } from './view.ts';
 
 interface FormPage {
   readonly offered: Offered;
@@ -42,7 +42,7 @@ ${showsCommand && errors.length === 0 ? commandView(form) : ''}
 <input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
 ${inputs}
 ${takesReason(operation) ? reason : ''}
-<p class="buttons">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
+<p class="actions">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
 ${isAllowed && !isConfirmed(operation) ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
 <button name="step" value="command">Show as command</button></p>
 </form>
@@ -87,15 +87,19 @@ function inputView(
   errors: readonly FormError[],
   candidates: readonly Candidate[],
 ): Html {
-  const id = inputId(name);
-  const label = fieldLabel(name);
-  if (field.kind === 'flag')
-    return html`<div class="field flag"><input type="checkbox" value="on" id="${id}" name="${name}" aria-describedby="${id}-hint"${texts.length > 0 ? html` checked` : ''}>
-<label for="${id}">${label}</label><p class="hint" id="${id}-hint">${field.description}</p></div>`;
-  const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
-  return fieldView({ id, name, label, hint, isRequired: field.isRequired, errors }, attributes =>
-    control(field, texts, attributes, id, candidates),
-  );
+  const { kind, isRequired, description, prompt, neededUnless } = field;
+  const hint = kind === 'secret' ? `${prompt}. It is not shown again.` : description;
+  const input = {
+    id: inputId(name),
+    name,
+    label: fieldLabel(name),
+    hint,
+    isRequired,
+    isFlag: kind === 'flag',
+    neededUnless,
+    errors,
+  };
+  return fieldView(input, attributes => control(field, texts, attributes, candidates, `${input.id}-list`));
 }
 
 interface LabelledInput {
@@ -105,13 +109,16 @@ interface LabelledInput {
   readonly label: string;
   readonly hint?: string;
   readonly isRequired: boolean;
+  readonly isFlag?: boolean;
+  /** The field that can stand in for this one. */
+  readonly neededUnless?: string | undefined;
   /** Of the whole form. */
   readonly errors: readonly FormError[];
 }
 
 /** An input with its label, its hint, and what is wrong with it. @param input makes the input of its attributes */
 export function fieldView(
-  { id, name = id, label, hint, isRequired, errors }: LabelledInput,
+  { id, name = id, label, hint, isRequired, isFlag, neededUnless, errors }: LabelledInput,
   input: (attributes: Html) => Html,
 ): Html {
   const error = errors.find(each => each.id === id);
@@ -119,37 +126,40 @@ export function fieldView(
   const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
     error ? html` aria-invalid="true"` : ''
   }${isRequired ? html` aria-required="true"` : ''}`;
-  return html`<div class="field${error ? ' wrong' : ''}"><label for="${id}">${label}${
-    isRequired ? '' : html` <span class="optional">optional</span>`
+  return html`<div class="field${error ? ' wrong' : ''}${isFlag ? ' flag' : ''}"><label for="${id}">${label}${
+    isRequired || isFlag
+      ? ''
+      : html` <span class="optional">${neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional'}</span>`
   }</label>
 ${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
 ${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
 ${input(attributes)}</div>`;
 }
 
+/** How many values a hint names at most. */
+const maxNamed = 40;
+
 function control(
-  field: Field,
+  { kind, choices, isList, isRequired, default: initial }: Field,
   texts: readonly string[],
   attributes: Html,
-  id: string,
   candidates: readonly Candidate[],
+  listId: string,
 ): Html {
-  const { kind, choices, isList } = field;
-  const value = texts.join(' ') || String(field.default ?? '');
+  const value = texts.join(' ') || String(initial ?? '');
+  if (kind === 'flag')
+    return html`<input type="checkbox" value="on" ${attributes}${texts.length > 0 ? html` checked` : ''}>`;
   if (kind === 'secret') return html`<input type="password" autocomplete="off" ${attributes}>`;
   if (choices) {
     const options = choices.map(each => html`<option${each === value ? html` selected` : ''}>${each}</option>`);
-    return html`<select ${attributes}>${field.isRequired ? '' : html`<option value="">–</option>`}${options}</select>`;
+    return html`<select ${attributes}>${isRequired ? '' : html`<option value="">–</option>`}${options}</select>`;
   }
-  const list = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
   if (isList) {
-    const known =
-      candidates.length > 0
-        ? html`<p class="hint">There are: ${candidates.slice(0, 40).map(each => html`<code>${each.value}</code> `)}</p>`
-        : '';
-    return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>${known}`;
+    const named = candidates.slice(0, maxNamed).map(each => html`<code>${each.value}</code> `);
+    return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>${named.length > 0 ? html`<p class="hint">There are: ${named}</p>` : ''}`;
   }
+  const options = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
   return html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}${
-    list.length > 0 ? html` list="${id}-list"` : ''
-  }>${list.length > 0 ? html`<datalist id="${id}-list">${list}</datalist>` : ''}`;
+    options.length > 0 ? html` list="${listId}"` : ''
+  }>${options.length > 0 ? html`<datalist id="${listId}">${options}</datalist>` : ''}`;
 }

@@ -2,7 +2,7 @@ import type { Context, Middleware } from 'koa';
 import { contentSecurityPolicy } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { fixedHeaders } from '../../http/security-headers.ts';
-import { type Shell, sendPage } from './console-page.ts';
+import { sendPage } from './console-page.ts';
 import type { Entrance } from './entrance.ts';
 
 const headers = {
@@ -24,17 +24,20 @@ const headers = {
  *
  * Files without secrets pass without 3 (`isPublic`).
  */
-export function guard(entrance: Entrance, shell: Shell, isPublic: (path: string) => boolean): Middleware {
+export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
   return async (ctx, next) => {
     ctx.set(headers);
     const host = entrance.admits(ctx.req.socket.remoteAddress) ? entrance.hostOf(ctx.req) : undefined;
-    if (host === undefined) return refuse(ctx, shell, 'This address leads to no page of the console.');
-    if (ctx.path === '/start' && ctx.method === 'GET') return start(ctx, entrance, shell);
+    if (host === undefined) return refuse(ctx, 'This address leads to no page of the console.');
+    if (ctx.path === '/start' && ctx.method === 'GET') {
+      const cookie = entrance.redeem(String(ctx.query.token ?? ''));
+      return cookie === undefined ? refuse(ctx, unknownVisitor) : start(ctx, cookie);
+    }
     if (isPublic(ctx.path)) return next();
     const visitor = entrance.visitorOf(ctx.req);
-    if (!visitor) return refuse(ctx, shell, unknownVisitor);
+    if (!visitor) return refuse(ctx, unknownVisitor);
     if (!['GET', 'HEAD'].includes(ctx.method) && !isOwnOrigin(ctx, host))
-      return refuse(ctx, shell, 'The request comes from a page of another origin. Nothing was changed.');
+      return refuse(ctx, 'The request comes from a page of another origin. Nothing was changed.');
     ctx.state.visitor = visitor;
     return next();
   };
@@ -44,21 +47,16 @@ const unknownVisitor =
   'This browser is not the one that opened the console, or the address was used before: each works once. ' +
   'End the console with Ctrl-C, and start it again: npx backoffice console';
 
-function refuse(ctx: Context, shell: Shell, text: string): void {
+function refuse(ctx: Context, text: string): void {
   ctx.set('Connection', 'close');
-  sendPage(ctx, shell, { title: 'No access', main: html`<h1>No access</h1><p>${text}</p>` }, 403);
+  sendPage(ctx, { title: 'No access', main: html`<h1>No access</h1><p>${text}</p>` }, 403);
 }
 
 /** A page that goes on by itself, and no redirect: a browser sends a strict cookie only with requests of this site. */
-function start(ctx: Context, entrance: Entrance, shell: Shell): void {
-  const cookie = entrance.redeem(String(ctx.query.token ?? ''));
-  if (cookie === undefined) {
-    refuse(ctx, shell, unknownVisitor);
-    return;
-  }
+function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
   const main = html`<h1>The console is open</h1><p><a href="/">Go on to the fleet</a></p>`;
-  sendPage(ctx, shell, { title: 'Start', main, refresh: { seconds: 0, to: '/' } });
+  sendPage(ctx, { title: 'Start', main, refresh: { seconds: 0, to: '/' } });
 }
 
 /** True if a page of the console sends a request. Browsers that do not say so say at least the origin. */

@@ -12,19 +12,19 @@ import type { ConsoleServices } from './console-services.ts';
 import { type FormTokens, submissionOf } from './form-tokens.ts';
 import { checkForm, type FormError, formId, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
+import { operationLink, operationPath } from './format.ts';
 import { type Offered, withheld } from './offered.ts';
 import { goToRun } from './run-routes.ts';
 import type { Run } from './runs.ts';
-import { operationLink, operationPath } from './view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
 const quickMs = 800;
 
 /** Adds the list of all operations, and the form of each. */
 export function addOperationRoutes(router: Router, services: ConsoleServices, tokens: FormTokens): void {
-  const { offered, runs, shell, needsReason } = services;
+  const { offered, runs, needsReason } = services;
 
-  router.get('/operations', ctx => sendPage(ctx, shell, { title: 'Commands', main: listView(offered) }));
+  router.get('/operations', ctx => sendPage(ctx, { title: 'Commands', main: listView(offered) }));
 
   router.get('/operations/:topic{/:word}', async ctx => {
     const found = find(ctx);
@@ -75,7 +75,7 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
     for (const [each, field] of Object.entries(fields)) candidates.set(each, await candidatesOf(field, slug));
     const token = tokens.make(ctx, operationPath(name));
     const main = formView({ offered: found, form, errors, token, needsReason, showsCommand, candidates });
-    sendPage(ctx, shell, { title: name, main }, errors.length > 0 ? 422 : 200);
+    sendPage(ctx, { title: name, main }, errors.length > 0 ? 422 : 200);
   }
 
   async function candidatesOf(field: Field, slug: string | undefined): Promise<readonly Candidate[]> {

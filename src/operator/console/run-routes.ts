@@ -13,11 +13,11 @@ const eventIntervalMs = 300;
 const aliveIntervalMs = 15_000;
 
 /** Adds the page of each run, its events, and its end. */
-export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, tokens: FormTokens): void {
+export function addRunRoutes(router: Router, { runs, offered }: ConsoleServices, tokens: FormTokens): void {
   router.get('/runs/:id', ctx => {
     const run = runs.find(String(ctx.params.id));
     if (run.by === ctx.state.visitor.name) return sendRun(ctx, run, []);
-    sendPage(ctx, shell, { title: run.form.operation.name, main: othersView(run) });
+    sendPage(ctx, { title: run.form.operation.name, main: othersView(run) });
   });
 
   router.get('/runs/:id/output', ctx => {
@@ -28,10 +28,10 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
   router.post('/runs/:id/perform', async ctx => {
     const run = find(ctx);
     const typed = (await tokens.readSubmission(ctx)).get('typed')?.trim() ?? '';
-    const confirm = run.command.plan?.confirm;
+    const confirm = run.command.last.plan?.confirm;
     if (confirm && typed !== confirm.name)
       return sendRun(ctx, run, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
-    goToRun(ctx, run.perform(ctx.state.visitor, typed));
+    goToRun(ctx, runs.perform(run, ctx.state.visitor, typed));
   });
 
   router.post('/runs/:id/cancel', async ctx => {
@@ -53,7 +53,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
   }
 
   function pageOf(ctx: Context, run: Run, errors: readonly FormError[]): RunPage {
-    return { run, errors, tokenOf: path => tokens.make(ctx, path) };
+    return { run, errors, offered, tokenOf: path => tokens.make(ctx, path) };
   }
 
   function sendRun(ctx: Context, run: Run, errors: readonly FormError[]): void {
@@ -61,7 +61,7 @@ export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, t
     // Another address each time: a browser that is at this one already would only go to the fragment.
     const refresh = isRunning ? { seconds: 10, to: `/runs/${run.id}?at=${Date.now()}#run` } : undefined;
     const title = `${run.isPlan ? 'Plan of ' : ''}${run.form.operation.name}`;
-    sendPage(ctx, shell, { title, main: runView(pageOf(ctx, run, errors)), refresh }, errors.length > 0 ? 422 : 200);
+    sendPage(ctx, { title, main: runView(pageOf(ctx, run, errors)), refresh }, errors.length > 0 ? 422 : 200);
   }
 }
 

@@ -4,15 +4,19 @@ import { fileURLToPath } from 'node:url';
 import { environment } from '../../config/process-environment.ts';
 import type { RunMessage } from '../command/run-message.ts';
 
-/** A text or a list that a command has returned. Of a list, `total` counts also the rows that are not kept. */
-export type Part =
-  | Extract<RunMessage, { kind: 'text' }>
-  | (Extract<RunMessage, { kind: 'list' }> & { readonly total: number });
+/** A text or a list that a command has returned, and how many characters in front, or rows at the end, are not kept. */
+export type Part = Extract<RunMessage, { kind: 'text' | 'list' }> & { readonly lost: number };
+export type Text = Extract<Part, { kind: 'text' }>;
 
 const program = fileURLToPath(new URL('../../../scripts/backoffice.ts', import.meta.url));
-const maxParts = 2_000;
 const maxListRows = 2_000;
-const maxNotes = 20_000;
+const maxLength = 1_000_000;
+
+/** Returns a text with what follows it, or the end of both. */
+function append({ text: before, lost }: Text, more: string): Text {
+  const text = `${before}${more}`;
+  return { kind: 'text', text: text.slice(-maxLength), lost: lost + Math.max(0, text.length - maxLength) };
+}
 
 /** What was typed to confirm a command, and what it must still plan to do. */
 export interface Confirmed {
@@ -34,15 +38,10 @@ interface Start {
  */
 export class RunningCommand extends EventEmitter<{ change: [] }> {
   readonly parts: Part[] = [];
-  /** Parts that were removed, because the command returned too many. */
-  omitted = 0;
-  step: string | undefined;
-  count: { total: number; done: number; failed: number } | undefined;
-  plan: Extract<RunMessage, { kind: 'plan' }> | undefined;
-  /** The end of the warnings and errors. */
-  notes = '';
-  /** Characters that were removed in front of them. */
-  omittedNotes = 0;
+  /** The last message of each kind. */
+  last: { readonly [Kind in RunMessage['kind']]?: Extract<RunMessage, { kind: Kind }> } = {};
+  /** The warnings and errors. */
+  notes: Text = { kind: 'text', text: '', lost: 0 };
   /** Undefined while it runs. `found`: it has done its work, and found something to correct. */
   outcome: 'done' | 'found' | 'failed' | undefined;
   endedAt: Date | undefined;
@@ -50,7 +49,6 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   isInterrupted = false;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
-  #hasFound = false;
 
   constructor(args: readonly string[], { input, name, confirmed }: Start) {
     super();
@@ -66,21 +64,19 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
     stdin?.on('error', () => {}); // EPIPE: it has ended without reading it
     stdin?.end(input ?? '');
     stderr?.setEncoding('utf8').on('data', (text: string) => {
-      const notes = `${this.notes}${text}`;
-      this.notes = notes.slice(-maxNotes);
-      this.omittedNotes += notes.length - this.notes.length;
+      this.notes = append(this.notes, text);
       this.emit('change');
     });
     this.#child.on('message', (message: RunMessage) => this.#take(message, confirmed));
     this.ended = new Promise(resolve => {
       const end = (code: number | null): void => {
-        this.outcome ??= code === 0 ? 'done' : code === 1 && this.#hasFound ? 'found' : 'failed';
+        this.outcome ??= code === 0 ? 'done' : code === 1 && this.last.found ? 'found' : 'failed';
         this.endedAt ??= new Date();
         this.emit('change');
         resolve();
       };
       this.#child.once('error', error => {
-        this.notes += `${error.message}\n`;
+        this.notes = append(this.notes, error.message);
         end(1);
       });
       this.#child.once('close', end);
@@ -96,33 +92,16 @@ export class RunningCommand extends EventEmitter<{ change: [] }> {
   }
 
   #take(message: RunMessage, confirmed: Confirmed | undefined): void {
-    switch (message.kind) {
-      case 'step':
-        this.step = message.text;
-        break;
-      case 'count':
-        this.count = message;
-        break;
-      case 'plan':
-        this.plan = message;
-        break;
-      case 'confirm':
-        this.#child.send(message.steady === confirmed?.steady ? confirmed.typed : false, () => {});
-        break;
-      case 'list':
-        this.#add({ ...message, rows: message.rows.slice(0, maxListRows), total: message.rows.length });
-        break;
-      case 'text':
-        this.#add(message);
-        break;
-      case 'found':
-        this.#hasFound = true;
-    }
+    if (message.kind === 'confirm')
+      this.#child.send(message.steady === confirmed?.steady ? confirmed.typed : false, () => {});
+    else if (message.kind === 'list') {
+      const rows = message.rows.slice(0, maxListRows);
+      this.parts.push({ ...message, rows, lost: message.rows.length - rows.length });
+    } else if (message.kind === 'text') {
+      const last = this.parts.at(-1);
+      if (last?.kind === 'text') this.parts[this.parts.length - 1] = append(last, `\n${message.text}`);
+      else this.parts.push(append({ ...message, text: '', lost: 0 }, message.text));
+    } else this.last = { ...this.last, [message.kind]: message };
     this.emit('change');
-  }
-
-  #add(part: Part): void {
-    if (this.parts.length >= maxParts) this.omitted += this.parts.splice(0, 1).length;
-    this.parts.push(part);
   }
 }

@@ -27,16 +27,13 @@ export interface Run {
   readonly startedAt: Date;
   readonly submission: string | undefined;
   readonly command: RunningCommand;
-  /**
-   * Starts what was planned, once: a form that is sent twice gives the same run.
-   * @throws {OperatorError} when the plan is too old, or too many commands run
-   */
-  perform(visitor: Visitor, typed: string): Run;
 }
 
 /** The runs of a console, which no closed page ends. */
 export class Runs {
   readonly #runs = new Map<string, Run>();
+  /** The forms of plans that can be done, with their secrets, by the id of the plan. */
+  readonly #planned = new Map<string, FilledForm>();
 
   /**
    * Starts a command, once: what is sent twice gives the same run.
@@ -47,31 +44,35 @@ export class Runs {
     if (started) return started;
     if (this.running.length >= maxRunning)
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
-    const input = secretOf(form);
-    let performed: Run | undefined;
-    let planned: FilledForm | undefined = isPlan ? form : undefined;
-    setTimeout(() => {
-      planned = undefined;
-    }, maxPlanMs).unref();
+    const id = randomUUID();
     const run: Run = {
-      id: randomUUID(),
+      id,
       form: withoutSecret(form),
       isPlan,
       by: visitor.name,
       startedAt: new Date(),
       submission,
-      command: new RunningCommand(argumentsOf(form, isPlan), { input, name: visitor.name, confirmed }),
-      perform: (by, typed) => {
-        if (performed) return performed;
-        if (!planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
-        performed = this.start(planned, by, { isPlan: false, confirmed: { typed, steady: run.command.plan?.steady } });
-        planned = undefined;
-        return performed;
-      },
+      command: new RunningCommand(argumentsOf(form, isPlan), { input: secretOf(form), name: visitor.name, confirmed }),
     };
-    this.#runs.set(run.id, run);
+    this.#runs.set(id, run);
+    if (isPlan) this.#planned.set(id, form);
+    setTimeout(() => this.#planned.delete(id), maxPlanMs).unref();
     for (const { id, command } of this.#runs.values())
       if (this.#runs.size > maxKept && command.outcome !== undefined) this.#runs.delete(id);
+    return run;
+  }
+
+  /**
+   * Starts what was planned, once: a form that is sent twice gives the same run.
+   * @throws {OperatorError} when the plan is too old, or too many commands run
+   */
+  perform({ id, command }: Run, visitor: Visitor, typed: string): Run {
+    const form = this.#planned.get(id);
+    const performed = this.list.find(run => run.submission === id);
+    if (!form && !performed) throw new OperatorError('The plan is older than 15 minutes. Make it again');
+    const confirmed = { typed, steady: command.last.plan?.steady };
+    const run = performed ?? this.start(form as FilledForm, visitor, { isPlan: false, confirmed, submission: id });
+    this.#planned.delete(id);
     return run;
   }
 

@@ -60,6 +60,30 @@ export async function runOutcomes(
   );
 }
 
+/** The canaries of a run, or its other tenants; without those that were at head before. */
+interface Wave {
+  isCanary: boolean;
+  tenants: number;
+  outcomes: Record<string, number>;
+  startedAt: string | null;
+  finishedAt: string | null;
+}
+
+/** Returns the waves of a run, the canaries first. No other tenant begins before all canaries have ended. */
+export async function runWaves({ statements }: ControlStatements, id: number): Promise<Wave[]> {
+  return statements.execute(
+    `select "isCanary", sum(n)::int as tenants, json_object_agg(state, n order by state) as outcomes,
+            ${isoTime('min(started)')} as "startedAt", ${isoTime('max(finished)')} as "finishedAt"
+       from (select "isCanary", state, count(*)::int as n, min(started_at) as started, max(finished_at) as finished
+               from (select o.*, row_number() over (order by o.started_at, slug) <= coalesce(canary, 0) as "isCanary"
+                       from migration_outcomes o join migration_runs r on r.id = run_id join tenants t on t.id = tenant_id
+                      where run_id = ? and (o.state <> 'current' or o.started_at is not null)) outcomes
+              group by 1, 2) counts
+      group by 1 order by 1 desc`,
+    [id],
+  );
+}
+
 /** Failures of a run that have the same cause. */
 interface FailureCause {
   error: string;
@@ -71,7 +95,7 @@ interface FailureCause {
 /** Returns the failures of a run by their cause, the most frequent first: errors that differ in the tenant only are one. */
 export async function failureCauses({ statements }: ControlStatements, id: number): Promise<FailureCause[]> {
   return statements.execute(
-    `select min(error) as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs
+    `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs
        from migration_outcomes join tenants t on t.id = tenant_id
       where run_id = ? and state = 'failed'
       group by replace(replace(coalesce(error, ''), database_name, ''), slug, '') order by 2 desc limit 50`,
@@ -80,7 +104,7 @@ export async function failureCauses({ statements }: ControlStatements, id: numbe
 }
 
 /** What a run did with one tenant, and when. */
-interface TenantRun extends Omit<RunOutcome, 'slug'> {
+export interface TenantRun extends Omit<RunOutcome, 'slug'> {
   run: number;
   at: string;
 }

@@ -22,6 +22,17 @@ export async function listServers({ statements }: ControlStatements): Promise<Se
   );
 }
 
+/** Returns the last known sizes of the tenant databases of each server together, by its name. */
+export async function bytesByServer({ statements }: ControlStatements): Promise<Map<string, number>> {
+  const rows = await statements.execute<{ name: string; bytes: number }[]>(
+    `select s.name, sum(bytes)::float8 as bytes
+       from (select tenant_id, max(database_bytes) as bytes from tenant_usage
+              where hour > now() - interval '1 day' group by 1) sizes
+       join tenants t on t.id = tenant_id join servers s on s.id = server_id group by 1`,
+  );
+  return new Map(rows.map(({ name, bytes }) => [name, bytes]));
+}
+
 /**
  * Sets the maximum number of tenants that are placed on a server automatically; null for no limit. Tenants that are
  * there already stay.

@@ -8,7 +8,16 @@ import { useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from './console-client.ts';
 
 const pages = [
-  ...['/', '/tenants?q=acme', '/tenants/acme', '/rollouts', '/recovery', '/recovery/acme', '/findings', '/capacity'],
+  ...[
+    '/',
+    '/tenants?q=acme',
+    '/tenants/acme',
+    '/rollouts',
+    '/recovery',
+    '/recovery/acme?at=2026-01-01T10:00',
+    '/findings',
+    '/capacity',
+  ],
   ...['/log', '/operations', '/operations/provision', '/operations/user/add?slug=acme', '/nowhere'],
 ];
 

@@ -2,6 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 
+/** The pages that only show something. */
+export const pages = [
+  ...['/', '/tenants', '/tenants?q=admin@acme.test', '/tenants/acme', '/rollouts', '/recovery', '/recovery/acme'],
+  ...['/findings', '/capacity', '/log', '/operations'],
+];
+
 /** A page or another response of the console. */
 interface ConsoleResponse {
   readonly status: number;

@@ -1,8 +1,10 @@
 import { html } from '../../../docs/html.ts';
 import { connectionsByServer, listProcesses } from '../../tenants/processes.ts';
-import { listServers } from '../../tenants/read-servers.ts';
+import { bytesByServer, listServers, type ServerSummary } from '../../tenants/read-servers.ts';
 import type { PageRequest } from '../console-services.ts';
-import { actions, operationLink, state, table, time } from '../view.ts';
+import { fault, operationLink, state, time, withQuery } from '../format.ts';
+import { actions, table } from '../view.ts';
+import { findingsLink, readReport } from './findings.ts';
 
 const maxProcesses = 100;
 const silentAfterSeconds = 30;
@@ -15,9 +17,14 @@ export function isSilent({ heartbeatAge }: { readonly heartbeatAge: number | nul
 /** Servers and processes, with the connections that they have. */
 export async function capacityPage({ services: { control } }: PageRequest) {
   const connections = await connectionsByServer(control);
-  const servers = await listServers(control);
+  const bytes = await bytesByServer(control);
   const processes = await listProcesses(control);
-  const number = (name: string) => ({ name, isNumber: true });
+  const ofServers = (await readReport(control, ({ tenant }) => tenant === null))?.open ?? [];
+  const findings = Map.groupBy(ofServers, ({ server }) => server);
+  const servers = (await listServers(control)).map(server => ({
+    ...{ ...server, bytes: bytes.get(server.name), findings: findings.get(server.name)?.length ?? 0 },
+    ...(connections.get(server.name) ?? { held: 0, granted: 0, wanted: 0 }),
+  }));
   const main = html`<h1>Capacity</h1>
 ${actions(
   operationLink('server add', 'Add a server'),
@@ -25,40 +32,40 @@ ${actions(
   operationLink('pool list', 'Warm databases'),
   operationLink('databases', 'Databases beside'),
 )}
-${table({
-  caption: 'Servers',
-  columns: ['Server', number('Tenants'), 'Capacity', number('Held'), number('Granted'), number('Wanted'), 'What to do'],
-  rows: servers.map(({ name, tenants, capacity }) => {
-    const { held, granted, wanted } = connections.get(name) ?? { held: 0, granted: 0, wanted: 0 };
-    return [
-      html`<a href="/tenants?server=${encodeURIComponent(name)}">${name}</a>`,
-      tenants.toLocaleString('en'),
-      capacity === null
-        ? 'no limit'
-        : html`<meter min="0" max="${Math.max(1, capacity)}" high="${capacity * 0.9}" value="${tenants}" aria-label="Tenants of ${name}">${tenants} of ${capacity}</meter> ${tenants} of ${capacity}`,
-      held,
-      granted,
-      wanted > granted ? state(String(wanted), 'warn') : wanted,
+${table('Servers', servers, 'There is no server.', [
+  ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
+  'tenants',
+  ['Room', room],
+  ['Data', 'bytes'],
+  'held',
+  'granted',
+  ['Wanted', ({ wanted, granted }) => (wanted > granted ? fault(wanted, 'warn') : wanted)],
+  ['Findings', ({ name, findings }) => findings && findingsLink(findings, { server: name })],
+  [
+    'What to do',
+    ({ name, capacity }) =>
       html`${operationLink('server set', 'Set the capacity', { name, capacity: String(capacity ?? 'none') })} ${operationLink('server drain', 'Drain', { name })}`,
-    ];
-  }),
-  empty: 'There is no server.',
-})}
-<p class="hint">Connections that are held exist, granted ones may be opened, and wanted is how many the processes had a use for in the last seconds.</p>
-${table({
-  caption: 'Processes',
-  columns: ['Process', 'State', 'Build', 'Schema', 'Started', 'Held / granted / wanted'],
-  rows: processes
-    .slice(0, maxProcesses)
-    .map(({ host, pid, kind, build, tenantHead, startedAt, heartbeatAge, servers }) => [
-      html`${host === null ? 'gone' : `${kind ?? 'process'} ${pid} on ${host}`}`,
-      isSilent({ heartbeatAge }) ? state('silent') : state('alive', 'good'),
-      build && html`<code>${build}</code>`,
-      tenantHead && html`<code>${tenantHead.slice(0, 4)}</code>`,
-      time(startedAt),
-      servers.map(({ server, held, granted, wanted }) => `${server} ${held} / ${granted} / ${wanted}`).join(', '),
-    ]),
-  empty: 'No process is running.',
-})}`;
+  ],
+])}
+<p class="hint">Data is the last known size of the tenants' databases. Connections that are held exist, granted ones may be opened, and wanted is how many
+the processes had a use for in the last seconds. Findings are those of the server itself, such as a log that is not archived.</p>
+${table('Processes', processes.slice(0, maxProcesses), 'No process is running.', [
+  ['Process', ({ host, kind, pid }) => (host === null ? 'gone' : `${kind ?? 'process'} ${pid} on ${host}`)],
+  ['State', process => (isSilent(process) ? state('silent') : state('alive', 'good'))],
+  ['Heard of', ({ heartbeatAge: age }) => (age === null ? null : time(new Date(Date.now() - age * 1_000)))],
+  'build',
+  ['Schema', 'tenantHead'],
+  'startedAt',
+  [
+    'Held / granted / wanted',
+    ({ servers }) => servers.map(each => `${each.server} ${each.held} / ${each.granted} / ${each.wanted}`).join(', '),
+  ],
+])}`;
   return { title: 'Capacity', main };
+}
+
+function room({ name, tenants, capacity }: ServerSummary) {
+  if (capacity === null) return 'no limit';
+  const text = `${tenants} of ${capacity}`;
+  return html`<meter min="0" max="${Math.max(1, capacity)}" high="${capacity * 0.9}" value="${tenants}" aria-label="Tenants of ${name}">${text}</meter> ${text}`;
 }

@@ -1,54 +1,68 @@
 import { type Html, html } from '../../../docs/html.ts';
+import { countText } from '../../command/count-text.ts';
 import { readAcceptances } from '../../doctor/accepted-findings.ts';
 import { findingKey } from '../../doctor/finding.ts';
-import type { ReportedFinding } from '../../doctor/reports.ts';
-import { readStoredReport } from '../../doctor/reports.ts';
+import { type ReportedFinding, readStoredReport } from '../../doctor/reports.ts';
+import { linkCommands, type Offer } from '../command-links.ts';
 import type { PageRequest } from '../console-services.ts';
-import { actions, facts, operationLink, pageNumber, pager, state, tenantLink, time } from '../view.ts';
+import { fault, numberText, operationLink, state, tenantLink, time, withQuery } from '../format.ts';
+import { actions, facts, pageNumber, pager } from '../view.ts';
 
 const pageSize = 40;
+const check = operationLink('doctor', 'Check now');
 const repair = operationLink('doctor', 'Repair all that has no risk', { fix: 'on' });
 
-/** Returns the findings of a report with what has been accepted since, the worst first, then what needs nothing more. */
-export async function currentFindings(
+/**
+ * Returns the last report of doctor with what has been accepted since: the worst first, then what needs nothing more.
+ * @param isOf which findings
+ */
+export async function readReport(
   { statements }: PageRequest['services']['control'],
-  findings: readonly ReportedFinding[],
-): Promise<ReportedFinding[]> {
+  isOf: (finding: ReportedFinding) => boolean = () => true,
+) {
+  const stored = await readStoredReport(statements);
+  if (!stored) return undefined;
   const acceptances = await readAcceptances(statements);
-  return findings
+  const findings = stored.report.findings
+    .filter(isOf)
     .map(finding => ({ ...finding, accepted: acceptances.get(findingKey(finding)) ?? null }))
     .sort((a, b) => rank(a) - rank(b));
+  return { ...stored, findings, open: findings.filter(({ fixed, accepted }) => !fixed && !accepted) };
 }
 
-/** The last report of doctor. */
-export async function findingsPage({ services: { control }, query }: PageRequest) {
-  const stored = await readStoredReport(control.statements);
-  const check = actions(
-    operationLink('doctor', 'Check now'),
-    operationLink('doctor', 'Check every database', { full: 'on' }),
-    repair,
+/** A number of findings, which leads to them. */
+export function findingsLink(count: number, of: { server: string } | { tenant: string }): Html {
+  return html`<a href="${withQuery('/findings', of)}">${fault(count, 'warn')}</a>`;
+}
+
+/** The last report of doctor; of one server or tenant, if the address names it. */
+export async function findingsPage({ services: { control, offered }, query }: PageRequest) {
+  const found = await readReport(control);
+  const links = actions(check, operationLink('doctor', 'Check every database', { full: 'on' }), repair);
+  if (!found)
+    return { title: 'Findings', main: html`<h1>Findings</h1><p class="empty">doctor has not looked yet.</p>${links}` };
+  const { report, madeAt, madeBy, open } = found;
+  const [server, tenant, page] = [query('server'), query('tenant'), pageNumber(query('page'))];
+  const findings = found.findings.filter(
+    each => (!server || (each.server === server && each.tenant === null)) && (!tenant || each.tenant === tenant),
   );
-  if (!stored)
-    return { title: 'Findings', main: html`<h1>Findings</h1><p class="empty">doctor has not looked yet.</p>${check}` };
-  const { report, madeAt, madeBy } = stored;
-  const findings = await currentFindings(control, report.findings);
-  const page = pageNumber(query('page'));
-  const count = (severity: string): number =>
-    findings.filter(each => rank(each) < 2 && each.severity === severity).length;
-  const main = html`<h1>Findings</h1>
-${facts([
+  const of = tenant ?? server;
+  const count = (severity: string): number => open.filter(each => each.severity === severity).length;
+  const main = html`<h1>Findings${of && ` of ${of}`}</h1>
+${facts(
   ['Looked', html`${time(madeAt)} by ${madeBy}`],
-  ['Errors', count('error') > 0 ? state(String(count('error')), 'bad') : 0],
-  ['Warnings', count('warning') > 0 ? state(String(count('warning')), 'warn') : 0],
+  ['Errors', fault(count('error'), 'bad')],
+  ['Warnings', fault(count('warning'), 'warn')],
   [
     'Looked at',
-    html`${report.servers} servers, ${report.tenants.toLocaleString('en')} tenants, ${report.unchanged.toLocaleString('en')} of them unchanged`,
+    `${countText(report.servers, 'server')}, ${countText(report.tenants, 'tenant')}, ${numberText(report.unchanged)} of them unchanged`,
   ],
-])}
-${check}
+)}
+${links}
+${of && html`<p><a href="/findings">All findings</a></p>`}
 ${findings.length === 0 ? html`<p class="empty">${state('good', 'good')} Nothing is wrong.</p>` : ''}
-${findings.slice((page - 1) * pageSize, page * pageSize).map(findingView)}
-${pager('/findings', {}, page, pageSize, findings.length)}`;
+${findings.slice((page - 1) * pageSize, page * pageSize).map(finding => findingView(finding, offered))}
+${pager('/findings', { server, tenant }, page, pageSize, findings.length)}`;
   return { title: 'Findings', main };
 }
 
@@ -57,12 +71,19 @@ function rank({ severity, fixed, accepted }: ReportedFinding): number {
   return (severity === 'error' ? 0 : 1) + (fixed || accepted ? 2 : 0);
 }
 
-function findingView(finding: ReportedFinding): Html {
+function findingView(finding: ReportedFinding, offered: Offer): Html {
   const { id, check, severity, tenant, server, problem, remedy, fixed, accepted } = finding;
+  const isSettled = fixed || accepted;
   const word = fixed ? state('repaired', 'good') : accepted ? state('accepted') : state(severity);
-  return html`<section class="finding${fixed || accepted ? ' settled' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
+  const links = accepted
+    ? [operationLink('doctor reopen', 'Open it again', { finding: id })]
+    : [
+        ...(remedy.includes('doctor --fix') ? [repair] : []),
+        operationLink('doctor accept', 'Let it stay', { finding: id }),
+      ];
+  return html`<section class="finding${isSettled ? ' settled' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
 <p>${problem}</p>
-<p class="remedy">${remedy}</p>
+<p class="remedy">${linkCommands(remedy, offered)}</p>
 <p class="hint"><code>${check}</code> <code>${id}</code>${accepted ? html` Accepted by ${accepted.by}, ${time(accepted.at)}: ${accepted.reason}` : ''}</p>
-${fixed ? '' : accepted ? actions(operationLink('doctor reopen', 'Open it again', { finding: id })) : actions(...(remedy.includes('doctor --fix') ? [repair] : []), operationLink('doctor accept', 'Let it stay', { finding: id }))}</section>`;
+${fixed ? '' : actions(...links)}</section>`;
 }

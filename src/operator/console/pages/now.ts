@@ -1,69 +1,65 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { countArchiveAges } from '../../archives/archive-ages.ts';
-import { readStoredReport } from '../../doctor/reports.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
 import { listRuns } from '../../schema/list-runs.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
 import { listProcesses } from '../../tenants/processes.ts';
 import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
 import type { ConsoleServices, PageRequest } from '../console-services.ts';
-import { facts, operationLink, shorten, state, table, tenantLink, time } from '../view.ts';
+import { code, numberText, operationLink, shorten, state, tenantLink, time, withQuery } from '../format.ts';
+import { facts, table } from '../view.ts';
 import { isSilent } from './capacity.ts';
-import { currentFindings } from './findings.ts';
+import { readReport } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
 
 const maxShown = 8;
 /** A timer that ran in the last month, and not for so long, is taken for one that has stopped. */
 const stoppedAfterMs = 48 * 3_600_000;
 
-/** What needs attention if `isSo`, with its remedy. */
-type Concern = readonly [isSo: boolean, severity: 'error' | 'warning', text: Html, remedy: Html];
+/** What needs attention, with its remedy. */
+type Concern = readonly [severity: 'error' | 'warning', text: Html, remedy: Html];
 
 /** What needs attention, worst first, and the fleet by version and state. */
 export async function nowPage({ services }: PageRequest) {
-  const { control } = services;
+  const { control, runs } = services;
   const head = await tenantHead();
   const fleet = await countFleet(control);
   const [lastRun] = await listRuns(control, 1);
   const concerns = [
-    ...failingConcerns(await readFailing(control, maxShown + 1)),
+    ...(await failingConcerns(services)),
     ...(await findingConcerns(services)),
     ...(await archiveConcerns(services)),
     ...(await processConcerns(services)),
     ...(await timerConcerns(services)),
-    laggingConcern(fleet, head),
-  ]
-    .filter(([isSo]) => isSo)
-    .sort(([, a], [, b]) => Number(a === 'warning') - Number(b === 'warning'));
+    ...laggingConcern(fleet, head),
+  ].sort(([a], [b]) => Number(a === 'warning') - Number(b === 'warning'));
   const tenants = fleet.reduce((sum, each) => sum + each.tenants, 0);
   const main = html`<h1>Now</h1>
 ${tenants === 0 ? firstSteps : ''}
-${table({
-  caption: concerns.length === 0 ? 'Needs attention' : `Needs attention (${concerns.length})`,
-  columns: ['What', 'How bad', 'What to do'],
-  rows: concerns.map(([, severity, text, remedy]) => [text, state(severity), remedy]),
-  empty: html`${state('good', 'good')} Nothing needs attention.`,
-})}
-${facts([
-  ['This build', html`<code>${head}</code>`],
-  ['Tenants', html`<a href="/tenants">${tenants.toLocaleString('en')}</a>`],
+${table(`Needs attention (${concerns.length})`, concerns, html`${state('good', 'good')} Nothing needs attention.`, [
+  ['What', ([, text]) => text],
+  ['How bad', ([severity]) => state(severity)],
+  ['What to do', ([, , remedy]) => remedy],
+])}
+${facts(
+  ['This build', code(head)],
+  ['Tenants', html`<a href="/tenants">${numberText(tenants)}</a>`],
   [
     'Last migration run',
     lastRun &&
       html`<a href="/rollouts/${lastRun.id}">${lastRun.id}</a>, ${state(lastRun.state)}, ${time(lastRun.startedAt)}`,
   ],
-  ['Commands running here', html`<a href="/log">${services.runs.running.length}</a>`],
-])}
-${table({
-  caption: 'The fleet by version and state',
-  columns: ['Schema version', 'State', { name: 'Tenants', isNumber: true }],
-  rows: fleet.map(({ schemaVersion, status, tenants }) => [
-    html`<code>${schemaVersion ?? 'between versions'}</code>`,
-    state(status),
-    html`<a href="/tenants?${new URLSearchParams({ status, version: schemaVersion ?? 'between' }).toString()}">${tenants.toLocaleString('en')}</a>`,
-  ]),
-  empty: 'There is no tenant.',
-})}`;
+  ['Commands running here', html`<a href="/log">${runs.running.length}</a>`],
+)}
+${table('The fleet by version and state', fleet, 'There is no tenant.', [
+  ['Schema version', ({ schemaVersion }) => code(schemaVersion ?? 'between versions')],
+  ['State', 'status'],
+  [
+    'Tenants',
+    ({ status, schemaVersion, tenants }) =>
+      html`<a href="${withQuery('/tenants', { status, version: schemaVersion ?? 'between' })}">${numberText(tenants)}</a>`,
+  ],
+])}`;
   return { title: 'Now', main };
 }
 
@@ -71,101 +67,98 @@ const firstSteps = html`<div class="note"><p><strong>This installation has no te
 Name the first one, and the e-mail address of its administrator: the console makes the database, the roles, a signing key and a password.</p>
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
-function failingConcerns(failing: Awaited<ReturnType<typeof readFailing>>): Concern[] {
-  const shown = failing
+async function failingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
+  const failing = await readFailing(control, maxShown + 1);
+  const concerns = failing
     .slice(0, maxShown)
     .map(
       ({ slug, run, error }): Concern => [
-        true,
         'error',
         html`The last migration of ${tenantLink(slug)} failed: <span class="cause">${shorten(error)}</span>`,
         html`<a href="/rollouts/${run}">Run ${run}</a> ${operationLink('migrate', 'Migrate it again', { slug })}`,
       ],
     );
   const retry = operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' });
-  return [...shown, [failing.length > maxShown, 'error', html`The last migration of further tenants failed`, retry]];
+  const hasFurther = failing.length > maxShown;
+  return [...concerns, ...when(hasFurther, 'error', html`The last migration of further tenants failed`, retry)];
 }
 
+/** A concern, if it is one. */
+const when = (isSo: boolean, ...concern: Concern): Concern[] => (isSo ? [concern] : []);
+
 async function findingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const stored = await readStoredReport(control.statements);
+  const found = await readReport(control);
   const check = operationLink('doctor', 'Check now');
-  if (!stored) return [[true, 'warning', html`doctor has never looked`, check]];
-  const findings = await currentFindings(control, stored.report.findings);
-  const open = findings.filter(({ fixed, accepted }) => !fixed && !accepted);
+  if (!found) return [['warning', html`doctor has never looked`, check]];
+  const { open, madeAt } = found;
   const further = open.slice(maxShown);
-  const [worst] = further;
+  const all = html`<a href="/findings">All findings</a>`;
   return [
     ...open
       .slice(0, maxShown)
       .map(
         ({ severity, tenant, server, problem, id }): Concern => [
-          true,
           severity,
           html`${tenant ? tenantLink(tenant) : server}: ${problem}`,
           html`<a href="/findings#${id}">Finding ${id}</a>`,
         ],
       ),
-    [
+    ...when(
       further.length > 0,
-      worst?.severity ?? 'warning',
-      html`${further.length} further findings`,
-      html`<a href="/findings">All findings</a>`,
-    ],
-    [isLongAgo(stored.madeAt), 'warning', html`doctor looked last ${time(stored.madeAt)}`, check],
+      further[0]?.severity ?? 'warning',
+      html`${numberText(further.length)} further findings`,
+      all,
+    ),
+    ...when(isLongAgo(madeAt), 'warning', html`doctor looked last ${time(madeAt)}`, check),
   ];
 }
 
 async function archiveConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const { tenants, without, faulty, proved } = await countArchiveAges(control);
+  const { tenants, without, faulty, isProved } = await countArchiveAges(control);
+  const recovery = html`<a href="/recovery">Recovery</a>`;
+  const archive = operationLink('backup run', 'Archive them', { all: 'on' });
+  const prove = operationLink('backup drill', 'Prove some');
   return [
-    [
-      faulty > 0,
-      'error',
-      html`The newest archive of ${faulty} tenants is faulty`,
-      html`<a href="/recovery">Recovery</a>`,
-    ],
-    [
+    ...when(faulty > 0, 'error', html`The newest archive of ${numberText(faulty)} tenants is faulty`, recovery),
+    ...when(
       without > 0,
       'warning',
-      html`${without} of ${tenants} tenants have no archive`,
-      operationLink('backup run', 'Archive them', { all: 'on' }),
-    ],
-    [
-      tenants > without && proved === 0,
-      'warning',
-      html`No archive was ever restored as a proof`,
-      operationLink('backup drill', 'Prove some'),
-    ],
+      html`${numberText(without)} of ${numberText(tenants)} tenants have no archive`,
+      archive,
+    ),
+    ...when(tenants > without && !isProved, 'warning', html`No archive was ever restored as a proof`, prove),
   ];
 }
 
 async function processConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  return (await listProcesses(control)).map(({ host, pid, heartbeatAge }) => [
-    isSilent({ heartbeatAge }),
-    'warning',
-    host === null
-      ? html`A process is gone, and its connections may still exist`
-      : html`Process ${pid ?? ''} on ${host} has been silent for ${heartbeatAge ?? ''} s`,
-    html`<a href="/capacity">Processes</a>`,
-  ]);
+  const silent = (await listProcesses(control)).filter(isSilent);
+  const processes = html`<a href="/capacity">Processes</a>`;
+  const gone = html`A process is gone, and its connections may still exist`;
+  return silent
+    .slice(0, maxShown)
+    .map(({ host, pid, heartbeatAge }) => [
+      'warning',
+      host === null ? gone : html`Process ${pid ?? ''} on ${host} has been silent for ${heartbeatAge ?? ''} s`,
+      processes,
+    ]);
 }
 
 async function timerConcerns({ control, offered }: ConsoleServices): Promise<Concern[]> {
   const runs = await lastRoutineRuns(control, routineCommands(offered));
-  return runs.map(({ command, state, startedAt, error }): Concern => {
+  return runs.flatMap(({ command, state, startedAt, error }): Concern[] => {
     const remedy = operationLink(command, `Open ${command}`);
     const at = time(startedAt);
-    return state === 'failed'
-      ? [true, 'error', html`${command} failed ${at}: <span class="cause">${shorten(error ?? '')}</span>`, remedy]
-      : [isLongAgo(startedAt), 'warning', html`${command} ran last ${at}: its timer may have stopped`, remedy];
+    if (state === 'failed')
+      return [['error', html`${command} failed ${at}: <span class="cause">${shorten(error ?? '')}</span>`, remedy]];
+    return when(isLongAgo(startedAt), 'warning', html`${command} ran last ${at}: its timer may have stopped`, remedy);
   });
 }
 
-function laggingConcern(fleet: Awaited<ReturnType<typeof countFleet>>, head: string): Concern {
+function laggingConcern(fleet: Awaited<ReturnType<typeof countFleet>>, head: string): Concern[] {
   const lagging = fleet.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
   const tenants = lagging.reduce((sum, each) => sum + each.tenants, 0);
   const remedy = operationLink('migrate', 'Migrate all', { all: 'on', canary: '2' });
-  return [tenants > 0, 'warning', html`${tenants} tenants are behind this build`, remedy];
+  return when(tenants > 0, 'warning', html`${numberText(tenants)} tenants are behind this build`, remedy);
 }
 
 const isLongAgo = (at: string): boolean => Date.now() - Date.parse(at) > stoppedAfterMs;

@@ -1,15 +1,30 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { listArchives } from '../../archives/list-archives.ts';
-import { listDatabases } from '../../databases/list-databases.ts';
-import { tenantRuns } from '../../schema/list-runs.ts';
+import { type ListedDatabase, listDatabases } from '../../databases/list-databases.ts';
+import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
-import { showTenant } from '../../tenants/read-tenants.ts';
-import { readUsage } from '../../tenants/read-usage.ts';
-import { listClients, listUsers } from '../../tenants/read-users.ts';
+import { showTenant, type TenantSummary } from '../../tenants/read-tenants.ts';
+import { readUsage, type TenantUsageSummary } from '../../tenants/read-usage.ts';
+import { listClients, listUsers, type UserSummary } from '../../tenants/read-users.ts';
+import { linkCommands, type Offer } from '../command-links.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
+import {
+  code,
+  loginLinks,
+  numberText,
+  operationLink,
+  shorten,
+  size,
+  state,
+  textBlock,
+  time,
+  utc,
+  withQuery,
+} from '../format.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
-import { actions, facts, loginLinks, operationLink, shorten, size, state, table, time, utc } from '../view.ts';
+import { actions, facts, table } from '../view.ts';
+import { findingsLink, readReport } from './findings.ts';
 
 const days = 14;
 const dayMs = 86_400_000;
@@ -20,95 +35,82 @@ const maxMoments = 40;
 export async function tenantPage({ services, params: { slug = '' } }: PageRequest) {
   const { control, offered } = services;
   const tenant = await showTenant(control, slug);
-  const usage = await readUsage(
-    control,
-    {
-      slug,
-      from: new Date(Date.now() - days * dayMs).toISOString(),
-      to: new Date(Date.now() + 3_600_000).toISOString(),
-    },
-    'day',
-  );
+  const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
+  const usage = await readUsage(control, { slug, from: within(-days * dayMs), to: within(dayMs / 24) }, 'day');
   const databases = await listDatabases(control, slug);
   const users = await listUsers(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
-  const moments = await momentsOf(services, tenant, databases);
+  const runs = await tenantRuns(control, tenant.id, maxMoments);
+  const moments = await momentsOf(services, tenant, databases, runs);
+  const findings = (await readReport(control, each => each.tenant === slug))?.open.length ?? 0;
   const at = { slug };
   const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
 <h1>${tenant.name}</h1>
-${facts([
+${runs[0]?.state === 'failed' ? failureNote(slug, runs[0], offered) : ''}
+${facts(
   ['State', html`${state(tenant.status)}${tenant.isolated ? html` <span class="filter">isolated</span>` : ''}`],
-  ['Slug', html`<code>${slug}</code>`],
-  ['Guid', html`<code>${tenant.guid}</code>`],
+  ['Slug', code(slug)],
+  ['Guid', code(tenant.guid)],
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
-  ['Database', html`<code>${tenant.database}</code>`],
-  ['Schema version', html`<code>${tenant.schemaVersion ?? 'between versions'}</code>`],
+  ['Database', code(tenant.database)],
+  ['Schema version', code(tenant.schemaVersion ?? 'between versions')],
   ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
-])}
+  ['Findings', findings && findingsLink(findings, { tenant: slug })],
+)}
 ${usagePlots(usage)}
 <h2>What happened</h2>
 ${moments.length > 0 ? timeline(moments, lanes) : ''}
-${table({
-  caption: 'The newest events',
-  columns: ['When', 'Kind', 'What', 'Outcome'],
-  rows: moments
-    .slice(0, maxShown)
-    .map(moment => [time(moment.at), moment.lane, moment.text, state(moment.isBad ? 'failed' : 'done')]),
-  empty: 'Nothing is recorded.',
-})}
-<p><a href="/log?slug=${encodeURIComponent(slug)}">The log of ${slug}</a></p>
+${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.', [
+  ['When', moment => time(moment.at)],
+  ['Kind', 'lane'],
+  ['What', 'text'],
+  ['Outcome', ({ isBad }) => state(isBad ? 'failed' : 'done')],
+])}
+<p><a href="${withQuery('/log', at)}">The log of ${slug}</a></p>
 <h2>People</h2>
 ${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at), operationLink('role list', 'Roles', at))}
-${table({
-  caption: users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
-  columns: ['E-mail address', 'Role', 'Scope', 'State', 'What to do'],
-  rows: users
-    .slice(0, maxShown)
-    .map(({ email, role, scope, state: is }) => [
-      email,
-      role,
-      scope,
-      state(is),
-      html`${loginLinks(slug, email)} ${is === 'disabled' ? operationLink('user enable', 'Enable', { slug, email }) : operationLink('user disable', 'Disable', { slug, email })}`,
-    ]),
-  empty: html`It has no user. ${operationLink('user add', 'Add one', at)}`,
-})}
+${table(
+  users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
+  users.slice(0, maxShown),
+  html`It has no user. ${operationLink('user add', 'Add one', at)}`,
+  ['email', 'role', 'scope', 'state', ['What to do', user => userLinks(slug, user)]],
+)}
 <h2>Databases</h2>
 ${actions(html`<a class="do" href="/recovery/${encodeURIComponent(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
-${databaseTable(databases)}
+${databaseTable(databases, offered)}
 <h2>Keys and programs</h2>
 ${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
-${table({
-  caption: 'Keys that sign access tokens',
-  columns: ['Key', 'State', 'Made', 'What to do'],
-  rows: tenant.keys.map(({ kid, status, createdAt }) => [
-    html`<code>${kid}</code>`,
-    state(status),
-    time(createdAt),
-    operationLink('key disable', 'Disable', { slug, kid }),
-  ]),
-  empty: 'It has no key.',
-})}
-${table({
-  caption: 'Programs with legacy tokens',
-  columns: ['Program', 'Acts for', 'State', 'What to do'],
-  rows: clients.map(({ id, name, user, state: is }) => [
-    name,
-    user,
-    state(is),
-    operationLink('client revoke', 'Revoke', { slug, id }),
-  ]),
-  empty: 'No program uses legacy tokens.',
-})}
+${table('Keys that sign access tokens', tenant.keys, 'It has no key.', [
+  'kid',
+  'status',
+  ['Made', 'createdAt'],
+  ['What to do', ({ kid }) => operationLink('key disable', 'Disable', { slug, kid })],
+])}
+${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.', [
+  ['Program', 'name'],
+  ['Acts for', 'user'],
+  'state',
+  ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
+])}
 <h2>All commands for ${slug}</h2>
 ${commandsOf(offered, slug)}`;
   return { title: tenant.name, main };
 }
 
+function failureNote(slug: string, { run, error }: TenantRun, offered: Offer): Html {
+  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in <a href="/rollouts/${run}">run ${run}</a>:</p>
+${textBlock(linkCommands(error ?? '', offered), 'Error', 'notes')}${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
+}
+
+function userLinks(slug: string, { email, state }: UserSummary): Html {
+  const [verb, text] = state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
+  return html`${loginLinks(slug, email)} ${operationLink(verb, text, { slug, email })}`;
+}
+
 /** The verbs that take a tenant, as their definitions say. */
-function commandsOf(offered: PageRequest['services']['offered'], slug: string): Html {
+function commandsOf(offered: Offer, slug: string): Html {
   const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
   const groups = Map.groupBy(taking, ({ group }) => group);
   return html`<dl class="commands">${[...groups].map(
@@ -117,40 +119,30 @@ function commandsOf(offered: PageRequest['services']['offered'], slug: string): 
   )}</dl>`;
 }
 
-export function databaseTable(databases: Awaited<ReturnType<typeof listDatabases>>): Html {
-  return table({
-    caption: 'Databases',
-    columns: ['Database', 'Server', 'State', 'Filled from', 'Kept until', 'Why it is there'],
-    rows: databases.map(({ database, server, state: is, origin, keepUntil, why }) => [
-      html`<code>${database}</code>`,
-      server,
-      state(is),
-      origin,
-      keepUntil && html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>`,
-      why,
-    ]),
-    empty: 'It has no database yet.',
-  });
+export function databaseTable(databases: readonly ListedDatabase[], offered: Offer): Html {
+  return table('Databases', databases, 'It has no database yet.', [
+    'database',
+    'server',
+    'state',
+    ['Filled from', 'origin'],
+    ['Kept until', ({ keepUntil }) => keepUntil && html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>`],
+    ['Why it is there', ({ why }) => linkCommands(why, offered)],
+  ]);
 }
 
-function usagePlots(usage: Awaited<ReturnType<typeof readUsage>>): Html {
+function usagePlots(usage: readonly TenantUsageSummary[]): Html {
   const byDay = new Map(usage.map(each => [each.period, each]));
   const periods = Array.from({ length: days }, (_, at) =>
     new Date(Date.now() - (days - 1 - at) * dayMs).toISOString().slice(0, 10),
   );
-  const count = (value: number): string => value.toLocaleString('en');
+  const plotOf = (name: string, field: 'requests' | 'refused' | 'writes' | 'databaseMs', text = numberText): Html =>
+    plot(
+      name,
+      periods.map(label => ({ label, value: byDay.get(label)?.[field] ?? 0 })),
+      text,
+    );
   const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
-  const rows = [
-    ['Requests', 'requests', count],
-    ['Refused requests', 'refused', count],
-    ['Writes', 'writes', count],
-    ['Database time', 'databaseMs', seconds],
-  ] as const;
-  const plots = rows.map(([name, field, text]) => {
-    const values = periods.map(label => ({ label, value: byDay.get(label)?.[field] ?? 0 }));
-    return plot(name, values, text);
-  });
-  return html`<div class="plots">${plots}</div>`;
+  return html`<div class="plots">${plotOf('Requests', 'requests')}${plotOf('Refused requests', 'refused')}${plotOf('Writes', 'writes')}${plotOf('Database time', 'databaseMs', seconds)}</div>`;
 }
 
 const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
@@ -158,11 +150,11 @@ const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
 /** What happened to a tenant, the newest first. */
 async function momentsOf(
   { control }: PageRequest['services'],
-  { id, slug, guid }: Awaited<ReturnType<typeof showTenant>>,
-  databases: Awaited<ReturnType<typeof listDatabases>>,
+  { slug, guid }: TenantSummary,
+  databases: readonly ListedDatabase[],
+  runs: readonly TenantRun[],
 ): Promise<Moment[]> {
   const log = await listActions(control, { slug, limit: maxMoments });
-  const runs = await tenantRuns(control, id, maxMoments);
   const archives = await listArchives(control, { guid, limit: maxMoments });
   const moments: Moment[] = [
     ...log.map(({ startedAt, command, operator, reason, state }) => ({

@@ -1,0 +1,156 @@
+import { connect } from 'node:net';
+import { expect } from 'chai';
+import { controlSql } from '../../auth/sample-users.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole, pages } from './console-client.ts';
+
+describe('console: access', () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  before(async () => {
+    opened = await openConsole(world.environment, ['--no-browser']);
+  });
+  after(async () => {
+    expect(await opened.stop()).to.equal(0);
+  });
+
+  const lastAction = async () => {
+    const [row] = await controlSql<{ operator: string; command: string; reason: string | null }>(
+      world,
+      'select operator, command, reason from operator_actions order by id desc limit 1',
+    );
+    return row;
+  };
+
+  it('the printed address of the console works once, and without its cookie every page is refused', async () => {
+    expect((await fetch(opened.url)).status).to.equal(403);
+    for (const path of [...pages, '/operations/suspend', '/runs/x', '/nowhere']) {
+      const response = await fetch(opened.origin + path, { headers: { Cookie: `${opened.cookie}x` } });
+      expect(response.status, path).to.equal(403);
+      expect(await response.text(), path).to.not.include('acme');
+    }
+  });
+
+  it('a host of another name, as with DNS rebinding, gets no page', async () => {
+    // fetch sends no other Host than that of the address
+    const response = await new Promise<string>(resolve => {
+      const socket = connect(Number(new URL(opened.origin).port), '127.0.0.1');
+      let text = '';
+      socket.on('data', data => (text += data)).on('close', () => resolve(text));
+      socket.write(`GET / HTTP/1.1\r\nHost: evil.test\r\nCookie: ${opened.cookie}\r\nConnection: close\r\n\r\n`);
+    });
+    expect(response)
+      .to.match(/^HTTP\/1.1 403/)
+      .and.not.include('Needs attention');
+  });
+
+  it('a form that another origin sends, or that has no token of its page, changes nothing', async () => {
+    const fields = { slug: 'acme', step: 'plan' };
+    const attacks: Record<string, string>[] = [
+      { Origin: 'http://evil.test' },
+      { Origin: 'null' },
+      { Origin: '' },
+      { 'Sec-Fetch-Site': 'cross-site' },
+      { 'Sec-Fetch-Site': 'same-site' },
+    ];
+    for (const headers of attacks)
+      expect((await opened.submit('/operations/suspend', fields, headers)).status).to.equal(403);
+    for (const token of ['', 'x'.repeat(43)])
+      expect((await opened.submit('/operations/suspend', { ...fields, token })).text).to.include('Open it again');
+    expect((await opened.get('/log')).text).to.include('This console has run nothing yet');
+  });
+
+  it('no page can be framed, loads anything of another origin, or runs inline code', async () => {
+    for (const path of pages) {
+      const { status, headers, text } = await opened.get(path);
+      expect(status, path).to.equal(200);
+      expect(headers.get('content-security-policy'))
+        .to.include("frame-ancestors 'none'")
+        .and.include("script-src 'self'");
+      expect(headers.get('cache-control')).to.equal('no-store');
+      expect(text).to.not.match(/ style=| on\w+=|<script>|src="http/);
+      expect(text.length, path).to.be.lessThan(60_000);
+    }
+  });
+
+  it('a thousand connections that send nothing shut nobody out', async () => {
+    const port = Number(new URL(opened.origin).port);
+    const sockets = Array.from({ length: 1_000 }, () => connect(port, '127.0.0.1').on('error', () => {}));
+    await Promise.all(
+      sockets.map(socket => new Promise(resolve => socket.once('connect', resolve).once('close', resolve))),
+    );
+    expect((await opened.get('/')).status).to.equal(200);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it('a console that strangers could reach, or whose header anybody could send, does not start', async () => {
+    const refused: [string[], RegExp][] = [
+      [['--host', '0.0.0.0'], /Everybody who reaches 0\.0\.0\.0 could use the console/],
+      [['--user-header', 'X-User'], /Name the proxy whose header is trusted/],
+      [['--trusted-proxy', '10.0.0.7'], /Name the header/],
+      [['--trusted-proxy', '0.0.0.0/0', '--user-header', 'X-User'], /not the address of a proxy/],
+      [['--read-only', '--allow', 'suspend'], /either --read-only or --allow/],
+      [['--allow', 'fly'], /fly, which is neither a command/],
+      [['--allow', 'constructor'], /constructor, which is neither a command/],
+    ];
+    for (const [args, reason] of refused) {
+      const { code, stderr } = await runCommand('scripts/backoffice.ts', ['console', ...args], world.environment);
+      expect({ args, code }).to.deep.equal({ args, code: 2 });
+      expect(stderr).to.match(reason);
+    }
+  });
+
+  it('a read-only console shows everything and runs nothing; another one runs what it was allowed', async () => {
+    const readOnly = await openConsole(world.environment, ['--no-browser', '--read-only']);
+    const { status, text } = await readOnly.get('/operations/resume?slug=acme');
+    expect(status).to.equal(200);
+    expect(text).to.include('This console does not run it').and.not.include('value="plan"');
+    const refused = await readOnly.submit('/operations/resume', { slug: 'acme', because: 'ticket 9', step: 'run' });
+    expect(refused.text).to.include('does not run resume');
+    expect(refused.text, 'what was typed stays').to.include('value="acme"').and.include('value="ticket 9"');
+    expect((await readOnly.submit('/operations/list', { step: 'run' })).text).to.include('does not run list');
+    await readOnly.stop();
+    const support = await openConsole(world.environment, ['--no-browser', '--allow', 'support,resume']);
+    expect((await support.submit('/operations/suspend', { slug: 'acme', step: 'plan' })).text).to.include(
+      'does not run',
+    );
+    for (const [path, fields] of Object.entries({ '/operations/resume': {}, '/operations/session/list': {} }))
+      expect((await support.submit(path, { slug: 'acme', step: 'run', ...fields })).path, path).to.match(/^\/runs\//);
+    await support.stop();
+  });
+
+  it('a team is known by the header of its proxy only, gives a reason, and is named in the log', async () => {
+    const args = ['--trusted-proxy', '127.0.0.1', '--user-header', 'X-Forwarded-Email'];
+    const team = await openConsole(world.environment, args, { 'X-Forwarded-Email': 'jane@example.com' });
+    expect((await fetch(team.origin)).status).to.equal(403);
+    for (const name of ['a@b.test, jane@example.com', ' '])
+      expect((await team.get('/', { 'X-Forwarded-Email': name })).status, name).to.equal(403);
+    const fields = { slug: 'acme', step: 'run' };
+    expect((await team.submit('/operations/refresh', fields)).text).to.include('Say why');
+    const { path } = await team.submit('/operations/refresh', { ...fields, because: 'ticket 7' });
+    expect((await team.ended(path)).text).to.include('jane@example.com');
+    const action = await lastAction();
+    expect(action).to.deep.include({ command: 'refresh', reason: 'ticket 7' });
+    expect(action?.operator).to.match(/^jane@example\.com \(/);
+
+    const secret = { slug: 'acme', email: 'new@acme.test', because: 'ticket 8' };
+    const plan = await team.ended((await team.submit('/operations/user/add', { ...secret, step: 'plan' })).path);
+    const run = await team.ended((await team.submit(`${plan.path}/perform`, {})).path);
+    expect(run.text, 'the password is shown to the one who made the user').to.match(/password/i);
+    const joe = { 'X-Forwarded-Email': 'joe@example.com' };
+    expect((await team.get('/log', joe)).text).to.include(run.path);
+    for (const path of [run.path, `${run.path}/output`, `${run.path}/events`, plan.path]) {
+      const { text } = await team.get(path, joe);
+      expect(text, path).to.include('alone sees its result').and.include('jane@example.com');
+      expect(text, path).to.not.match(/password/i);
+    }
+    const others = await team.get(run.path, joe);
+    expect([others.status, others.text.includes('It is done.')]).to.deep.equal([200, true]);
+    await team.stop();
+    const elsewhere = ['--trusted-proxy', '10.0.0.7', '--user-header', 'X-Forwarded-Email'];
+    const forged = await openConsole(world.environment, elsewhere, { 'X-Forwarded-Email': 'jane@example.com' });
+    expect((await forged.get('/')).status).to.equal(403);
+    await forged.stop();
+  });
+});

@@ -1,0 +1,145 @@
+import { expect } from 'chai';
+import { catalogue } from '../../../src/operator/cli/catalogue.ts';
+import { operationsOf } from '../../../src/operator/command/operation.ts';
+import { withheld } from '../../../src/operator/console/offered.ts';
+import { controlSql } from '../../auth/sample-users.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole, pages } from './console-client.ts';
+
+describe('console: forms and plans', () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  before(async () => {
+    opened = await openConsole(world.environment, ['--no-browser']);
+  });
+  after(async () => {
+    expect(await opened.stop()).to.equal(0);
+  });
+
+  const statusOf = async (slug: string): Promise<string | undefined> => {
+    const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = '${slug}'`);
+    return row?.status;
+  };
+  const lastAction = async () => {
+    const [row] = await controlSql<{ operator: string; command: string; reason: string | null }>(
+      world,
+      'select operator, command, reason from operator_actions order by id desc limit 1',
+    );
+    return row;
+  };
+
+  it('every operation has a form, but those with a reason', async () => {
+    const all = (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name);
+    expect(all).to.include.members(Object.keys(withheld));
+    for (const name of all) {
+      const { status, text } = await opened.get(`/operations/${name.replaceAll(' ', '/')}?slug=acme`);
+      expect(status, name).to.equal(withheld[name] === undefined ? 200 : 404);
+      if (status === 200) expect(text, name).to.include('Show as command');
+    }
+  });
+
+  it('a form shows the command that does the same, with each word quoted for a shell', async () => {
+    const fields = { slug: 'acme', name: "Jane's; rm -rf", because: 'new owner', step: 'command' };
+    const { text } = await opened.submit('/operations/edit', fields);
+    expect(text).to.include(
+      'npx backoffice edit acme --name=&#39;Jane&#39;\\&#39;&#39;s; rm -rf&#39; --reason=&#39;new owner&#39;',
+    );
+  });
+
+  it('a form with wrong values is shown again, with a link from each error to its field', async () => {
+    const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
+    expect(status).to.equal(422);
+    expect(text).to.include('role="alert"').and.include('href="#f-adminEmail"').and.include('value="new"');
+  });
+
+  it('an argument that is the word of another command neither runs nor shows that command', async () => {
+    for (const step of ['run', 'command'])
+      expect((await opened.submit('/operations/databases', { slug: 'prune', step })).text, step)
+        .to.include('is a command of its own')
+        .and.not.include('npx backoffice databases prune');
+  });
+
+  it('a plan changes nothing when an argument begins with a hyphen', async () => {
+    const fields = { slug: 'acme', role: '-x', permissions: 'orders.read', step: 'plan' };
+    const { path } = await opened.submit('/operations/role/add', fields);
+    const { text } = await opened.ended(path);
+    expect(await controlSql(world, `select from roles where name = '-x'`), text).to.have.length(0);
+    await opened.ended((await opened.submit(`${path}/perform`, {})).path);
+    expect(await controlSql(world, `select permissions from roles where name = '-x'`)).to.deep.equal([
+      { permissions: ['orders.read'] },
+    ]);
+  });
+
+  it('a secret that is filled in reaches its command, and no page, command line or log shows it', async () => {
+    const password = 'correct-horse-battery-9';
+    const fields = { slug: 'acme', email: 'till@acme.test', password, step: 'plan' };
+    const plan = await opened.ended((await opened.submit('/operations/user/add', fields)).path);
+    expect(plan.text).to.include('Would be added').and.include('--password-stdin').and.not.include(password);
+    const added = await opened.ended((await opened.submit(`${plan.path}/perform`, {})).path);
+    expect(added.text).to.include('till@acme.test').and.not.include(password);
+    for (const path of pages) expect((await opened.get(path)).text).to.not.include(password);
+    await world.login(world.acme, { email: 'till@acme.test', password });
+  });
+
+  it('an operation that locks out shows its plan, wants the name typed, runs once, and is logged with its reason', async () => {
+    const planned = await opened.submit('/operations/suspend', { slug: 'globex', because: 'unpaid', step: 'run' });
+    const plan = await opened.ended(planned.path);
+    expect(plan.text).to.include('globex will not be served until it is resumed');
+    expect(plan.text).to.match(/slug=globex&(amp;|#38;)because=unpaid">Change the values/);
+    expect(await statusOf('globex')).to.equal('active');
+    const wrong = await opened.submit(`${plan.path}/perform`, { typed: 'acme' });
+    expect(wrong.status).to.equal(422);
+    expect(wrong.text).to.include('href="#typed"');
+    expect(await statusOf('globex')).to.equal('active');
+    const first = await opened.submit(`${plan.path}/perform`, { typed: 'globex' });
+    const again = await opened.submit(`${plan.path}/perform`, { typed: 'globex' });
+    expect(again.path).to.equal(first.path);
+    expect((await opened.ended(first.path)).text).to.include('globex is suspended.');
+    expect(await statusOf('globex')).to.equal('suspended');
+    expect(await statusOf('acme')).to.equal('active');
+    expect(await lastAction()).to.deep.include({ command: 'suspend', reason: 'unpaid' });
+    const resumed = await opened.submit('/operations/resume', { slug: 'globex', step: 'run' });
+    expect((await opened.ended(resumed.path)).text).to.include('globex is active.');
+  });
+
+  it('a plan that no longer holds is not done, and a login in the meantime does not change a plan', async () => {
+    const email = 'leaver@acme.test';
+    const user = { slug: 'acme', email, password: 'correct-horse-battery-9' };
+    await opened.ended((await opened.submit('/operations/user/add', { ...user, step: 'run' })).path);
+    const plan = async () =>
+      opened.ended((await opened.submit('/operations/user/remove', { slug: 'acme', email, step: 'plan' })).path);
+    const perform = async ({ path }: { path: string }) =>
+      opened.ended((await opened.submit(`${path}/perform`, { typed: email })).path);
+    const stale = await plan();
+    const changed = await runCommand(
+      'scripts/backoffice.ts',
+      ['user', 'role', 'acme', email, 'Administrator'],
+      world.environment,
+    );
+    expect(changed.code).to.equal(0);
+    expect((await perform(stale)).text).to.include('The plan has changed. Make it again.');
+    await world.login(world.acme, user);
+    const fresh = await plan();
+    await world.login(world.acme, user);
+    expect((await perform(fresh)).text).to.include(`${email} is removed`);
+  });
+
+  it('a form that is sent twice runs once, and another form, or other values, run again', async () => {
+    const [admin] = await controlSql<{ email: string }>(
+      world,
+      `select email from users where tenant_id = (select id from tenants where slug = 'acme') order by id limit 1`,
+    );
+    const fields = { slug: 'acme', email: admin?.email ?? '', name: 'till', step: 'run', form: 'once' };
+    const add = async (more = {}) => (await opened.submit('/operations/client/add', { ...fields, ...more })).path;
+    const [first, second] = await Promise.all([add(), add()]);
+    expect(second).to.equal(first);
+    expect(await add({ step: 'plan' })).to.not.equal(first);
+    expect(await add({ form: 'another', name: 'other' }))
+      .to.match(/^\/runs\//)
+      .and.not.equal(first);
+    await opened.ended(first);
+    const clients = await controlSql(world, `select from api_clients where name = 'till'`);
+    expect(clients).to.have.length(1);
+  });
+});

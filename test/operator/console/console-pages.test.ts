@@ -1,0 +1,130 @@
+import { expect } from 'chai';
+import { controlSql } from '../../auth/sample-users.ts';
+import { sql, useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole, pages } from './console-client.ts';
+
+const script = '<script>alert(1)</script>';
+
+describe('console: pages', () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  before(async () => {
+    opened = await openConsole(world.environment, ['--no-browser']);
+  });
+  after(async () => {
+    expect(await opened.stop()).to.equal(0);
+  });
+
+  it('pages open no connection to a tenant database', async () => {
+    const names = [world.acme, world.globex];
+    const allow = (isAllowed: boolean) =>
+      Promise.all(
+        names.map(({ database }) => controlSql(world, `alter database "${database}" allow_connections ${isAllowed}`)),
+      );
+    await sql(world.acme, 'select');
+    await allow(false);
+    try {
+      for (const path of pages) expect((await opened.get(path)).status, path).to.equal(200);
+    } finally {
+      await allow(true);
+    }
+  });
+
+  it('a command in a text is a link to its form, filled in', async () => {
+    await controlSql(
+      world,
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, kept_by)
+       select id, server_id, 'kept_by_test', role_name, 'kept', 'a move', 'move' from tenants where slug = 'acme'`,
+    );
+    try {
+      expect((await opened.get('/tenants/acme')).text).to.include(
+        '<a href="/operations/move?slug=acme&#38;back=on">npx backoffice move acme --back</a>',
+      );
+    } finally {
+      await controlSql(world, `delete from tenant_databases where database_name = 'kept_by_test'`);
+    }
+    const { status, text } = await opened.get('/tenants/nobody');
+    expect(status).to.equal(404);
+    expect(text).to.include('<a href="/operations/list">npx backoffice list</a>');
+  });
+
+  it('the page of a migration run shows its canaries, and the tenants that were not begun after them', async () => {
+    const [run] = await controlSql<{ id: string }>(
+      world,
+      `with run as (insert into migration_runs (head, concurrency, canary, requested_by, state)
+                    values ('0001', 4, 1, 'jane@office', 'halted') returning id)
+       insert into migration_outcomes (run_id, tenant_id, state, started_at)
+       select run.id, t.id, case slug when 'globex' then 'failed' else 'skipped' end, case slug when 'globex' then now() end
+         from run, tenants t returning run_id as id`,
+    );
+    const { text } = await opened.get(`/rollouts/${run?.id}`);
+    await controlSql(world, `delete from migration_runs where id = ${run?.id}`);
+    const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
+    expect(rows)
+      .to.match(/Canaries 1 1 ✕ failed/)
+      .and.match(/All others 1 1 ○ skipped/);
+  });
+
+  it('a moment leads to the archive with exactly its data, or to the last one before it and to the log', async () => {
+    const id = 'a0000000-0000-4000-8000-000000000001';
+    await controlSql(
+      world,
+      `insert into archives (id, tenant_guid, slug, target, file, state, key_fingerprint, server, database_name,
+                             snapshot_at, unchanged_at)
+       values ('${id}', '${world.acme.guid}', 'acme', '/none', 'none', 'complete', '', 'default', 'none',
+               '2026-01-01T10:00Z', '2026-01-01T12:00Z')`,
+    );
+    const textAt = async (time: string) => (await opened.get(`/recovery/acme?at=2026-01-01T${time}`)).text;
+    try {
+      expect(await textAt('11:00'))
+        .to.include('has exactly its data')
+        .and.include(`archive=${id}">Restore this`);
+      expect(await textAt('13:00:05'))
+        .to.include('The last archive before it')
+        .and.include('at=2026-01-01T13%3A00%3A05Z');
+      expect(await textAt('09:00')).to.include('No archive is as old');
+    } finally {
+      await controlSql(world, `delete from archives where id = '${id}'`);
+    }
+  });
+
+  it('markup in names and in errors is text on every page', async () => {
+    await controlSql(world, `update tenants set name = '${script}' where slug = 'acme'`);
+    await controlSql(
+      world,
+      `insert into operator_actions (operator, build, command, slug, reason, state, error)
+       values ('${script}', '0', 'edit', 'acme', '${script}', 'failed', '${script}')`,
+    );
+    for (const path of [
+      ...pages,
+      `/tenants?q=${script}`,
+      `/log?slug=${script}`,
+      `/tenants/${encodeURIComponent(script)}`,
+    ])
+      expect((await opened.get(path)).text, path).to.not.include(script);
+    const { path } = await opened.submit('/operations/resume', { slug: script, because: script, step: 'plan' });
+    expect((await opened.ended(path)).text).to.not.include(script);
+    expect((await opened.get('/tenants/acme')).text).to.include('&#60;script&#62;');
+  });
+
+  it('a server is shown with the last known size of its data, and with the findings of the server itself', async () => {
+    const finding = { id: 'aaaaaaaa', check: 'wal_not_archived', server: 'default', severity: 'warning', tenant: null };
+    const texts = { problem: 'nothing was archived so far', remedy: 'Set archive_mode', fixed: false, accepted: null };
+    const report = { servers: 1, tenants: 2, unchanged: 0, healthy: true, findings: [{ ...finding, ...texts }] };
+    await controlSql(
+      world,
+      `insert into tenant_usage (tenant_id, hour, database_bytes)
+       select id, date_trunc('hour', now()) - h * interval '1 hour', 20000000 from tenants, generate_series(0, 1) h`,
+    );
+    await controlSql(
+      world,
+      `insert into doctor_reports (made_by, report) values ('jane@office', '${JSON.stringify(report)}')`,
+    );
+    const { text } = await opened.get('/capacity');
+    const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
+    expect(rows).to.include('38.1 MiB').and.include('▲ 1');
+    expect(text).to.include('href="/findings?server=default"');
+    expect((await opened.get('/findings?server=default')).text).to.include('nothing was archived so far');
+    await controlSql(world, 'delete from doctor_reports');
+  });
+});

@@ -1,0 +1,163 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import type pg from 'pg';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { controlSql } from '../../auth/sample-users.ts';
+import { eventually } from '../../support/eventually.ts';
+import { isAlive, seeProcesses } from '../../support/processes.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { sql, useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole } from './console-client.ts';
+
+describe('console: runs', () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  before(async () => {
+    opened = await openConsole(world.environment, ['--no-browser']);
+  });
+  after(async () => {
+    expect(await opened.stop()).to.equal(0);
+  });
+
+  it('a check that finds something is done, and has not failed', async () => {
+    const { database } = world.acme;
+    await controlSql(world, `grant temporary on database "${database}" to "${database}"`);
+    await sql(world.acme, 'create index by_hand on countries (country_name)');
+    try {
+      const { text } = await opened.ended((await opened.submit('/operations/doctor', { step: 'run' })).path);
+      expect(text).to.include('It is done, and found something.').and.include('TEMPORARY on database');
+      expect(text).to.include('class="state warn"').and.not.include('It has failed');
+      const findings = (await opened.get('/findings?tenant=acme')).text;
+      expect(findings).to.include('TEMPORARY on database').and.include('CREATE INDEX by_hand ON public.countries');
+      expect((await opened.get('/tenants/acme')).text).to.include('href="/findings?tenant=acme"');
+    } finally {
+      await sql(world.acme, 'drop index by_hand');
+      await controlSql(world, `revoke temporary on database "${database}" from "${database}"`);
+    }
+  });
+
+  it('a large result says what is left out, keeps its end, and links to all that is kept', async () => {
+    const globex = `(select id from tenants where slug = 'globex')`;
+    const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 3000) n`;
+    await controlSql(world, insert);
+    await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
+    try {
+      const list = await opened.ended(
+        (await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path,
+      );
+      const [row] = await controlSql<{ count: number }>(
+        world,
+        `select count(*)::int from roles where tenant_id = ${globex}`,
+      );
+      const total = row?.count ?? 0;
+      const lost = `${(total - 2_000).toLocaleString('en')}`;
+      expect(list.text)
+        .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown, of which ${lost} are not kept`)
+        .and.include(`href="${list.path}/output"`);
+      expect((await opened.get(`${list.path}/output`)).text).to.include(`(${lost} further rows are not kept)`);
+      const shown = await opened.ended((await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path);
+      expect(shown.text)
+        .to.match(/BEGINx+\n… \([\d,]+ characters are left out\) …\nx+END/)
+        .and.include(`href="${shown.path}/output"`);
+      expect((await opened.get(`${shown.path}/output`)).text).to.match(/BEGINx{30000}END/);
+    } finally {
+      await controlSql(world, `delete from roles where name like 'large %'`);
+      await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
+    }
+  });
+
+  it('what an operation refuses is shown in the words of the command line', async () => {
+    const { path } = await opened.submit('/operations/resume', { slug: 'nobody', step: 'plan' });
+    expect((await opened.ended(path)).text)
+      .to.include('There is no tenant nobody')
+      .and.not.include('id="perform"');
+  });
+
+  it('a run goes on without its browser, and its events and its page show it when it is opened again', async () => {
+    const { path } = await opened.submit('/operations/doctor', { step: 'run' });
+    const gone = new AbortController();
+    const headers = { Cookie: opened.cookie };
+    const first = await fetch(`${opened.origin}${path}/events`, { headers, signal: gone.signal });
+    await first.body?.getReader().read();
+    gone.abort();
+    const events = await (await fetch(`${opened.origin}${path}/events`, { headers })).text();
+    expect(events)
+      .to.match(/^event: run\ndata: \{/)
+      .and.include('"isEnded":true');
+    expect((await opened.get(path)).text).to.include('data-ended');
+    expect((await opened.get('/findings')).text).to.include('Looked');
+  });
+
+  it('a command that is ended early, by a button and then with its console, finishes what it has begun', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'archives-'));
+    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    const ending = await openConsole(environment, ['--no-browser']);
+    let stopped: Promise<number | null> | undefined;
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table countries in access exclusive mode');
+      const { path } = await ending.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
+      await waitingFor(client, 'countries');
+      expect((await ending.submit(`${path}/cancel`, {})).text)
+        .to.include('It ends early.')
+        .and.not.include('id="cancel"');
+      const cancelledAt = performance.now();
+      await eventually(() => performance.now() - cancelledAt > 1_100); // two signals within 1 s count as one
+      stopped = ending.stop();
+      await eventually(async () => (await fetch(ending.origin).catch(() => undefined)) === undefined);
+    });
+    expect(await stopped).to.equal(0);
+    const listed = await runCommand('scripts/tenant.ts', ['backup', 'list', 'acme', '--json'], environment);
+    expect(JSON.parse(listed.stdout)).to.have.length(1);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('a command whose console was killed goes on, and ends early without a loss when it gets a signal', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'archives-'));
+    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    const killed = await openConsole(environment, ['--no-browser']);
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table countries in access exclusive mode');
+      await killed.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
+      await waitingFor(client, 'countries');
+      const command = (await seeProcesses()).find(({ parent }) => parent === killed.process.pid);
+      killed.process.kill('SIGKILL');
+      await eventually(async () => (await fetch(killed.origin).catch(() => undefined)) === undefined);
+      process.kill(command?.pid ?? 0, 'SIGTERM');
+    });
+    const lastState = async () => {
+      const rows = await controlSql<{ state: string }>(
+        world,
+        `select state from operator_actions where command = 'backup run' order by id desc limit 1`,
+      );
+      return rows[0]?.state;
+    };
+    await eventually(async () => (await lastState()) === 'done');
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('a signal ends the console when the commands that it runs have ended', async () => {
+    const ending = await openConsole(world.environment, ['--no-browser']);
+    await ending.submit('/operations/doctor', { step: 'run' });
+    expect(await ending.stop()).to.equal(0);
+    const left = await eventually(async () => {
+      const rows = await controlSql<{ pid: number }>(
+        world,
+        `select pid from processes where kind = 'command' and seen_at > now() - interval '5 s'`,
+      );
+      return rows.filter(({ pid }) => isAlive(pid)).length === 0;
+    });
+    expect(left).to.equal(true);
+  });
+});
+
+/** Waits until a session waits for a lock of a table. */
+async function waitingFor(client: pg.Client, table: string): Promise<void> {
+  await eventually(async () => {
+    const { rows } = await client.query('select from pg_locks where not granted and relation = $1::regclass', [table]);
+    return rows.length > 0;
+  });
+}
