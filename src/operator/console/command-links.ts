@@ -1,6 +1,6 @@
 import { type Html, html } from '../../docs/html.ts';
 import { optionFlag } from '../command/operation-fields.ts';
-import { operationPath } from './format.ts';
+import { operationPath } from './links.ts';
 import type { Offered } from './offered.ts';
 
 /** What the console offers, by name. */

@@ -7,7 +7,7 @@ import type { Candidate } from '../command/stored-values.ts';
 import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
 import { breadcrumbs } from './console-page.ts';
 import { type FormError, formId, inputId } from './form-values.ts';
-import { operationPath } from './format.ts';
+import { operationPath } from './links.ts';
 import type { Offered } from './offered.ts';
 
 interface FormPage {

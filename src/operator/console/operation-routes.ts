@@ -12,7 +12,7 @@ import type { ConsoleServices } from './console-services.ts';
 import { type FormTokens, submissionOf } from './form-tokens.ts';
 import { checkForm, type FormError, formId, readForm } from './form-values.ts';
 import { formView } from './form-view.ts';
-import { operationLink, operationPath } from './format.ts';
+import { operationLink, operationPath } from './links.ts';
 import { type Offered, withheld } from './offered.ts';
 import { goToRun } from './run-routes.ts';
 import type { Run } from './runs.ts';

@@ -1,19 +1,7 @@
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/field-label.ts';
-import {
-  type Cell,
-  cellView,
-  code,
-  given,
-  numberText,
-  type Query,
-  size,
-  state,
-  tenantLink,
-  time,
-  version,
-  withQuery,
-} from './format.ts';
+import { type Cell, cellView, code, numberText, size, state, time, version } from './format.ts';
+import { given, type Query, tenantLink, withQuery } from './links.ts';
 
 export function actions(...links: Html[]): Html {
   return html`<p class="actions">${links.map(link => html`${link} `)}</p>`;

@@ -2,7 +2,8 @@ import { html } from '../../../docs/html.ts';
 import { connectionsByServer, listProcesses } from '../../tenants/processes.ts';
 import { bytesByServer, listServers, type ServerSummary } from '../../tenants/read-servers.ts';
 import type { PageRequest } from '../console-services.ts';
-import { fault, operationLink, state, time, withQuery } from '../format.ts';
+import { fault, state, time } from '../format.ts';
+import { operationLink, withQuery } from '../links.ts';
 import { actions, table } from '../view.ts';
 import { findingsLink, readReport } from './findings.ts';
 

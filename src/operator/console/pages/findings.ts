@@ -5,7 +5,8 @@ import { findingKey } from '../../doctor/finding.ts';
 import { type ReportedFinding, readStoredReport } from '../../doctor/reports.ts';
 import { linkCommands, type Offer } from '../command-links.ts';
 import type { PageRequest } from '../console-services.ts';
-import { fault, numberText, operationLink, state, tenantLink, time, withQuery } from '../format.ts';
+import { fault, numberText, state, time } from '../format.ts';
+import { operationLink, tenantLink, withQuery } from '../links.ts';
 import { actions, facts, pageNumber, pager } from '../view.ts';
 
 const pageSize = 40;

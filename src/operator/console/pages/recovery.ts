@@ -5,7 +5,8 @@ import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import { fault, operationLink, state, utc } from '../format.ts';
+import { fault, state, utc } from '../format.ts';
+import { operationLink } from '../links.ts';
 import { rangeBar } from '../plot.ts';
 import { actions, facts, pageNumber, pager, table } from '../view.ts';
 import { databaseTable } from './tenant-page.ts';
@@ -23,7 +24,7 @@ ${facts(
   ['Tenants', counts.tenants],
   ['Without an archive', fault(counts.without, 'warn')],
   ['Newest archive faulty', fault(counts.faulty, 'bad')],
-  ['Was one ever proved', counts.isProved ? state('proved') : state('unproved')],
+  ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
 )}
 ${actions(
   operationLink('backup run', 'Archive what has changed', { all: 'on' }),

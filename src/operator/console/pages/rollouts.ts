@@ -4,7 +4,8 @@ import { failureCauses, listRuns, type RunSummary, readRun, runOutcomes, runWave
 import { linkCommands, type Offer } from '../command-links.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import { code, durationText, none, numberText, operationLink, state, tenantLink, textBlock, time } from '../format.ts';
+import { code, durationText, none, numberText, state, textBlock, time } from '../format.ts';
+import { operationLink, tenantLink } from '../links.ts';
 import { actions, facts, table } from '../view.ts';
 
 const maxRuns = 30;

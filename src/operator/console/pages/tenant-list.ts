@@ -3,7 +3,8 @@ import { html } from '../../../docs/html.ts';
 import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
 import { findUsers } from '../../tenants/read-users.ts';
 import type { PageRequest } from '../console-services.ts';
-import { given, loginLinks, numberText, operationLink, state, version as versionView } from '../format.ts';
+import { numberText, state, version as versionView } from '../format.ts';
+import { given, loginLinks, operationLink } from '../links.ts';
 import { actions, pageNumber, pager, table } from '../view.ts';
 
 const pageSize = 50;

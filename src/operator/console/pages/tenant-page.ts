@@ -9,19 +9,8 @@ import { listClients, listUsers, type UserSummary } from '../../tenants/read-use
 import { linkCommands, type Offer } from '../command-links.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import {
-  code,
-  loginLinks,
-  numberText,
-  operationLink,
-  shorten,
-  size,
-  state,
-  textBlock,
-  time,
-  utc,
-  withQuery,
-} from '../format.ts';
+import { code, numberText, shorten, size, state, textBlock, time, utc } from '../format.ts';
+import { loginLinks, operationLink, withQuery } from '../links.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
 import { actions, facts, table } from '../view.ts';
 import { findingsLink, readReport } from './findings.ts';
@@ -84,7 +73,7 @@ ${databaseTable(databases, offered)}
 ${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
 ${table('Keys that sign access tokens', tenant.keys, 'It has no key.', [
   'kid',
-  'status',
+  ['State', 'status'],
   ['Made', 'createdAt'],
   ['What to do', ({ kid }) => operationLink('key disable', 'Disable', { slug, kid })],
 ])}

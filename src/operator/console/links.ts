@@ -1,0 +1,37 @@
+import { type Html, html } from '../../docs/html.ts';
+import { none } from './format.ts';
+
+/** A link to the page of a tenant. */
+export function tenantLink(slug: string | null): Html {
+  return slug === null ? none : html`<a href="/tenants/${encodeURIComponent(slug)}">${slug}</a>`;
+}
+
+/** The path of the form of an operation. @param name the words of the command */
+export function operationPath(name: string): string {
+  return `/operations/${name.replaceAll(' ', '/')}`;
+}
+
+/** A link to the form of an operation, with fields filled in. */
+export function operationLink(name: string, text: string, fields: Readonly<Record<string, string>> = {}): Html {
+  return html`<a class="do" href="${withQuery(operationPath(name), fields)}">${text}</a>`;
+}
+
+/** Links that help somebody who cannot log in, or should not. */
+export function loginLinks(slug: string, email: string): Html {
+  const password = operationLink('user password', 'Reset the password', { slug, email });
+  return html`${password} ${operationLink('session revoke', 'End logins', { slug, user: email })}`;
+}
+
+/** The parameters of a page, by name. */
+export type Query = Readonly<Record<string, string | undefined>>;
+
+/** The parameters that are not empty. */
+export function given(query: Query): Record<string, string> {
+  return Object.fromEntries(Object.entries(query).flatMap(([name, value]) => (value ? [[name, value]] : [])));
+}
+
+/** An address with the parameters that are not empty. */
+export function withQuery(path: string, query: Query): string {
+  const text = new URLSearchParams(given(query)).toString();
+  return text ? `${path}?${text}` : path;
+}
