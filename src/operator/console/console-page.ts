@@ -52,7 +52,7 @@ function header(ctx: Context): Html {
   const q = ctx.path === '/tenants' ? String(ctx.query.q ?? '') : '';
   return html`<header><div class="bar">
 <nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
-<form class="find" role="search" action="/tenants"><label for="find">Find</label>
+<form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
 <p class="who"><span>${shell.place}</span> <span>${visitor.name}</span> ${shell.mode && html`<span class="mode">${shell.mode}</span>`}</p>

@@ -110,7 +110,8 @@ function textView({ run, offered }: RunPage, label: string, { text, lost }: Omit
   const half = maxShownLength / 2;
   const shown =
     left > 0 ? `${text.slice(0, half)}\n… (${numberText(left)} characters are left out) …\n${text.slice(-half)}` : text;
-  return html`${textBlock(linkCommands(shown.trimEnd(), offered), label, kind)}${left > 0 ? hiddenNote(run, left + lost, 'characters', lost) : ''}`;
+  const look = kind ?? (shown.includes('\n') ? '' : 'sentence');
+  return html`${textBlock(linkCommands(shown.trimEnd(), offered), label, look)}${left > 0 ? hiddenNote(run, left + lost, 'characters', lost) : ''}`;
 }
 
 function cancelForm({ run: { id, form }, tokenOf }: RunPage): Html {

@@ -26,14 +26,11 @@ export async function nowPage({ services }: PageRequest) {
   const head = await tenantHead();
   const fleet = await countFleet(control);
   const [lastRun] = await listRuns(control, 1);
-  const concerns = [
-    ...(await failingConcerns(services)),
-    ...(await findingConcerns(services)),
-    ...(await archiveConcerns(services)),
-    ...(await processConcerns(services)),
-    ...(await timerConcerns(services)),
-    ...laggingConcern(fleet, head),
-  ].sort(([a], [b]) => Number(a === 'warning') - Number(b === 'warning'));
+  const readers = [failingConcerns, findingConcerns, archiveConcerns, processConcerns, timerConcerns];
+  const read = await Promise.all(readers.map(concernsOf => concernsOf(services)));
+  const concerns = [...read.flat(), ...laggingConcern(fleet, head)].sort(
+    ([a], [b]) => Number(a === 'warning') - Number(b === 'warning'),
+  );
   const tenants = fleet.reduce((sum, each) => sum + each.tenants, 0);
   const main = html`<h1>Now</h1>
 ${tenants === 0 ? firstSteps : ''}
