@@ -1,5 +1,4 @@
 import { Migration } from '@mikro-orm/migrations';
-import { limitSize } from './sql.ts';
 
 const tables = [
   'entity_statuses',
@@ -59,8 +58,8 @@ export class TableSizes extends Migration {
     // As in the function, so that a row has the same length whenever it is measured.
     this.addSql(`set local timezone = 'UTC'`);
     this.addSql(`set local datestyle = 'ISO'`);
-    for (const table of tables) this.addSql(limitSize(table));
-    this.addSql(limitSize('system_options', { maxRows: 50_000 }));
+    for (const table of tables) this.addSql(countSize(table));
+    this.addSql(countSize('system_options', { maxRows: 50_000 }));
   }
 
   override down(): void {
@@ -70,4 +69,19 @@ export class TableSizes extends Migration {
     this.addSql('drop function check_table_size');
     this.addSql('drop table table_sizes');
   }
+}
+
+/** Limits the rows of a table and the text in them: the length, in bytes, of the rows as PostgreSQL prints them. */
+function countSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
+  const trigger = (event: string, transitionTables = '') => `
+    create trigger check_table_size_${event} after ${event} on ${table} ${transitionTables}
+      for each statement execute function check_table_size()`;
+  return [
+    `insert into table_sizes (table_name, rows, bytes, max_rows, max_bytes)
+      select '${table}', count(*), coalesce(sum(octet_length(t::text)), 0), ${maxRows}, ${maxBytes} from ${table} t`,
+    trigger('insert', 'referencing new table as added'),
+    trigger('update', 'referencing old table as removed new table as added'),
+    trigger('delete', 'referencing old table as removed'),
+    trigger('truncate'),
+  ].join(';');
 }

@@ -1,5 +1,5 @@
 import { Migration } from '@mikro-orm/migrations';
-import { countChanges, countRows, grant, limitedTables } from './sql.ts';
+import { countChanges, countRows, grant, limitedTables, setStorage } from './sql.ts';
 
 /**
  * Measures a table that may be near its maximum, instead of counting each change of every table: a counter is a row
@@ -28,7 +28,7 @@ export class MeasuredTableSizes extends Migration {
       this.addSql(`
         create trigger check_table_size_insert after insert on ${table}
           for each statement execute function check_table_size()`);
-      this.addSql(storeUncompressed(table));
+      this.addSql(setStorage(table, 'external'));
     }
     this.addSql(
       'alter table table_sizes drop rows, drop bytes, drop deleted_rows, drop deleted_bytes, reset (fillfactor)',
@@ -135,26 +135,8 @@ export class MeasuredTableSizes extends Migration {
         this.addSql(`
           create trigger check_table_size_${event} after ${event} on ${table} ${transitionTable}
             for each statement execute function check_table_size()`);
-      this.addSql(storeCompressed(table));
+      this.addSql(setStorage(table, 'default'));
     }
     for (const statement of countRows(limitedTables)) this.addSql(statement);
   }
-}
-
-const storeUncompressed = (table: string): string => setStorage(table, 'external');
-const storeCompressed = (table: string): string => setStorage(table, 'default');
-
-/** Sets the storage of all columns of a table whose values have no fixed length. */
-function setStorage(table: string, storage: 'external' | 'default'): string {
-  return `do $$
-    declare
-      name text;
-    begin
-      for name in
-        select attname from pg_attribute
-         where attrelid = '${table}'::regclass and attnum > 0 and attlen = -1 and not attisdropped
-      loop
-        execute format('alter table ${table} alter column %I set storage ${storage}', name);
-      end loop;
-    end $$`;
 }

@@ -36,8 +36,21 @@ export function appendOnly(table: string): string {
 }
 
 /**
+ * Limits the rows of a new table whose list is served whole, and the text in them. The limits stay in `table_sizes`, as
+ * an operator may have raised them, when the migration is reverted.
+ */
+export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
+  return [
+    `insert into table_sizes (table_name, max_rows, max_bytes) values ('${table}', ${maxRows}, ${maxBytes})
+       on conflict do nothing`,
+    setStorage(table, 'external'),
+    checkSize(table),
+  ].join(';');
+}
+
+/**
  * Compares the size of a table with its limits in `table_sizes` after each statement that may enlarge it, unless the
- * table is small: see migrations 0014 and 0016. The columns of the table must not be compressed, as in 0014.
+ * table is small: see migrations 0014 and 0016.
  */
 export const checkSize = (table: string): string => {
   const check = `when (pg_table_size('${table}') >= 256 * 1024) execute function check_table_size()`;
@@ -48,21 +61,21 @@ export const checkSize = (table: string): string => {
 };
 
 /**
- * What migration 0009 did to limit the rows of a table whose list is served whole, and the text in them: the length, in
- * bytes, of the rows as PostgreSQL prints them. Counts the rows that the table has. For a new table, see `checkSize`.
+ * Sets the storage of all columns of a table whose values have no fixed length. Those of a table whose size is limited
+ * are `external`, which is never compressed: the proof in migration 0014 needs it.
  */
-export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
-  const trigger = (event: string, transitionTables = '') => `
-    create trigger check_table_size_${event} after ${event} on ${table} ${transitionTables}
-      for each statement execute function check_table_size()`;
-  return [
-    `insert into table_sizes (table_name, rows, bytes, max_rows, max_bytes)
-      select '${table}', count(*), coalesce(sum(octet_length(t::text)), 0), ${maxRows}, ${maxBytes} from ${table} t`,
-    trigger('insert', 'referencing new table as added'),
-    trigger('update', 'referencing old table as removed new table as added'),
-    trigger('delete', 'referencing old table as removed'),
-    trigger('truncate'),
-  ].join(';');
+export function setStorage(table: string, storage: 'external' | 'default'): string {
+  return `do $$
+    declare
+      name text;
+    begin
+      for name in
+        select attname from pg_attribute
+         where attrelid = '${table}'::regclass and attnum > 0 and attlen = -1 and not attisdropped
+      loop
+        execute format('alter table ${table} alter column %I set storage ${storage}', name);
+      end loop;
+    end $$`;
 }
 
 /** The length of each row, in bytes, and whether it is marked as deleted; a table without marks has no such column. */
