@@ -31,42 +31,46 @@ interface Repair {
   statements: string[];
 }
 
-export type Check =
-  | 'server_unreachable'
-  | 'server_version'
-  | 'server_setting'
-  | 'unverified_tls'
-  | 'wal_not_archived'
-  | 'too_few_connections'
-  | 'old_transaction_ids'
-  | 'shared_sessions'
-  | 'missing_database'
-  | 'renamed_database'
-  | 'half_dropped_database'
-  | 'closed_database'
-  | 'orphan_database'
-  | 'orphan_role'
-  | 'leftover_database'
-  | 'old_template'
-  | 'stuck_provisioning'
-  | 'missing_role'
-  | 'missing_rights'
-  | 'excess_rights'
-  | 'public_access'
-  | 'default_access'
-  | 'readable_guid'
-  | 'login_fails'
-  | 'missing_key'
-  | 'secret_does_not_open'
-  | 'master_key_unknown'
-  | 'wrong_identity'
-  | 'version_differs'
-  | 'behind'
-  | 'schema_drift'
-  | 'not_examined'
-  | 'unfinished_switch'
-  | 'webhooks_behind'
-  | 'unfinished_control_restore';
+/** Every kind of finding, and how severe it is. */
+export const checks = {
+  server_unreachable: 'error',
+  server_version: 'error',
+  server_setting: 'warning',
+  unverified_tls: 'warning',
+  wal_not_archived: 'warning',
+  too_few_connections: 'error',
+  old_transaction_ids: 'error',
+  shared_sessions: 'error',
+  missing_database: 'error',
+  renamed_database: 'error',
+  half_dropped_database: 'error',
+  closed_database: 'error',
+  orphan_database: 'error',
+  orphan_role: 'error',
+  leftover_database: 'warning',
+  old_template: 'warning',
+  stuck_provisioning: 'error',
+  missing_role: 'error',
+  missing_rights: 'error',
+  excess_rights: 'error',
+  public_access: 'error',
+  default_access: 'warning',
+  readable_guid: 'warning',
+  login_fails: 'error',
+  missing_key: 'error',
+  secret_does_not_open: 'error',
+  master_key_unknown: 'error',
+  wrong_identity: 'error',
+  version_differs: 'error',
+  behind: 'error',
+  schema_drift: 'error',
+  not_examined: 'error',
+  unfinished_switch: 'error',
+  webhooks_behind: 'warning',
+  unfinished_control_restore: 'error',
+} as const;
+
+type Check = keyof typeof checks;
 
 /** What identifies a finding. A finding whose text changes is another one: an acceptance does not cover it. */
 export type FindingIdentity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
@@ -94,25 +98,13 @@ export interface Report {
   needsSuperuser?: boolean;
 }
 
-const warnings: ReadonlySet<Check> = new Set([
-  'old_template',
-  'leftover_database',
-  'server_setting',
-  'wal_not_archived',
-  'readable_guid',
-  'unverified_tls',
-  'default_access',
-  'webhooks_behind',
-]);
-
 /**
  * Makes a finding of what a check reports.
  * @param database that the statements run in; absent: any database of the server
  */
 export function toFinding(server: string, report: Report, database?: string): Finding {
   const { check, tenant = null, problem, remedy, statements } = report;
-  const severity = warnings.has(check) ? 'warning' : 'error';
-  const finding: Finding = { check, server, tenant, severity, problem, remedy };
+  const finding: Finding = { check, server, tenant, severity: checks[check], problem, remedy };
   if (!statements) return finding;
   const repair = { ...(database === undefined ? {} : { database }), statements };
   return { ...finding, remedy: `${remedy} (doctor --fix does it).`, repair };
