@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
+import { examples } from './resources/examples.ts';
 import { Client } from './support/client.ts';
 import { runScript, type ScriptResult, startProgram } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
@@ -63,9 +64,8 @@ describe('npm start', () => {
 
   it('no list of the demo tenant is empty at the first start', async () => {
     const client = await logIn(await running());
-    const lists = 'Countries Currency UnitsOfMeasure OrderStatuses TaxCodes SystemOptions Promotions Entities Activity';
-    for (const list of lists.split(' ')) {
-      const { status, body } = await client.get(`/api/v1/${list}`);
+    for (const list of [...Object.values(examples).map(({ path }) => path), '/api/v1/Activity']) {
+      const { status, body } = await client.get(list);
       expect([status, body.length > 1], list).to.deep.equal([200, true]);
     }
   });

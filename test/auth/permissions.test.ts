@@ -2,24 +2,17 @@ import { expect } from 'chai';
 import { type Permission, permissions } from '../../src/control/permissions.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
+import { examples } from '../resources/examples.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { useWorld } from '../support/world.ts';
 
 /**
- * The access that each group of routes requires, by the start of the path. This table repeats the route definitions on
- * purpose: a change of an access rule must change this table too.
+ * The access that each group of routes requires, by the start of the path. This table, and the examples of the resources,
+ * repeat the route definitions on purpose: a change of an access rule must change them too.
  */
 const expected: Record<string, { read: Access; write: Access }> = {
-  EntityStatus: { read: 'full.read', write: 'full.manage' },
+  ...Object.fromEntries(Object.values(examples).map(({ path, ...access }) => [path.replace('/api/v1/', ''), access])),
   Activity: { read: 'full.read', write: 'full.manage' },
-  Countries: { read: 'user', write: 'settings.write' },
-  OrderStatuses: { read: 'user', write: 'settings.write' },
-  UnitsOfMeasure: { read: 'user', write: 'settings.write' },
-  SystemOptions: { read: 'user', write: 'settings.write' },
-  Currency: { read: 'user', write: 'settings.write' },
-  TaxCodes: { read: 'user', write: 'settings.write' },
-  Promotions: { read: 'user', write: 'pricing.write' },
-  Entities: { read: 'user', write: 'full.manage' },
   Imports: { read: 'user', write: 'user' },
   Changes: { read: 'user', write: 'user' },
   Webhooks: { read: 'settings.write', write: 'settings.write' },

@@ -1,4 +1,5 @@
 import type { Permission } from '../../src/control/permissions.ts';
+import type { Client } from '../support/client.ts';
 import {
   bool,
   countryCode,
@@ -39,12 +40,10 @@ export interface Example {
   partial?: boolean;
   /** DELETE marks the record as deleted. */
   softDelete?: boolean;
-  /** Every field of a request. */
+  /** Every field of a request, in the order of a response. */
   fields: Record<string, Field>;
-  /** Every field of a response, in order. */
-  responseFields: string[];
-  /** Fields of a response that are not columns of the record. */
-  computed?: string[];
+  /** Fields of a response that are not columns of the record, by the field that they follow. */
+  computed?: Record<string, string>;
   /** The values of optional fields that are not sent. */
   defaults: Body;
   /** A valid body with every field. */
@@ -72,7 +71,6 @@ export const examples: Record<string, Example> = {
     orderBy: ['Weighting', 'Id'],
     partial: true,
     fields: { Title: name, Weighting: int() },
-    responseFields: ['Id', 'Title', 'Weighting', 'CreatedAt'],
     defaults: { Weighting: 0 },
     first: () => ({ Title: 'Lead', Weighting: 7 }),
     second: () => ({ Title: 'Former', Weighting: -7 }),
@@ -88,7 +86,6 @@ export const examples: Record<string, Example> = {
     orderBy: ['CountryName'],
     softDelete: true,
     fields: { CountryCode: code, CountryName: name },
-    responseFields: ['CountryCode', 'CountryName', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
     defaults: {},
     first: () => ({ CountryCode: uniqueCode(), CountryName: 'Norway' }),
     second: () => ({ CountryCode: uniqueCode(), CountryName: 'Sweden' }),
@@ -101,7 +98,6 @@ export const examples: Record<string, Example> = {
     missingProblem: unknownRecord,
     orderBy: ['Weighting', 'Id'],
     fields: { Name: name, Weighting: int() },
-    responseFields: ['Id', 'Name', 'Weighting', 'CreatedAt'],
     defaults: { Weighting: 0 },
     first: () => ({ Name: 'Open', Weighting: 3 }),
     second: () => ({ Name: 'Shipped', Weighting: -3 }),
@@ -116,7 +112,6 @@ export const examples: Record<string, Example> = {
     missingProblem: unknownRecord,
     orderBy: ['Code'],
     fields: { Code: code, Name: name },
-    responseFields: ['Id', 'Code', 'Name', 'CreatedAt'],
     defaults: {},
     first: () => ({ Code: uniqueCode(), Name: 'Kilogram' }),
     second: () => ({ Code: uniqueCode(), Name: 'Box' }),
@@ -134,7 +129,6 @@ export const examples: Record<string, Example> = {
       IsActive: bool(),
       CreatedAt: moment(['0001-01-01T00:00:00.000Z', '0099-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z']),
     },
-    responseFields: ['Id', 'SystemOptionTypeId', 'Value', 'IsActive', 'CreatedAt'],
     defaults: { IsActive: true },
     first: () => ({ SystemOptionTypeId: 4, Value: 'on', IsActive: false, CreatedAt: '2020-05-17T10:11:12.345Z' }),
     second: () => ({ SystemOptionTypeId: 5, Value: 'off', IsActive: true, CreatedAt: '2021-05-17T10:11:12.345Z' }),
@@ -161,10 +155,6 @@ export const examples: Record<string, Example> = {
       EntityIds: entityIds(),
       IsActive: bool(),
     },
-    responseFields: [
-      ...['Id', 'PromoCode', 'Name', 'Description', 'DiscountType', 'DiscountValue', 'CurrencyId', 'StartsAt'],
-      ...['EndsAt', 'EntityIds', 'IsActive', 'CreatedAt'],
-    ],
     defaults: { Description: null, CurrencyId: null, StartsAt: null, EndsAt: null, EntityIds: [], IsActive: true },
     first: ({ currencyId, entityId }) => ({
       PromoCode: uniqueCode(),
@@ -206,7 +196,6 @@ export const examples: Record<string, Example> = {
       Symbol: text({ max: 50, mayBeEmpty: true, nullable: true }),
       DecimalPlaces: int({ min: 0, max: 6 }),
     },
-    responseFields: ['Id', 'Code', 'Name', 'Symbol', 'DecimalPlaces', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
     defaults: { Symbol: null, DecimalPlaces: 2 },
     first: () => ({ Code: uniqueCurrencyCode(), Name: 'Krone', Symbol: 'kr', DecimalPlaces: 0 }),
     second: () => ({ Code: uniqueCurrencyCode(), Name: 'Dinar', Symbol: null, DecimalPlaces: 3 }),
@@ -221,7 +210,6 @@ export const examples: Record<string, Example> = {
     missingProblem: notFound,
     orderBy: ['Code'],
     fields: { Code: code, Name: name, Rate: decimal({ required: true }), IsActive: bool() },
-    responseFields: ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
     defaults: { IsActive: true },
     first: () => ({ Code: uniqueCode(), Name: 'Standard', Rate: 25, IsActive: false }),
     second: () => ({ Code: uniqueCode(), Name: 'Reduced', Rate: 7.125, IsActive: true }),
@@ -242,8 +230,7 @@ export const examples: Record<string, Example> = {
       CurrencyId: idOf('currencyId', { nullable: true }),
       CountryCode: countryCode({ nullable: true }),
     },
-    responseFields: ['Id', 'Name', 'EntityType', 'StatusId', 'StatusTitle', 'CurrencyId', 'CountryCode', 'CreatedAt'],
-    computed: ['StatusTitle'],
+    computed: { StatusId: 'StatusTitle' },
     defaults: { StatusId: 1, CurrencyId: null, CountryCode: null },
     first: refs => ({
       Name: 'Nordic Timber',
@@ -257,15 +244,29 @@ export const examples: Record<string, Example> = {
   },
 };
 
+/** Returns every field of a response, in order. */
+export function responseFields({ key, fields, computed, softDelete }: Example): string[] {
+  const sent = Object.keys(fields).filter(field => field !== 'CreatedAt');
+  return [
+    ...(key === 'Id' ? ['Id'] : []),
+    ...sent.flatMap(field => [field, computed?.[field] ?? []].flat()),
+    ...(softDelete ? ['IsDeleted', 'DeletedAt'] : []),
+    'CreatedAt',
+  ];
+}
+
 /** Returns the required fields of a body. */
 export function requiredOnly({ fields }: Example, body: Body): Body {
   return Object.fromEntries(Object.entries(body).filter(([field]) => fields[field]?.required));
 }
 
-/** Records that other records refer to. */
-export const referenced = {
-  status: { Title: 'Referred to', Weighting: 9 },
-  currency: () => ({ Code: uniqueCurrencyCode(), Name: 'Referred to' }),
-  country: () => ({ CountryCode: `Land-${uniqueCode()}`, CountryName: 'Referred to' }),
-  entity: { Name: 'Referred to', EntityType: 'customer' },
-};
+/** Creates the records that those of the examples refer to. */
+export async function createReferences(client: Client): Promise<References> {
+  const create = async (path: string, body: Body): Promise<Body> => (await client.post(`/api/v1/${path}`, body)).body;
+  const { Id: statusId } = await create('EntityStatus', { Title: 'Referred to', Weighting: 9 });
+  const { Id: currencyId } = await create('Currency', { Code: uniqueCurrencyCode(), Name: 'Referred to' });
+  const country = { CountryCode: `Land-${uniqueCode()}`, CountryName: 'Referred to' };
+  const { CountryCode: countryCode } = await create('Countries', country);
+  const { Id: entityId } = await create('Entities', { Name: 'Referred to', EntityType: 'customer' });
+  return { statusId, currencyId, countryCode, entityId } as References;
+}

@@ -11,6 +11,16 @@ export function expectRefused(response: ApiResponse, status: number, code: strin
   if (fields) expect(Object.keys(response.body.errors ?? {})).to.have.members(fields);
 }
 
+/** Expects the problem of a code that another record has. */
+export function expectTaken(response: ApiResponse, field: string): void {
+  expectRefused(response, 400, 'duplicate');
+  const { errors, errorCodes } = response.body;
+  expect({ errors, errorCodes }).to.deep.equal({
+    errors: { [field]: ['is taken'] },
+    errorCodes: { [field]: [{ code: 'taken' }] },
+  });
+}
+
 /** An audit entry as the API returns it. */
 export interface AuditEntry {
   Id: number;

@@ -85,26 +85,6 @@ describe('errors of fields', () => {
     expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys('errors', 'errorCodes');
   });
 
-  const coded: [path: string, field: string, body: object][] = [
-    ['Countries', 'CountryCode', { CountryName: 'Twice' }],
-    ['UnitsOfMeasure', 'Code', { Name: 'Twice' }],
-    ['TaxCodes', 'Code', { Name: 'Twice', Rate: 1 }],
-    ['Promotions', 'PromoCode', { Name: 'Twice', DiscountType: 'Percentage', DiscountValue: 1 }],
-    ['Currency', 'Code', { Name: 'Twice' }],
-  ];
-  for (const [path, field, body] of coded)
-    it(`a duplicate code of ${path} is named, on POST and on PUT`, async () => {
-      const record = { [field]: 'ABC', ...body };
-      expect((await admin.post(`/api/v1/${path}`, record)).status).to.equal(201);
-      const taken = [{ [field]: ['is taken'] }, { [field]: [{ code: 'taken' }] }];
-      const again = await admin.post(`/api/v1/${path}`, record);
-      expect(again.body.code).to.equal('duplicate');
-      expect(errorsOf(again)).to.deep.equal(taken);
-      if (path === 'Countries') return; // its PUT finds the record by the code
-      const { body: other } = await admin.post(`/api/v1/${path}`, { ...record, [field]: 'DEF' });
-      expect(errorsOf(await admin.put(`/api/v1/${path}/${other.Id}`, record))).to.deep.equal(taken);
-    });
-
   for (const [path, field, missing] of [
     ['Countries', 'CountryCode', 'unknown_record'],
     ['Currency', 'Code', 'not_found'],

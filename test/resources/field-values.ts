@@ -73,13 +73,14 @@ export function text({ max, multiline = false, mayBeEmpty = false, unique = fals
   return orNull(options, {
     good: () => {
       const [padded, accented] = [prefix(), prefix()];
-      return [
+      const values: [json: string, stored: unknown][] = [
         [JSON.stringify(` \u3000${padded}two words\u2003 `), `${padded}two words`],
         [JSON.stringify(`${accented}e\u0301`), `${accented}\u00e9`],
         ...unchanged(filled('x'), filled(emoji), `${prefix()}'";--\\%_\${7*7}<b>\u202e\u200bx`),
         ...(multiline ? unchanged('one\ttab\nand two lines') : []),
         ...(mayBeEmpty ? ([['"  "', '']] as [string, unknown][]) : []),
       ];
+      return values.filter(([, stored]) => [...String(stored)].length <= max);
     },
     bad: [
       ...json(5, true, [], {}, ['text']),

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { sql, useWorld, type World } from '../support/world.ts';
-import { type Example, examples, referenced } from './examples.ts';
+import { createReferences, type Example, examples } from './examples.ts';
 import { expectRefused, withField } from './expect.ts';
 import type { References } from './field-values.ts';
 import { deepTwice, notJsonObjects, oddJsonObjects } from './malformed-json.ts';
@@ -47,12 +47,7 @@ describe('hostile input', () => {
 
   before(async () => {
     admin = await world.login(world.acme);
-    refs = {
-      statusId: (await admin.post('/api/v1/EntityStatus', referenced.status)).body.Id,
-      currencyId: (await admin.post('/api/v1/Currency', referenced.currency())).body.Id,
-      countryCode: (await admin.post('/api/v1/Countries', referenced.country())).body.CountryCode,
-      entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
-    };
+    refs = await createReferences(admin);
     otherRows = await rowsOf(world);
   });
   afterEach('the other tenant has the same rows, no error was logged, and the service responds', async () => {

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
-import { type Example, examples, referenced } from './examples.ts';
+import { createReferences, type Example, examples } from './examples.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 import type { References } from './field-values.ts';
 
@@ -18,12 +18,7 @@ describe('If-Match', () => {
   before(async () => {
     world = await createWorld();
     admin = await world.login(world.acme);
-    refs = {
-      statusId: (await admin.post(statuses, referenced.status)).body.Id,
-      currencyId: (await admin.post('/api/v1/Currency', referenced.currency())).body.Id,
-      countryCode: (await admin.post('/api/v1/Countries', referenced.country())).body.CountryCode,
-      entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
-    };
+    refs = await createReferences(admin);
   });
   after(() => world.close());
 
