@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { catalogue } from '../../src/operator/cli/catalogue.ts';
 import { fieldOf } from '../../src/operator/cli/command-fields.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
-import { groups, type Operation, operationsOf } from '../../src/operator/command/operation.ts';
+import { groups, isConfirmed, type Operation, operationsOf } from '../../src/operator/command/operation.ts';
 import { metricDefinitions } from '../grafana/metric-definitions.ts';
 import { type Row, withTable } from './with-table.ts';
 
@@ -43,7 +43,8 @@ function settingRows(example: string): Row[] {
 }
 
 /** Returns the row of a command: with what it needs, its other options, and what it does. */
-function commandRow(program: Command, { name, description, plan }: Operation): Row {
+function commandRow(program: Command, operation: Operation): Row {
+  const { name, description, plan } = operation;
   const command = name.split(' ').reduce((at, word) => at.commands.find(each => each.name() === word) ?? at, program);
   const given = command.registeredArguments.map(argument => {
     const word = `${argument.name()}${argument.variadic ? '…' : ''}`;
@@ -54,7 +55,7 @@ function commandRow(program: Command, { name, description, plan }: Operation): R
   const others = own.filter(({ mandatory }) => !mandatory).map(({ long }) => long ?? '');
   return [
     code([name, ...given, ...needed].join(' ')),
-    [...others, ...(plan ? ['--dry-run'] : [])].map(code).join(' '),
+    [...others, ...(isConfirmed(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])].map(code).join(' '),
     `${description[0]?.toUpperCase()}${description.slice(1)}`,
   ];
 }

@@ -8,7 +8,6 @@ import { withDefaults } from '../../../src/operator/command/operation-fields.ts'
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { sql, useWorld } from '../../support/world.ts';
-import { operationTable } from './operation-table.ts';
 
 /** Tables that change by themselves while the service runs, or while a command reads. */
 const volatile = [
@@ -45,14 +44,9 @@ describe('operations', () => {
   }
 
   it('every operation that changes something has a plan, which --dry-run shows', () => {
-    const described = all.map(({ name, effect, changingFields, plan }) => {
-      const changes = changingFields ? `, changes with ${changingFields.join(', ')}` : '';
-      const isItsOwnPlan = name === 'doctor' ? ', without which it shows what it would change' : '';
-      return [name, `${effect}${changes}${isItsOwnPlan}${plan ? ', with a plan' : ''}`] as const;
-    });
-    expect(Object.fromEntries(described)).to.deep.equal(operationTable);
-    for (const [name, text] of described)
-      if (/changes|destroys|locks out/.test(text)) expect(text, name).to.match(/ a plan$|would change$/);
+    const changing = all.filter(({ effect, changingFields }) => effect !== 'reads' || changingFields);
+    // Without --fix, doctor shows what it would repair.
+    expect(changing.filter(({ plan }) => !plan).map(({ name }) => name)).to.deep.equal(['doctor']);
   });
 
   it('every operation that destroys something, or locks somebody out, is refused in a script without --yes', async () => {
@@ -90,7 +84,9 @@ describe('operations', () => {
     // Their tests show the same: they need a restored database, or another server.
     const others = ['restore swap', 'restore back', 'databases drop', 'server remove'];
     const confirmed = all.filter(({ effect }) => effect === 'destroys' || effect === 'locks out');
-    expect(confirmed.map(({ name }) => name)).to.have.members([...Object.keys(lines), ...others]);
+    expect(confirmed.map(({ name }) => name).sort(), 'name them in lines or others above').to.deep.equal(
+      [...Object.keys(lines), ...others].sort(),
+    );
     const before = await controlDigests(['operator_actions']);
     for (const [name, args] of Object.entries(lines)) {
       const line = `${name} ${args}`.trim().split(' ');
