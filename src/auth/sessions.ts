@@ -2,6 +2,7 @@ import { raw } from '@mikro-orm/postgresql';
 import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
+import { sessionLifetime } from '../control/token-lifetime.ts';
 import { Session } from '../control/user-entities.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
@@ -9,8 +10,9 @@ import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
 const repeatable = `interval '10 seconds'`; // for a client whose response was lost, or with two browser tabs
-/** A session expires 7 days after its last refresh, and at the latest 30 days after the login. */
-export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
+/** SQL condition: the session has not expired. */
+export const unexpired = `
+  refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'`;
 
 type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 

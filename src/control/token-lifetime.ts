@@ -1,6 +1,9 @@
 /** How long an access token is valid, in seconds. */
 export const accessTokenLifetimeSeconds = 15 * 60;
 
+/** How long a session lasts after its last refresh, and at most after the login: intervals of PostgreSQL. */
+export const sessionLifetime = { idle: '7 days', total: '30 days' };
+
 /**
  * How far the clocks of two machines may differ, in seconds. A token is accepted for this time after it has expired.
  */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { permissions as allPermissions } from '../../src/control/permissions.ts';
+import { sessionLifetime } from '../../src/control/token-lifetime.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
@@ -117,10 +118,10 @@ describe('sessions of the current user', () => {
       expect((await ended.post('/api/v1/auth/logout')).status).to.equal(204);
       const setAge = (client: Client, column: string, age: string) =>
         controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [age, sid(client)]);
-      await setAge(idle, 'refreshed_at', '7 days 00:00:01');
-      await setAge(old, 'created_at', '30 days 00:00:01');
-      await setAge(almostIdle, 'refreshed_at', '6 days 23:59:00');
-      await setAge(almostOld, 'created_at', '29 days 23:59:00');
+      await setAge(idle, 'refreshed_at', `${sessionLifetime.idle} 1 second`);
+      await setAge(old, 'created_at', `${sessionLifetime.total} 1 second`);
+      await setAge(almostIdle, 'refreshed_at', `${sessionLifetime.idle} -1 minute`);
+      await setAge(almostOld, 'created_at', `${sessionLifetime.total} -1 minute`);
       expect((await list(current)).map(({ id }) => id)).to.deep.equal([current, almostIdle, almostOld].map(sid));
     });
 

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
+import { sessionLifetime } from '../../src/control/token-lifetime.ts';
 import { setPassword } from '../../src/operator/people/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
@@ -191,22 +192,22 @@ describe('sessions', () => {
       expect((await refresh(body.refreshToken)).status).to.equal(401);
     });
 
-    it('a session ends after 7 days without a refresh', async () => {
+    it(`a session ends after ${sessionLifetime.idle} without a refresh`, async () => {
       const client = await world.login(world.acme);
-      await setAge(client, 'refreshed_at', '6 days 23:59:50');
+      await setAge(client, 'refreshed_at', `${sessionLifetime.idle} -10 seconds`);
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
-      await setAge(client, 'refreshed_at', '7 days 00:00:01');
+      await setAge(client, 'refreshed_at', `${sessionLifetime.idle} 1 second`);
       for (const token of [body.refreshToken, client.tokens!.refreshToken])
         expect(comparable(await refresh(token))).to.deep.equal(rejection);
     });
 
-    it('a session ends 30 days after the login, however active it is', async () => {
+    it(`a session ends ${sessionLifetime.total} after the login, however active it is`, async () => {
       const client = await world.login(world.acme);
-      await setAge(client, 'created_at', '29 days 23:59:50');
+      await setAge(client, 'created_at', `${sessionLifetime.total} -10 seconds`);
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
-      await setAge(client, 'created_at', '30 days 00:00:01');
+      await setAge(client, 'created_at', `${sessionLifetime.total} 1 second`);
       expect(comparable(await refresh(body.refreshToken))).to.deep.equal(rejection);
     });
 

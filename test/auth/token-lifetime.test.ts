@@ -5,6 +5,7 @@ import {
   clockSkewSeconds,
   keyRetirementSeconds,
   maxRetiredTokenSeconds,
+  sessionLifetime,
 } from '../../src/control/token-lifetime.ts';
 import { rotateKey } from '../../src/operator/people/keys.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
@@ -12,7 +13,7 @@ import { useWorld } from '../support/world.ts';
 import { activeKey } from './forge.ts';
 import { controlSql } from './sample-users.ts';
 
-describe('lifetime of access tokens', () => {
+describe('lifetime of tokens and sessions', () => {
   const world = useWorld();
 
   afterEach(() => {
@@ -54,5 +55,15 @@ describe('lifetime of access tokens', () => {
     expect(inGuide, 'docs/guide/first-call.md').to.not.deep.equal([]);
     for (const seconds of [...inGuide, ...(await stated('README.md'))])
       expect(seconds).to.equal(accessTokenLifetimeSeconds);
+  });
+
+  it('the guide, the handbook and the settings state the lifetime that sessions have', async () => {
+    const { idle, total } = sessionLifetime;
+    for (const [file, phrase] of [
+      ['docs/guide/first-call.md', `${idle} after the last refresh, ${total} after the login`],
+      ['docs/operate/people.md', `After ${total}, run \`reseal\` again`],
+      ['.env.example', `sessions from before have ended (${total})`],
+    ])
+      expect(await readFile(new URL(`../../${file}`, import.meta.url), 'utf8'), file).to.include(phrase);
   });
 });
