@@ -4,11 +4,9 @@ import { problem } from '../errors.ts';
 import { describeError } from '../log/describe-error.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantRecord } from './records.ts';
-import { owners, type SecretBox } from './secret-box.ts';
+import { owners, type SecretBox, signingKeyBytes } from './secret-box.ts';
 import { databaseUrl } from './server-urls.ts';
 import { keyRetirementSeconds } from './token-lifetime.ts';
-
-const minKeyBytes = 64; // RFC 7518 §3.2: the key must be at least as long as the hash
 
 export interface TenantLoaderOptions {
   control: ControlDatabase;
@@ -83,6 +81,6 @@ export async function loadTenant(
 
 function openKey(kid: string, secret: string, guid: string, secrets: SecretBox): KeyObject {
   const bytes = secrets.open(Buffer.from(secret, 'base64'), owners.signingKey(guid, kid));
-  if (bytes.length < minKeyBytes) throw new Error(`signing key ${kid} is shorter than ${minKeyBytes} bytes`);
+  if (bytes.length < signingKeyBytes) throw new Error(`signing key ${kid} is shorter than ${signingKeyBytes} bytes`);
   return createSecretKey(bytes);
 }

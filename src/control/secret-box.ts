@@ -97,6 +97,9 @@ function equalsCode(code: Uint8Array, expected: Buffer): boolean {
   return code.length === expected.length && timingSafeEqual(code, expected);
 }
 
+/** Bytes of a signing key: an HS512 key is at least as large as the hash (RFC 7518 §3.2). */
+export const signingKeyBytes = 64;
+
 /** The `owner` of each kind of secret, in one place, so that sealing and opening always use the same. */
 export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,

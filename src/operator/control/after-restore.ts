@@ -1,13 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { changeChannel } from '../../control/change-topics.ts';
-import { owners } from '../../control/secret-box.ts';
+import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { activateText } from '../../webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../webhooks/webhook-secret.ts';
-import { keyBytes } from '../people/keys.ts';
 import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
 
 /** What was done to a restored control database. */
@@ -81,7 +80,7 @@ async function makeSafe(
   const { rows: tenants } = await client.query<{ id: string; guid: string }>('select id, guid from tenants');
   for (const { id, guid } of tenants) {
     const kid = randomUUID();
-    const secret = secrets.seal(randomBytes(keyBytes), owners.signingKey(guid, kid));
+    const secret = secrets.seal(randomBytes(signingKeyBytes), owners.signingKey(guid, kid));
     await client.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [kid, id, secret]);
     await client.query(activateText, [id, createTenantKey(secrets, guid)]);
   }

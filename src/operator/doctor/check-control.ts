@@ -1,5 +1,5 @@
 import type { Server } from '../../control/fleet-entities.ts';
-import { owners } from '../../control/secret-box.ts';
+import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { checkControlRestore } from './check-control-restore.ts';
@@ -8,8 +8,6 @@ import { checkMasterKeys } from './check-master-keys.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
-
-const minKeyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as the hash
 
 /** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
@@ -76,7 +74,7 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
         `restore the row of ${slug} in table tenants from a backup.`,
     );
   for (const { kid, secret } of keys)
-    if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), minKeyBytes))
+    if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), signingKeyBytes))
       report(
         'secret_does_not_open',
         `signing key ${kid} cannot be decrypted with MASTER_KEY`,

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
 import { SigningKey, type Tenant } from '../../control/fleet-entities.ts';
-import { owners, type SecretBox } from '../../control/secret-box.ts';
+import { owners, type SecretBox, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
@@ -9,13 +9,10 @@ import { listKeys } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { openSecret } from './master-key-change.ts';
 
-/** RFC 7518 §3.2: an HS512 key is at least as large as the hash. */
-export const keyBytes = 64;
-
 /** Creates an active key for a tenant, which must not have one. The caller flushes the entity manager. */
 export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'guid'>, secrets: SecretBox): SigningKey {
   const kid = randomUUID();
-  const secret = secrets.seal(randomBytes(keyBytes), owners.signingKey(tenant.guid, kid));
+  const secret = secrets.seal(randomBytes(signingKeyBytes), owners.signingKey(tenant.guid, kid));
   return em.create(SigningKey, { kid, tenant: tenant.id, secret });
 }
 
