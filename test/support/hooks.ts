@@ -26,9 +26,16 @@ export const mochaHooks = timeFiles;
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
-/** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
 export async function mochaGlobalSetup(): Promise<void> {
   startGuardian();
+  await startServer().catch(error => {
+    process.stderr.write(`${error.stack}\n`);
+    process.exit(1); // mocha would wait for the server, which only its teardown stops
+  });
+}
+
+/** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
+async function startServer(): Promise<void> {
   const { connectMs } = timeLimits.control;
   Object.assign(timeLimits.control, { connectMs: 30_000 }); // until its end: tests need the limit of the service
   folder = await makeServerFolder('test');
