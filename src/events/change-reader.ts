@@ -39,7 +39,9 @@ export interface ChangePage {
  *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets the epoch of the run as
  *      era when a new database was filled, or one that was current before is about to be: both are closed, and the
  *      second has no session since `end sessions` of the run that has closed it (I3 of `database-protocol.ts`). A
- *      retreat opens the database that was current, and changes no era.
+ *      retreat opens the database that was current, and changes no era. A promotion of a standby ends all transactions,
+ *      and makes the next era hold (migration 0030). The epoch of a later run is above it: it is a time in ms, and a
+ *      promotion takes longer.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
  *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress, but
@@ -62,7 +64,8 @@ export interface ChangePage {
  *
  * So a transaction that stays open holds back what was written after its first change, until it ends. Another limit is
  * the removal of old rows: a cursor before the last removed change is refused. So is one of data that were replaced: made
- * in an era before `feed_since`, or of a transaction that does not exist (a server that lost its last commits).
+ * in an era before `feed_since`, which a promotion of a standby moves too, or of a transaction that does not exist (a
+ * server whose files an earlier state has replaced).
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {

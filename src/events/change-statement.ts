@@ -26,7 +26,7 @@ const rowsOf = (select: string, id: string): string => `
 
 /** One statement, so that the rows are of the snapshot that `feed_state` judges. It returns at least one row. */
 const text = `
-  with state as materialized (select * from feed_state(pg_current_snapshot())),
+  with state as materialized (select * from feed_state(note_timeline(pg_current_snapshot()))),
   scanned as (
     select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
       from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows)
@@ -41,7 +41,7 @@ const text = `
 /** What the database says of its feed, in every row of the result. */
 export interface FeedState {
   readonly stateEra: number;
-  /** Cursors of earlier eras are of data that were replaced. */
+  /** Cursors of earlier eras are of data that were replaced, or may be of commits that a failover has lost. */
   readonly since: number;
   readonly removedEra: number;
   readonly removedXid: number;

@@ -6,6 +6,7 @@ import type { Change } from '../../src/events/change.ts';
 import { type Cursor, firstCursor } from '../../src/events/change-cursor.ts';
 import { type ChangePage, readChanges } from '../../src/events/change-reader.ts';
 import { changeSources } from '../../src/events/change-sources.ts';
+import { changeStatement } from '../../src/events/change-statement.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { useWorld } from '../support/world.ts';
@@ -110,6 +111,23 @@ describe('the reader of changes', () => {
       return page.isEnd && !page.isHeld;
     });
     expect(seen.toSorted()).to.deep.equal(committed.toSorted());
+  });
+
+  it('what follows a cursor at the end of a long log is found without reading the log', async () => {
+    const client = await connect(world.acme.adminUrl);
+    await client.query(
+      `insert into audit_log (action, resource, record_key, after, database_user)
+       select 'create', 'Country', n::text, '{}', 'test' from generate_series(1, 20000) n`,
+    );
+    await client.query('analyze audit_log');
+    const { last } = await (await reader())('now');
+    const { name: _, ...statement } = changeStatement(last, everything, 100);
+    const { rows } = await client.query({
+      ...statement,
+      text: `explain (analyze, buffers, format json) ${statement.text}`,
+    });
+    const [{ Plan: plan }] = rows[0]['QUERY PLAN'];
+    expect(plan['Shared Hit Blocks'] + plan['Shared Read Blocks'], JSON.stringify(plan)).to.be.below(100);
   });
 
   it('the feed begins with the first change after the upgrade, and reading in small pages gives the same as in one', async () => {

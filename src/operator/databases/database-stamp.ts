@@ -148,7 +148,7 @@ export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg
   await changeInEpoch(client, run, async () => {
     const { rowCount } = await client.query(
       `update tenant_identity set feed_era = $1, feed_since = $2, removed_era = greatest(removed_era, $3),
-              removed_xid = case when removed_era < $3 then $4 else removed_xid end
+              removed_xid = case when removed_era < $3 then $4 else removed_xid end, feed_timeline = server_timeline()
         where guid = $5`,
       [run.epoch, facts.since, facts.era, facts.xid, closedStamp(run.guid)],
     );
@@ -156,7 +156,8 @@ export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg
   });
 }
 
-const feedFacts = 'select feed_since as since, removed_era as era, removed_xid as xid from tenant_identity';
+const feedFacts =
+  'select since, removed_era as era, removed_xid as xid from feed_state(note_timeline(pg_current_snapshot()))';
 
 async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
   const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid in ($2, $3)', [

@@ -1,0 +1,51 @@
+import { Migration } from '@mikro-orm/migrations';
+
+/**
+ * Gives the feed of changes another era after a failover of PostgreSQL: a standby that was promoted may lack the last
+ * commits, and uses the ids of their transactions again. A promotion begins a timeline of the write-ahead log, in which
+ * nobody has written before. So rows have the next era as soon as the timeline is another one than the database has
+ * noted. The first reader notes it, and that changes the era of no row.
+ */
+export class FeedTimeline extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql('alter table tenant_identity add column feed_timeline bigint not null default 0');
+    this.addSql(
+      `comment on column tenant_identity.feed_timeline is 'timeline of the write-ahead log that feed_era belongs to'`,
+    );
+    this.addSql(`
+      create function server_timeline() returns bigint language sql as $$
+        select ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint $$`);
+    this.addSql('update tenant_identity set feed_timeline = server_timeline()');
+    this.addSql(feedEra('i.feed_era + (i.feed_timeline <> public.server_timeline())::integer'));
+    this.addSql(`
+      create function note_timeline(snapshot pg_snapshot) returns pg_snapshot language plpgsql security definer
+        set search_path = pg_catalog, public, pg_temp as $$
+      begin
+        if not pg_is_in_recovery() and exists (
+            select from tenant_identity where feed_timeline <> server_timeline()) then
+          update tenant_identity
+             set feed_era = feed_era + 1, feed_since = feed_era + 1, feed_timeline = server_timeline()
+           where feed_timeline <> server_timeline();
+        end if;
+        return snapshot;
+      end $$`);
+    // The planner estimates a comparison of rows by their first column: it would read the tables whole.
+    this.addSql('alter function feed_state(pg_snapshot) set enable_seqscan = off');
+  }
+
+  override down(): void {
+    this.addSql('alter function feed_state(pg_snapshot) reset enable_seqscan');
+    this.addSql('drop function note_timeline(pg_snapshot)');
+    this.addSql(feedEra('i.feed_era'));
+    this.addSql('drop function server_timeline()');
+    this.addSql('alter table tenant_identity drop column feed_timeline');
+  }
+}
+
+const feedEra = (era: string): string => `
+  create or replace function feed_era() returns bigint language plpgsql stable as $$
+  begin
+    return (select ${era} from public.tenant_identity i);
+  end $$`;
