@@ -150,6 +150,7 @@ export async function createServices({
   const { smtpUrl, mailFrom, dataDir } = config;
   const mails = countMails(createMail({ smtpUrl, folder: join(dataDir, 'mail'), log }));
   const sendMail = tenantMails(mails.send, mailFrom, log);
+  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const webhookSender = createWebhookSender({ trusted: config.trustedReceivers });
   const webhooks = createWebhookDispatcher({
     control,
@@ -159,6 +160,7 @@ export async function createServices({
     responseCache,
     background,
     sender: webhookSender,
+    beginTrace: () => tracing?.begin(),
     watch: (guid, wake) => changeWatch.subscribe(guid, wake, false),
     onDisabled: disabledWebhookMail(control, sendMail, config.publicUrl),
     processId: process.id,
@@ -166,7 +168,6 @@ export async function createServices({
   });
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
-  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const metrics = createMetrics({
     databases,
     unsentResponses,

@@ -3,10 +3,40 @@ export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly failingSince: number | null;
-  /** When the next change is sent, to a strict endpoint the one at which it stands; null: at once. */
+  /** When the next change is sent: the one at which a strict endpoint stands, or after a `Retry-After`; null: at once. */
   readonly nextAttemptAt: number | null;
   /** `strict`: a change is sent when those before it have arrived. `none`: the others go on while one is retried. */
   readonly ordering: 'strict' | 'none';
+}
+
+/** An enabled endpoint, as the dispatcher reads it. */
+export interface StoredEndpoint extends EndpointState {
+  readonly id: number;
+  readonly url: string;
+  readonly resources: string[];
+  readonly actions: string[];
+  readonly payload: 'thin' | 'record';
+  /** The text of the cursor up to which nothing more is to be sent. */
+  readonly position: string;
+  /** When the position was stored, in ms since 1970, as all times here. */
+  readonly positionAt: number;
+  readonly version: number;
+  /** Messages beside the feed that are still to be sent, and how many of them are due. */
+  readonly messages: number;
+  readonly dueMessages: number;
+  /** Those of them that say that changes were lost or undone. */
+  readonly gaps: number;
+  /** Sealed. */
+  readonly secret: Buffer;
+  readonly previous: Buffer | null;
+}
+
+/** A message that is sent beside the feed. */
+export interface StoredMessage {
+  readonly id: number;
+  readonly messageId: string;
+  readonly body: string;
+  readonly failures: number;
 }
 
 /** What was sent: a change of the feed, or a message beside it. */
@@ -69,11 +99,13 @@ export function afterAttempt(
 ): Step {
   const isStrict = endpoint.ordering === 'strict' && (sent.kind === 'change' || sent.isOrdered);
   const isOwn = isStrict || endpoint.ordering === 'none';
-  if (outcome.isSuccess)
+  if (outcome.isSuccess) {
+    const nextAttemptAt = isStrict ? null : endpoint.nextAttemptAt; // the pause that another message has asked for
     return {
-      endpoint: isOwn ? { ...endpoint, failures: 0, failingSince: null, nextAttemptAt: null } : endpoint,
+      endpoint: isOwn ? { ...endpoint, failures: 0, failingSince: null, nextAttemptAt } : endpoint,
       sent: { is: 'done' },
     };
+  }
   const mayStay = isStrict && sent.kind === 'change';
   if (outcome.isGone)
     return { endpoint, disable: 'gone', sent: mayStay ? { is: 'stay' } : { is: 'retry', at: now, failures: 0 } };
@@ -83,7 +115,7 @@ export function afterAttempt(
   const delay = (retryDelaysMs[failures - 1] ?? lastDelayMs) * (1 + jitter * random);
   const askedMs = Math.min(outcome.retryAfterMs ?? 0, lastDelayMs);
   const at = now + Math.max(delay, askedMs);
-  const pausedUntil = askedMs > 0 ? now + askedMs : null;
+  const pausedUntil = Math.max(endpoint.nextAttemptAt ?? 0, askedMs && now + askedMs) || null;
   const failingSince = endpoint.failingSince ?? now;
   const failed: EndpointState = isOwn
     ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt: isStrict ? at : pausedUntil }

@@ -29,7 +29,7 @@ export interface WebhookSender {
   close(): Promise<void>;
 }
 
-interface WebhookRequest {
+export interface WebhookRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;

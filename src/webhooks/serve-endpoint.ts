@@ -3,16 +3,14 @@ import type { Change } from '../events/change.ts';
 import { type Cursor, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
 import type { Statement } from '../postgres/statement.ts';
-import { afterAttempt, type EndpointState } from './endpoint-state.ts';
-import { failedSend, type SendResult, type WebhookSender } from './send-webhook.ts';
-import { changeBody, gapPrefix, messageBody, messageIdOf, ofThisData, typeOf } from './webhook-message.ts';
+import { type Item, progressOf, unchanged } from './endpoint-progress.ts';
+import type { StoredEndpoint, StoredMessage } from './endpoint-state.ts';
+import { failedSend, type SendResult, type WebhookRequest } from './send-webhook.ts';
+import { changeBody, gapPrefix, messageBody, messageIdOf, ofThisData } from './webhook-message.ts';
 import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook-secret.ts';
 import {
   batchSize,
   maxMessages,
-  type Progress,
-  type StoredEndpoint,
-  type StoredMessage,
   saveProgress,
   selectDueMessages,
   selectEndpoints,
@@ -25,31 +23,15 @@ export interface EndpointServices {
   /** Makes a change in the tenant's database. */
   readonly change: (statement: Statement) => ReturnType<Read>;
   readonly sealer: SecretSealer;
-  readonly sender: WebhookSender;
   /**
-   * Sends in its turn: limits the messages that are sent at the same time. Those to receivers that fail or are slow take
-   * not all turns.
+   * Sends a message in its turn. Those to receivers that fail or are slow take not all turns.
+   * @returns undefined when nothing more may be sent
    */
-  readonly limit: <T>(isSlow: boolean, send: () => Promise<T>) => Promise<T>;
+  readonly send: (isSlow: boolean, request: () => WebhookRequest) => Promise<SendResult | undefined>;
   readonly now: () => number;
-  readonly random: () => number;
-  /** Aborted when the process stops. */
-  readonly stopping: AbortSignal;
   /** False when nothing more may be sent: the process stops, or another one may serve the tenant. */
   readonly mayGoOn: () => boolean;
-  /** False while nothing of the tenant may be sent: it is suspended, or isolated. */
-  readonly isServed: () => Promise<boolean>;
-  readonly onAttempt: (result: SendResult) => void;
   readonly onDisabled: (endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
-}
-
-/** Something to be sent. */
-interface Item {
-  readonly messageId: string;
-  readonly body: string;
-  /** Undefined: a message beside the feed. */
-  readonly change?: Change;
-  readonly message?: StoredMessage;
 }
 
 /** A receiver that takes longer is slow. */
@@ -58,104 +40,140 @@ const slowMs = 2_000;
 const maxPositionAgeMs = 24 * 3_600_000;
 
 /**
- * Sends what an endpoint has not received, until nothing is left or an attempt fails. Reads a batch, sends it without a
- * connection, and stores the results: a process that is killed in between leaves the endpoint where it was, so that the
- * batch is sent again with the same ids. A strict endpoint has one change in a batch.
+ * Sends what an endpoint has not received, until nothing is left or an attempt fails.
  * @returns true if changes follow that are not final yet
  */
 export async function serveEndpoint(services: EndpointServices, stored: StoredEndpoint): Promise<boolean> {
-  const { read, change, now, mayGoOn } = services;
-  let endpoint: StoredEndpoint | undefined = stored;
-  let ahead: Change[] = [];
-  let isHeld = false;
-  let isSlow = false;
-  let isRead = false; // to its end: what follows wakes the tenant again
-  while (mayGoOn() && endpoint) {
-    const isResumed = endpoint.nextAttemptAt !== null && endpoint.nextAttemptAt <= now();
-    if (isResumed) endpoint = { ...endpoint, nextAttemptAt: null };
-    const messages =
-      endpoint.dueMessages > 0
-        ? ((await read(selectDueMessages(endpoint.id, now()))) as unknown as StoredMessage[])
-        : [];
-    let position = endpoint.position;
-    let isEnd = true;
-    const isStrict = endpoint.ordering === 'strict';
-    const isFirst = isStrict && (messages.length > 0 || endpoint.gaps > 0); // a gap comes before the changes that follow it
-    if (!isFirst && ahead.length === 0 && !isRead && mayReadFeed(endpoint)) {
-      const page = await readOn(services, endpoint);
-      if (page === 'gap') {
-        endpoint = await reload(services, endpoint);
-        continue;
-      }
-      isHeld = page.isHeld;
-      isRead = page.isEnd && !page.isHeld;
-      ahead = page.changes;
-      if (ahead.length === 0) ({ position, isEnd } = { position: cursorText(page.last), isEnd: page.isEnd });
-    }
-    const sentChanges = isFirst ? [] : ahead.splice(0, isStrict ? 1 : batchSize);
-    const items = [...messages.map(itemOfMessage), ...sentChanges.map(each => itemOfChange(each, endpoint!))];
-    const isOld = now() - endpoint.positionAt > maxPositionAgeMs;
-    if (items.length === 0 && isEnd && !isResumed && (position === endpoint.position || !isOld)) return isHeld;
+  const served = new ServedEndpoint(services, stored);
+  while (services.mayGoOn() && (await served.sendBatch()));
+  return served.isHeld;
+}
 
-    const results = await sendAll(services, endpoint, items, isSlow || endpoint.failures > 0);
-    isSlow = results.some(result => result !== undefined && result.durationMs > slowMs);
-    const isCutOff = results.includes(undefined); // nothing more may be sent
-    if (isCutOff && results.every(result => result === undefined)) return isHeld;
-    const progress = progressOf(services, { ...endpoint, position }, items, results);
-    const [saved] = await change(saveProgress(endpoint, progress, now()));
-    if (!saved) ahead = [];
-    if (!saved || progress.state.nextAttemptAt) isRead = false;
-    if (saved && progress.disable) services.onDisabled(endpoint, progress.disable);
-    const hasMessages = messages.length > 0 || progress.queued.length > 0;
-    if (!saved || hasMessages || progress.disable) endpoint = await reload(services, endpoint);
-    else
-      endpoint = {
-        ...endpoint,
-        ...progress.state,
-        position: progress.position,
-        positionAt: now(),
-        version: saved.version as number,
-      };
-    if (isCutOff) return isHeld;
-    if (endpoint?.nextAttemptAt) ahead = [];
+/** An endpoint while it is served, as far as this process knows it. */
+class ServedEndpoint {
+  readonly #services: EndpointServices;
+  /** Undefined: it was deleted or disabled. */
+  #endpoint: StoredEndpoint | undefined;
+  /** What follows its place, without the changes that were taken; undefined: it is to be read. */
+  #page: ChangePage | undefined;
+  #isSlow = false;
+
+  constructor(services: EndpointServices, stored: StoredEndpoint) {
+    this.#services = services;
+    this.#endpoint = stored;
   }
-  return isHeld;
-}
 
-async function reload({ read, now }: EndpointServices, { id }: StoredEndpoint): Promise<StoredEndpoint | undefined> {
-  const [endpoint] = await read(selectEndpoints(now(), id));
-  return endpoint as unknown as StoredEndpoint | undefined;
-}
+  get isHeld(): boolean {
+    return this.#page?.isHeld ?? false;
+  }
 
-function mayReadFeed({ ordering, nextAttemptAt, messages }: StoredEndpoint): boolean {
-  return nextAttemptAt === null && (ordering === 'strict' || messages < maxMessages);
+  /**
+   * Reads a batch, sends it without a connection, and stores the results: a process that is killed in between leaves the
+   * endpoint where it was, so that the batch is sent again with the same ids. A strict endpoint has one change in a batch.
+   * @returns false when nothing more can be sent now
+   */
+  async sendBatch(): Promise<boolean> {
+    const { read, change, now, onDisabled } = this.#services;
+    const stored = this.#endpoint;
+    if (!stored) return false;
+    const isResumed = stored.nextAttemptAt !== null && stored.nextAttemptAt <= now();
+    const endpoint = isResumed ? { ...stored, nextAttemptAt: null } : stored;
+    const messages = endpoint.dueMessages > 0 ? await read(selectDueMessages(endpoint.id, now())) : [];
+    const changes = await this.#takeChanges(endpoint);
+    if (!changes) return true; // the endpoint has got the message of a gap
+    const items = [
+      ...(messages as unknown as StoredMessage[]).map(message => ({ ...message, message })),
+      ...changes.map(each => ({
+        messageId: messageIdOf(each),
+        body: changeBody(each, endpoint.payload),
+        change: each,
+      })),
+    ];
+    const position = this.#page && changes.length === 0 ? cursorText(this.#page.last) : endpoint.position;
+    const isOld = position !== endpoint.position && now() - endpoint.positionAt > maxPositionAgeMs;
+    if (items.length === 0 && !isResumed && this.#page?.isEnd !== false && !isOld) return false;
+
+    const results = await this.#sendAll(endpoint, items);
+    const isCutOff = results.includes(undefined);
+    if (isCutOff && results.every(result => !result)) return false;
+    this.#isSlow = results.some(result => result && result.durationMs > slowMs);
+    const progress = progressOf({ ...endpoint, position }, items, results, now());
+    const [saved] = await change(saveProgress(endpoint, progress, now()));
+    if (saved && progress.disable) onDisabled(endpoint, progress.disable);
+    if (isCutOff) return false;
+    if (progress.state.nextAttemptAt !== null) this.#page = undefined; // it begins with what has failed
+    if (!saved || progress.disable || messages.length + progress.queued.length > 0) await this.#reload(endpoint);
+    else {
+      const version = saved.version as number;
+      this.#endpoint = { ...endpoint, ...progress.state, position: progress.position, positionAt: now(), version };
+    }
+    return true;
+  }
+
+  /** @returns the changes of the next batch; undefined when a gap comes first */
+  async #takeChanges(endpoint: StoredEndpoint): Promise<Change[] | undefined> {
+    const { nextAttemptAt, ordering, gaps, messages } = endpoint;
+    const isStrict = ordering === 'strict';
+    if (nextAttemptAt !== null || (isStrict ? gaps > 0 : messages >= maxMessages)) {
+      this.#page = undefined;
+      return [];
+    }
+    // What follows the end of the feed wakes the tenant again, unless it was there already, and is not final.
+    if (!this.#page || (this.#page.changes.length === 0 && !(this.#page.isEnd && !this.#page.isHeld))) {
+      this.#page = await readOn(this.#services, endpoint);
+      if (!this.#page) return void (await this.#reload(endpoint));
+    }
+    return this.#page.changes.splice(0, isStrict ? 1 : batchSize);
+  }
+
+  /** Reads the endpoint again, which may have another filter now. */
+  async #reload({ id }: StoredEndpoint): Promise<void> {
+    this.#page = undefined;
+    const [endpoint] = await this.#services.read(selectEndpoints(this.#services.now(), id));
+    this.#endpoint = endpoint as unknown as StoredEndpoint | undefined;
+  }
+
+  async #sendAll(endpoint: StoredEndpoint, items: readonly Item[]): Promise<(SendResult | undefined)[]> {
+    const { sealer, send, now } = this.#services;
+    const secrets = openSecrets(sealer, endpoint);
+    if (!secrets) return items.map(() => failedSend('secret'));
+    const { url } = endpoint;
+    return Promise.all(
+      items.map(({ messageId, body }) =>
+        send(this.#isSlow || endpoint.failures > 0, () => {
+          return { url, body, headers: signedHeaders(messageId, body, secrets, now()) };
+        }),
+      ),
+    );
+  }
 }
 
 /**
  * Reads the changes after the place of an endpoint. If its data were put in place of others, or changes after its place
  * were removed, a message says so first, with two moments: what the endpoint has received of the time between them may
  * have been undone, or it has not received all of it.
+ * @returns undefined when there is such a message
  */
-async function readOn(services: EndpointServices, endpoint: StoredEndpoint): Promise<ChangePage | 'gap'> {
+async function readOn(services: EndpointServices, endpoint: StoredEndpoint): Promise<ChangePage | undefined> {
   const { read } = services;
   const after = parseCursor(endpoint.position) ?? firstCursor;
-  try {
-    return await readFeed(read, endpoint, after, batchSize);
-  } catch (error) {
-    if (!hasCode(error, 'cursor_expired')) throw error;
-  }
-  const { last: end } = await readChanges(read, { after: 'now', limit: 1, filter: filterOf(endpoint) });
-  const isKept = await readFeed(read, endpoint, ofThisData(after), 1).then(
-    () => true,
-    error => {
-      if (hasCode(error, 'cursor_expired')) return false;
-      throw error;
-    },
-  );
+  const page = await readUnlessExpired(read, endpoint, after, batchSize);
+  if (page) return page;
+  const { last: end } = await readChanges(read, { after: 'now', limit: 1, filter: endpoint });
+  const isKept = await readUnlessExpired(read, endpoint, ofThisData(after), 1);
   const [lastChange] = isKept ? await read(selectLastChange(end.era)) : [];
   const place = isKept ? { ...after, madeIn: end.madeIn } : firstCursor;
   await storeGap(services, endpoint, place, (lastChange?.at as number | null | undefined) ?? endpoint.positionAt);
-  return 'gap';
+  return undefined;
+}
+
+async function readUnlessExpired(read: Read, filter: StoredEndpoint, after: Cursor, limit: number) {
+  try {
+    return await readChanges(read, { after, limit, filter });
+  } catch (error) {
+    if (hasCode(error, 'cursor_expired')) return undefined;
+    throw error;
+  }
 }
 
 async function storeGap(services: EndpointServices, endpoint: StoredEndpoint, place: Cursor, from: number) {
@@ -167,99 +185,16 @@ async function storeGap(services: EndpointServices, endpoint: StoredEndpoint, pl
   await services.change(saveProgress(endpoint, { ...unchanged(endpoint), position, queued }, at));
 }
 
-const filterOf = ({ resources, actions }: StoredEndpoint) => ({ resources, actions });
-
-function readFeed(read: Read, endpoint: StoredEndpoint, after: Cursor, limit: number): Promise<ChangePage> {
-  return readChanges(read, { after, limit, filter: filterOf(endpoint) });
-}
-
-const itemOfMessage = (message: StoredMessage): Item => ({ ...message, message });
-const itemOfChange = (change: Change, { payload }: StoredEndpoint): Item => ({
-  messageId: messageIdOf(change),
-  body: changeBody(change, payload),
-  change,
-});
-
-async function sendAll(
-  services: EndpointServices,
-  endpoint: StoredEndpoint,
-  items: readonly Item[],
-  isSlow: boolean,
-): Promise<(SendResult | undefined)[]> {
-  const { sender, limit, now, stopping, mayGoOn, isServed, onAttempt } = services;
-  const secrets = openSecrets(services, endpoint);
-  return Promise.all(
-    items.map(({ messageId, body }) =>
-      limit(isSlow, async () => {
-        if (!(await isServed()) || !mayGoOn()) return undefined;
-        if (!secrets) return failedSend('secret');
-        const headers = signedHeaders(messageId, body, secrets, now());
-        const result = await sender.send({ url: endpoint.url, headers, body }, stopping);
-        if (result) onAttempt(result);
-        return result;
-      }),
-    ),
-  );
-}
-
 /** @returns undefined for an endpoint whose secret another tenant's key has sealed, as in a clone */
-function openSecrets(
-  { sealer }: EndpointServices,
-  { id, secret, previous }: StoredEndpoint,
-): SigningSecrets | undefined {
-  const open = (sealed: Uint8Array): string | undefined => {
+function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpoint): SigningSecrets | undefined {
+  const open = (sealed: Uint8Array | null): string | undefined => {
     try {
-      return sealer.open(sealed, id);
+      return sealed ? sealer.open(sealed, id) : undefined;
     } catch {
       return undefined;
     }
   };
   const current = open(secret);
   // In a clone, the former secret cannot be opened after a rotation.
-  return current === undefined ? undefined : { current, previous: previous ? open(previous) : undefined };
-}
-
-const unchanged = (endpoint: StoredEndpoint): Progress => ({
-  ...{ state: endpoint, position: endpoint.position, disable: undefined, succeededAt: undefined },
-  ...{ ended: [], retried: [], queued: [], attempts: [] },
-});
-
-/** What follows from the results of a batch. What has no result is sent again, and so are the changes after such a one. */
-function progressOf(
-  { now, random }: EndpointServices,
-  endpoint: StoredEndpoint,
-  items: readonly Item[],
-  results: readonly (SendResult | undefined)[],
-): Progress {
-  const progress = unchanged(endpoint);
-  let { position, disable, succeededAt } = progress;
-  let state: EndpointState = endpoint;
-  const firstCutOff = items.findIndex(({ change }, index) => change && !results[index]);
-  items.forEach(({ messageId, body, change, message }, index) => {
-    const result = results[index];
-    if (!result || (change && firstCutOff >= 0 && index > firstCutOff)) return;
-    const type = change?.Type ?? typeOf(body);
-    const at = now();
-    const sent = message
-      ? {
-          kind: 'message' as const,
-          failures: message.failures,
-          isRetried: type !== 'webhook.test',
-          isOrdered: type === 'webhook.gap',
-        }
-      : { kind: 'change' as const };
-    const step = afterAttempt(state, sent, result, { now: at, random: random() });
-    state = step.endpoint;
-    disable ??= step.disable;
-    if (result.isSuccess) succeededAt = at;
-    const { durationMs, status, error, response } = result;
-    progress.attempts.push({ messageId, type, at, durationMs, status, error, response });
-    if (change && step.sent.is !== 'stay') position = change.Id;
-    if (step.sent.is === 'retry') {
-      const { failures, at: retryAt } = step.sent;
-      if (message) progress.retried.push({ id: message.id, failures, at: retryAt });
-      else progress.queued.push({ messageId, body, failures, at: retryAt });
-    } else if (message) progress.ended.push(message.id);
-  });
-  return { ...progress, state, position, disable, succeededAt };
+  return current === undefined ? undefined : { current, previous: open(previous) };
 }

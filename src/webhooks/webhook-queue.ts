@@ -1,11 +1,12 @@
 import { type ControlDatabase, queryControl } from '../control/database.ts';
-import { createLeases, isLeased, leaseTime } from '../control/leases.ts';
+import { createLeases, isLeased, type Leases, leaseTime } from '../control/leases.ts';
 
 /** A tenant whose webhooks this process may serve. */
 export interface LeasedTenant {
   /** Of the entry. */
   readonly id: number;
   readonly tenantGuid: string;
+  readonly slug: string;
   /** Of its server. */
   readonly serverId: number;
   /** The sealed key of its secrets. */
@@ -27,44 +28,6 @@ export interface ServedTenant {
   readonly disabled: number;
   /** In how many ms they are served next; null: when the tenant's database changes. */
   readonly dueInMs: number | null;
-}
-
-/**
- * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that one
- * process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message once
- * more when it goes on; what it then saves is refused, because another one has changed the row (`webhooks.version`).
- */
-export interface WebhookQueue {
-  /**
-   * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no webhook is enabled: by then
-   * the request that makes one has ended.
-   * @returns the sealed key of its secrets
-   */
-  activate(tenantId: number, newKey: Buffer): Promise<Buffer>;
-  /**
-   * Says that active tenants may have work.
-   * @param woken by the guid of the tenant, what a poll has seen; with what it or another process has seen before, the
-   *   tenant is not due. Undefined: it is due in any case
-   */
-  markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void>;
-  /**
-   * Returns the tenants that became active since the last call, and those of a minute before once more: a transaction may
-   * have begun before others. At first, returns all active ones.
-   */
-  newlyActive(): Promise<string[]>;
-  /**
-   * Leases tenants that are due, those that have waited longest first.
-   * @param fullServers ids of servers whose tenants are left alone
-   */
-  lease(limit: number, fullServers: readonly number[]): Promise<LeasedTenant[]>;
-  /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
-  release(leased: LeasedTenant, served: ServedTenant): Promise<boolean>;
-  /** Gives a tenant back that could not be served. */
-  postpone(leased: LeasedTenant, delayMs: number): Promise<void>;
-  /** Extends the leases of this process. Call it every `renewalMs`. */
-  renew(): Promise<void>;
-  /** True while no other process can serve the tenant. */
-  isHeld(leased: LeasedTenant): boolean;
 }
 
 const settled = `interval '2 seconds'`;
@@ -93,17 +56,17 @@ const markDueText = `
            order by w.id for update of w) due
    where w.id = due.id`;
 const newlyActiveText = `
-  select guid, activated_at from webhook_tenants join tenants t on t.id = tenant_id
+  select guid, activated_at as at from webhook_tenants join tenants t on t.id = tenant_id
    where is_active and activated_at >= least($1::timestamptz, now()) - interval '1 minute' order by activated_at`;
 const leaseText = `
   with next as (
-    select w.id, t.guid, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
+    select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
      where is_active and due_at <= now() and not t.server_id = any ($3) and not ${isLeased('w')} and t.status = 'active' and not t.isolated
      order by due_at limit $2 for update of w skip locked)
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
          waiting_since = coalesce(waiting_since, due_at)
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", server_id as "serverId", sealed as "sealedKey", wakes, polled`;
+  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey", wakes, polled`;
 const releaseText = `
   update webhook_tenants
      set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7, waiting_since = null,
@@ -114,43 +77,91 @@ const releaseText = `
 const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
-/** @param holder identifies this process */
-export function createWebhookQueue(control: ControlDatabase, holder: string): WebhookQueue {
-  const leases = createLeases(control, 'webhook_tenants', holder);
-  const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
-    queryControl<Row>(control, `webhooks_${name}`, text, values);
-  let knownUntil: string | undefined;
-  return {
-    activate: async (tenantId, newKey) => {
-      const [row] = await query<{ sealed: Buffer }>('activate', activateText, [tenantId, newKey]);
-      return row!.sealed;
-    },
-    markDue: async woken => {
-      await query('mark_due', markDueText, [[...woken.keys()], [...woken.values()].map(written => written ?? null)]);
-    },
-    newlyActive: async () => {
-      const values = [knownUntil ?? '-infinity'];
-      const found = await query<{ guid: string; activated_at: string }>('newly_active', newlyActiveText, values);
-      knownUntil = found.at(-1)?.activated_at ?? knownUntil ?? '-infinity';
-      return found.map(({ guid }) => guid);
-    },
-    lease: async (limit, fullServers) => {
-      const sentAt = performance.now();
-      const leased = await query<LeasedTenant>('lease', leaseText, [holder, limit, fullServers]);
-      for (const { id } of leased) leases.hold(id, sentAt);
-      return leased;
-    },
-    release: async ({ id, wakes, polled }, { enabled, failing, failingSince, disabled, dueInMs }) => {
-      leases.forget(id);
-      const values = [id, holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled];
-      const [row] = await query<{ isActive: boolean }>('release', releaseText, values);
-      return row?.isActive ?? true;
-    },
-    postpone: async ({ id }, delayMs) => {
-      leases.forget(id);
-      await query('postpone', postponeText, [id, holder, delayMs]);
-    },
-    renew: leases.renew,
-    isHeld: ({ id }) => leases.isHeld(id),
-  };
+/**
+ * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that one
+ * process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message once
+ * more when it goes on; what it then saves is refused, because another one has changed the row (`webhooks.version`).
+ */
+export class WebhookQueue {
+  readonly #control: ControlDatabase;
+  readonly #holder: string;
+  readonly #leases: Leases;
+  #knownUntil = '-infinity';
+
+  /** @param holder identifies this process */
+  constructor(control: ControlDatabase, holder: string) {
+    this.#control = control;
+    this.#holder = holder;
+    this.#leases = createLeases(control, 'webhook_tenants', holder);
+  }
+
+  /**
+   * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no webhook is enabled: by then
+   * the request that makes one has ended.
+   * @returns the sealed key of its secrets
+   */
+  async activate(tenantId: number, newKey: Buffer): Promise<Buffer> {
+    const [row] = await this.#query<{ sealed: Buffer }>('activate', activateText, [tenantId, newKey]);
+    return row!.sealed;
+  }
+
+  /**
+   * Says that active tenants may have work.
+   * @param woken by the guid of the tenant, what a poll has seen; with what it or another process has seen before, the
+   *   tenant is not due. Undefined: it is due in any case
+   */
+  async markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void> {
+    const written = [...woken.values()].map(each => each ?? null);
+    await this.#query('mark_due', markDueText, [[...woken.keys()], written]);
+  }
+
+  /**
+   * Returns the tenants that became active since the last call, and those of a minute before once more: a transaction may
+   * have begun before others. At first, returns all active ones.
+   */
+  async newlyActive(): Promise<string[]> {
+    const found = await this.#query<{ guid: string; at: string }>('newly_active', newlyActiveText, [this.#knownUntil]);
+    this.#knownUntil = found.at(-1)?.at ?? this.#knownUntil;
+    return found.map(({ guid }) => guid);
+  }
+
+  /**
+   * Leases tenants that are due, those that have waited longest first.
+   * @param fullServers ids of servers whose tenants are left alone
+   */
+  async lease(limit: number, fullServers: readonly number[]): Promise<LeasedTenant[]> {
+    const sentAt = performance.now();
+    const leased = await this.#query<LeasedTenant>('lease', leaseText, [this.#holder, limit, fullServers]);
+    for (const { id } of leased) this.#leases.hold(id, sentAt);
+    return leased;
+  }
+
+  /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
+  async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<boolean> {
+    this.#leases.forget(id);
+    const { enabled, failing, failingSince, disabled, dueInMs } = served;
+    const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled];
+    const [row] = await this.#query<{ isActive: boolean }>('release', releaseText, values);
+    return row?.isActive ?? true;
+  }
+
+  /** Gives a tenant back that could not be served. */
+  async postpone({ id }: LeasedTenant, delayMs: number): Promise<void> {
+    this.#leases.forget(id);
+    await this.#query('postpone', postponeText, [id, this.#holder, delayMs]);
+  }
+
+  /** Extends the leases of this process. Call it every `renewalMs`. */
+  renew(): Promise<void> {
+    return this.#leases.renew();
+  }
+
+  /** True while no other process can serve the tenant. */
+  isHeld({ id }: LeasedTenant): boolean {
+    return this.#leases.isHeld(id);
+  }
+
+  #query<Row extends object>(name: string, text: string, values: unknown[]): Promise<Row[]> {
+    return queryControl<Row>(this.#control, `webhooks_${name}`, text, values);
+  }
 }

@@ -1,77 +1,25 @@
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
-import type { EndpointState } from './endpoint-state.ts';
-import type { SendResult } from './send-webhook.ts';
+import type { NewMessage, Progress } from './endpoint-progress.ts';
+import type { StoredEndpoint } from './endpoint-state.ts';
 import { gapPrefix } from './webhook-message.ts';
-
-/** An enabled endpoint, as the dispatcher reads it. */
-export interface StoredEndpoint extends EndpointState {
-  readonly id: number;
-  readonly url: string;
-  readonly resources: string[];
-  readonly actions: string[];
-  readonly payload: 'thin' | 'record';
-  /** The text of the cursor up to which nothing more is to be sent. */
-  readonly position: string;
-  /** When the position was stored, in ms since 1970, as all times here. */
-  readonly positionAt: number;
-  readonly version: number;
-  /** Messages beside the feed that are still to be sent, and how many of them are due. */
-  readonly messages: number;
-  readonly dueMessages: number;
-  /** Those of them that say that changes were lost or undone. */
-  readonly gaps: number;
-  /** Sealed. */
-  readonly secret: Buffer;
-  readonly previous: Buffer | null;
-}
-
-/** A message that is sent beside the feed. */
-export interface StoredMessage {
-  readonly id: number;
-  readonly messageId: string;
-  readonly body: string;
-  readonly failures: number;
-}
-
-/** A message to be stored, and when it is sent. */
-interface NewMessage extends Omit<StoredMessage, 'id'> {
-  readonly at: number;
-}
-
-/** An attempt, as it is logged. */
-interface Attempt extends Pick<SendResult, 'durationMs' | 'status' | 'error' | 'response'> {
-  readonly messageId: string;
-  readonly type: string;
-  readonly at: number;
-}
-
-/** What a process has done for an endpoint since it read it. */
-export interface Progress {
-  readonly state: EndpointState;
-  readonly position: string;
-  readonly disable: 'gone' | 'failing' | undefined;
-  readonly succeededAt: number | undefined;
-  /** Ids of messages that need no more attempt. */
-  readonly ended: number[];
-  readonly retried: { readonly id: number; readonly failures: number; readonly at: number }[];
-  readonly queued: NewMessage[];
-  readonly attempts: Attempt[];
-}
 
 const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
 const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
-/** The messages and changes that are sent together. */
+/** The messages, and the changes, that are sent together. */
 export const batchSize = 20;
+/** Attempts of an endpoint: with each 20th batch, those above are deleted, so that it is checked seldom. */
 const maxDeliveries = 10_000;
+const trimEvery = 20;
+const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
 
-/** Deletes attempts that are older than 30 days, or of which there are too many with the next batch. */
+/** Deletes attempts that are older than 30 days, or of which there are too many with the next batches. */
 const trim = `
   delete from webhook_deliveries
-   where webhook_id = $1 and (id <= (select id from webhook_deliveries where webhook_id = $1
-                                      order by id desc offset ${maxDeliveries - 2 * batchSize} limit 1)
-     or id in (select id from (select id, attempted_at from webhook_deliveries where webhook_id = $1
-                                order by id limit ${2 * batchSize}) oldest
-                where attempted_at < now() - interval '30 days'))`;
+   where webhook_id = $1 and (select version % ${trimEvery} from moved) = 0
+     and (id <= (select id from webhook_deliveries where webhook_id = $1 order by id desc offset ${keptDeliveries} limit 1)
+       or id in (select id from (select id, attempted_at from webhook_deliveries where webhook_id = $1
+                                  order by id limit ${trimEvery * 2 * batchSize}) oldest
+                  where attempted_at < now() - interval '30 days'))`;
 
 /** The condition for a message that says that changes were lost or undone. */
 const isGap = `starts_with(message_id, '${gapPrefix}')`;

@@ -8,24 +8,28 @@ import { attributesOf, type Collector, type Span, startCollector } from '../supp
 import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
+import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
 
 describe('tracing', () => {
   let collector: Collector;
+  let receiver: Receiver;
   let world: World;
   const clients = new Map<string, Client>();
 
   before(async () => {
-    collector = await startCollector();
+    [collector, receiver] = await Promise.all([startCollector(), startReceiver()]);
     world = await createWorld({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_BSP_SCHEDULE_DELAY: '20',
       TENANT_CONNECTIONS: '2',
+      WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
     });
     for (const tenant of [world.acme, world.globex]) clients.set(tenant.slug, await world.login(tenant));
   });
   after(async () => {
     await world?.close();
     collector?.server.close();
+    await receiver?.close();
   });
 
   const clientOf = (slug: string): Client => clients.get(slug) as Client;
@@ -78,6 +82,24 @@ describe('tracing', () => {
       world.anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid, ...headers }),
     );
     expect(spans.map(({ name }) => name)).to.include.members(['wait for a hash', 'hash']);
+  });
+
+  it('the webhooks of a tenant have a span, with one for each query and each message below it', async () => {
+    const webhook = { Url: receiver.url('/hook'), Resources: ['OrderStatus'] };
+    expect((await clientOf('globex').post('/api/v1/Webhooks', webhook)).status).to.equal(201);
+    receiver.respond('/hook', response => response.writeHead(503).end());
+    await clientOf('globex').post('/api/v1/OrderStatuses', { Name: 'Traced' });
+    const send = await eventually(() => collector.spans().find(({ name }) => name === 'send'));
+    expect(attributesOf(send)).to.deep.equal({ 'http.response.status_code': 503, 'error.type': 'status' });
+    const spans = await eventually(() => {
+      const found = collector.spans(send.traceId);
+      return found.some(({ spanId }) => spanId === send.parentSpanId) && found;
+    });
+    const root = spans.find(({ spanId }) => spanId === send.parentSpanId);
+    expect([root?.name, root?.parentSpanId, attributesOf(root)['backoffice.tenant']]).to.deep.equal([
+      ...['webhooks', undefined, 'globex'],
+    ]);
+    expect(spans.map(({ name }) => name)).to.include.members(['connection', 'query']);
   });
 
   it('a cached response has no span of a query, and a request that its client does not record has none', async () => {

@@ -47,10 +47,12 @@ describe('the state of an endpoint', () => {
     expect(afterAttempt(endpoint, last, failure, { now: 0, random: 0 }).sent).to.deep.equal({ is: 'done' });
   });
 
-  it('an endpoint without an order sends nothing more until the time of a Retry-After', () => {
+  it('an endpoint without an order sends nothing more until the time of a Retry-After, whatever becomes of other messages', () => {
     const busy = { ...failure, retryAfterMs: 120_000 };
     const { endpoint, sent } = afterAttempt(fresh('none'), change, busy, { now: 1_000, random: 0 });
     expect([endpoint.nextAttemptAt, sent]).to.deep.equal([121_000, { is: 'retry', at: 121_000, failures: 1 }]);
+    for (const other of [success, failure, { ...failure, retryAfterMs: 1_000 }])
+      expect(afterAttempt(endpoint, change, other, { now: 1_000, random: 0 }).endpoint.nextAttemptAt).to.equal(121_000);
   });
 
   it('a strict endpoint keeps its place until the message of a gap has arrived, and gives it up never', () => {

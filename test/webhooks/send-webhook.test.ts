@@ -1,10 +1,16 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TLSSocket } from 'node:tls';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
 import { ConfigError } from '../../src/config/config-error.ts';
 import { createWebhookSender } from '../../src/webhooks/send-webhook.ts';
 import { isPublicAddress, refusedUrl } from '../../src/webhooks/webhook-target.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { freePort } from '../support/free-port.ts';
 
 const never = new AbortController().signal;
@@ -103,6 +109,32 @@ describe('the sender of webhooks', () => {
     const result = await sender.send({ ...message, url: `http://hooks.test:${port}/` }, never);
     expect(result).to.include({ isSuccess: true, status: 200 });
     expect([hosts, lookups]).to.deep.equal([[`hooks.test:${port}`], 1]);
+  });
+
+  it('over TLS, the receiver is asked for the name of the URL, and its certificate must be of that name', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'certificate-'));
+    closers.push(() => rm(folder, { recursive: true }));
+    const files = [join(folder, 'certificate'), join(folder, 'key')] as const;
+    await makeCertificate('hooks.test', files);
+    const [cert, key] = await Promise.all(files.map(file => readFile(file, 'utf8')));
+    const names: unknown[] = [];
+    const server = createTlsServer({ cert, key }, (request, response) => {
+      names.push((request.socket as TLSSocket).servername, request.headers.host);
+      response.end();
+    });
+    const port = await listen(server);
+    const resolve = async () => [{ address: '127.0.0.1', family: 4 }];
+    const trusted = [`hooks.test:${port}`, `other.test:${port}`];
+    const send = (host: string, ca?: string) =>
+      createSender({ trusted, resolve, ...(ca && { ca }) }).send(
+        { ...message, url: `https://${host}:${port}/` },
+        never,
+      );
+    expect(await send('hooks.test', cert)).to.include({ isSuccess: true, status: 200 });
+    expect(names).to.deep.equal(['hooks.test', `hooks.test:${port}`]);
+    expect(await send('other.test', cert), 'another name').to.include({ status: null, error: 'TLS' });
+    expect(await send('hooks.test'), 'an unknown authority').to.include({ status: null, error: 'TLS' });
+    expect(names).to.have.length(2);
   });
 
   it('a redirect is a failure that is not followed', async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { createWebhookQueue } from '../../src/webhooks/webhook-queue.ts';
+import { WebhookQueue } from '../../src/webhooks/webhook-queue.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -194,22 +194,26 @@ describe('webhooks', () => {
     expect(ids, 'the change that was refused comes again').to.deep.equal([first, ids[1], first]);
   });
 
-  it('an endpoint without an order receives nothing until the time that its Retry-After names', async () => {
+  it('an endpoint without an order receives nothing until the time that a Retry-After names, also if others succeeded', async () => {
+    const options = { Ordering: 'none', Resources: ['OrderStatus'] };
     let isBusy = true;
-    receiver.respond('/busy', response => {
-      if (isBusy) response.writeHead(429, { 'Retry-After': '60' }).end();
+    receiver.respond('/busy', (response, { body }) => {
+      if (isBusy && body.data.Key === created[0]) response.writeHead(429, { 'Retry-After': '60' }).end();
       else response.end();
     });
-    const { Id } = await createWebhook('/busy', { Ordering: 'none', Resources: ['OrderStatus'] });
-    await createWebhook('/beside', { Ordering: 'none', Resources: ['OrderStatus'] });
-    const created = [await createStatus()];
-    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
-    created.push(await createStatus());
+    const { Id } = await createWebhook('/busy', { ...options, IsEnabled: false });
+    await createWebhook('/beside', options);
+    const created = [await createStatus(), await createStatus()];
     await eventually(() => receiver.at('/beside').length === 2);
-    expect(keys('/busy')).to.deep.equal([created[0]]);
+    await admin.put(`${path}/${Id}`, { ...options, Url: receiver.url('/busy') });
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    expect(keys('/busy').toSorted(), 'both in one batch').to.deep.equal(created.toSorted());
+    created.push(await createStatus());
+    await eventually(() => receiver.at('/beside').length === 3);
+    expect(receiver.at('/busy')).to.have.length(2);
     isBusy = false;
     world.clock.offsetSeconds += 70;
-    await eventually(() => receiver.at('/busy').length === 3);
+    await eventually(() => receiver.at('/busy').length === 4);
     expect(keys('/busy').toSorted()).to.deep.equal([created[0], ...created].toSorted());
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt === null);
   });
@@ -253,6 +257,30 @@ describe('webhooks', () => {
     const later = receiver.at('/rotated')[1]!;
     verify(rotated.body.Secret, later);
     expect(() => verify(Secret, later)).to.throw();
+  });
+
+  it('of the attempts of an endpoint at most the newest 10,000 are kept', async () => {
+    const { Id } = await createWebhook('/log', { Resources: ['OrderStatus'] });
+    await sql(
+      world.acme,
+      `insert into webhook_deliveries (webhook_id, message_id, type, duration_ms)
+       select $1, 'old', 'webhook.test', 1 from generate_series(1, 10500)`,
+      [Id],
+    );
+    const counts = () =>
+      sql<{ all: number; sent: number }>(
+        world.acme,
+        `select count(*)::integer as all, count(*) filter (where message_id <> 'old')::integer as sent
+           from webhook_deliveries where webhook_id = $1`,
+        [Id],
+      );
+    for (let count = 0; count < 21; count++) await createStatus();
+    const [{ all }] = await eventually(async () => {
+      const [row] = await counts();
+      return row?.sent === 21 && ([row] as const);
+    });
+    expect(all).to.be.within(9_000, 10_000);
+    await admin.delete(`${path}/${Id}`);
   });
 
   it('410 disables an endpoint, an enabled one goes on where it stood, and a deleted one receives nothing', async () => {
@@ -393,7 +421,7 @@ describe('webhooks', () => {
       );
     await createWebhook('/future', { Resources: ['OrderStatus'] });
     const { acme, globex, control } = world;
-    const queue = createWebhookQueue(control, randomUUID());
+    const queue = new WebhookQueue(control, randomUUID());
     await setTime(globex.guid, `now() - interval '1 day'`);
     await setTime(acme.guid, `now() + interval '1 hour'`);
     expect(await queue.newlyActive()).to.deep.equal([globex.guid, acme.guid]);

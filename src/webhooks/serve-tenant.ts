@@ -1,0 +1,146 @@
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { TenantRecord } from '../control/records.ts';
+import type { SecretBox } from '../control/secret-box.ts';
+import { problem } from '../errors.ts';
+import { serverAddress } from '../postgres/server-address.ts';
+import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
+import { changeInBackground } from '../tenancy/change-in-background.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
+import type { Trace } from '../tracing/trace.ts';
+import type { StoredEndpoint } from './endpoint-state.ts';
+import type { SendResult, WebhookSender } from './send-webhook.ts';
+import type { EndpointServices } from './serve-endpoint.ts';
+import { serveWebhooks, type Wakes } from './serve-webhooks.ts';
+import type { LeasedTenant, ServedTenant } from './webhook-queue.ts';
+import { openTenantKey } from './webhook-secret.ts';
+import { selectSummary } from './webhook-store.ts';
+
+export interface ServeTenantOptions extends Pick<ContextServices, 'databases' | 'responseCache'> {
+  secrets: SecretBox;
+  directory: Pick<ContextServices['directory'], 'tenant'>;
+  sender: WebhookSender;
+  /** Begins the trace of serving a tenant; undefined: it is not traced. */
+  beginTrace: () => Trace | undefined;
+  /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
+  onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
+  /** Aborted when the process stops: cuts off what is being sent. */
+  stopping: AbortSignal;
+  /** Unix time in ms. */
+  now: () => number;
+}
+
+/** What a tenant is served with. */
+interface TenantRun {
+  readonly leased: LeasedTenant;
+  readonly wakes: Wakes;
+  /** True while no other process can serve the tenant. */
+  readonly isHeld: () => boolean;
+}
+
+/** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
+const actor = JSON.stringify({ traceId: 'webhooks' });
+/** Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and in the process. */
+const maxSending = { tenant: 20, slow: 100, process: 200 };
+/** Queries of the databases of one server at the same time: the connections that webhooks take from its budget. */
+const maxQueries = 8;
+/**
+ * Of them, first queries of tenants. So those that were begun are done first: with many at once, each would lose its
+ * connection to another one before its next query.
+ */
+const maxBeginning = 2;
+/** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
+const maxServiceMs = 30_000;
+/** When changes are read again that were not final: nobody says when they are. */
+const heldMs = 250;
+
+/** Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent. */
+export function createTenantServing(options: ServeTenantOptions) {
+  const { directory, sender, stopping, now } = options;
+  const servers = new Map<string, { begin: LimitFunction; query: LimitFunction }>();
+  /** The turns of queries, one server beside the other: one that does not respond delays no other. */
+  const turnsOf = ({ databaseUrl }: TenantRecord) => {
+    const address = serverAddress(databaseUrl);
+    const turns = servers.get(address) ?? { begin: pLimit(maxBeginning), query: pLimit(maxQueries) };
+    servers.set(address, turns);
+    return turns;
+  };
+  const all = pLimit(maxSending.process);
+  const slow = pLimit(maxSending.slow);
+  const counts = {
+    succeeded: 0,
+    failed: 0,
+    get running() {
+      return all.activeCount;
+    },
+  };
+
+  const serve = async (run: TenantRun, trace?: Trace): Promise<ServedTenant> => {
+    /** Looked up before each query: the tenant may be isolated, suspended or moved meanwhile. */
+    const findServed = async (): Promise<TenantRecord> => {
+      const found = await directory.tenant(run.leased.tenantGuid);
+      if (found?.status !== 'active' || found.isIsolated) throw problem('tenant_inactive');
+      return found;
+    };
+    const tenant = await findServed();
+    const own = pLimit(maxSending.tenant);
+    let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
+    const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
+    const turns = turnsOf(tenant);
+    let hasBegun = false;
+    const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
+      const served = async (): Promise<T> => query(await findServed());
+      if (hasBegun) return turns.query(served);
+      hasBegun = true;
+      const result = await turns.begin(() => turns.query(served));
+      until = performance.now() + maxServiceMs;
+      return result;
+    };
+    const services: EndpointServices = {
+      read: statement =>
+        inTurn(served =>
+          withDeadline(requestDeadlineMs, deadline => {
+            deadline.trace = trace;
+            return options.databases.open(served).read(statement, deadline);
+          }),
+        ),
+      change: statement => inTurn(served => changeInBackground(options, served, actor, async () => statement)),
+      sealer: openTenantKey(options.secrets, tenant.guid, run.leased.sealedKey),
+      send: (isSlow, request) => {
+        const send = async (): Promise<SendResult | undefined> => {
+          const isServed = await findServed().then(Boolean, () => false);
+          if (!isServed || !mayGoOn()) return undefined;
+          const startedAt = performance.now();
+          const result = await sender.send(request(), stopping);
+          if (result) counts[result.isSuccess ? 'succeeded' : 'failed']++;
+          if (result) trace?.addStep('send', startedAt, performance.now(), stepOf(result));
+          return result;
+        };
+        return own(() => (isSlow ? slow(() => all(send)) : all(send)));
+      },
+      now,
+      mayGoOn,
+      onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
+    };
+    const isHeld = await serveWebhooks(services, run.wakes);
+    const isUnfinished = !mayGoOn();
+    const [summary] = (await services.read(selectSummary())) as unknown as (ServedTenant & { dueAt: number | null })[];
+    if (!summary) throw new Error('there is no summary');
+    const dueInMs = summary.dueAt === null ? Number.POSITIVE_INFINITY : Math.max(0, summary.dueAt - now());
+    const soonMs = isUnfinished || run.wakes.take() ? 0 : isHeld ? heldMs : dueInMs;
+    const nextMs = Math.min(soonMs, dueInMs);
+    return { ...summary, dueInMs: Number.isFinite(nextMs) ? nextMs : null };
+  };
+  return {
+    counts,
+    serve: (run: TenantRun): Promise<ServedTenant> => {
+      const trace = options.beginTrace();
+      if (!trace) return serve(run);
+      return trace.step('webhooks', { 'backoffice.tenant': run.leased.slug }, step => serve(run, step));
+    },
+  };
+}
+
+const stepOf = ({ status, error, isSuccess }: SendResult) => ({
+  attributes: { ...(status && { 'http.response.status_code': status }), ...(error && { 'error.type': error }) },
+  isFailed: !isSuccess,
+});
