@@ -20,24 +20,29 @@ export class FeedTimeline extends Migration {
     this.addSql('update tenant_identity set feed_timeline = server_timeline()');
     this.addSql(feedEra('i.feed_era + (i.feed_timeline <> public.server_timeline())::integer'));
     this.addSql(`
-      create function note_timeline(snapshot pg_snapshot) returns pg_snapshot language plpgsql security definer
+      create function note_timeline() returns void language sql security definer
         set search_path = pg_catalog, public, pg_temp as $$
+        update tenant_identity
+           set feed_era = feed_era + 1, feed_since = feed_era + 1, feed_timeline = server_timeline()
+         where feed_timeline <> server_timeline() $$`);
+    // The planner estimates a comparison of rows by their first column: feed_state would read the tables whole.
+    this.addSql(`
+      create function current_feed(
+          snapshot pg_snapshot, out era bigint, out since bigint, out removed_era bigint, out removed_xid xid8,
+          out horizon xid8, out next_xid xid8, out is_held boolean)
+        language plpgsql set enable_seqscan = off as $$
       begin
         if not pg_is_in_recovery() and exists (
-            select from tenant_identity where feed_timeline <> server_timeline()) then
-          update tenant_identity
-             set feed_era = feed_era + 1, feed_since = feed_era + 1, feed_timeline = server_timeline()
-           where feed_timeline <> server_timeline();
+            select from public.tenant_identity where feed_timeline <> public.server_timeline()) then
+          perform public.note_timeline();
         end if;
-        return snapshot;
+        select * into era, since, removed_era, removed_xid, horizon, next_xid, is_held from public.feed_state(snapshot);
       end $$`);
-    // The planner estimates a comparison of rows by their first column: it would read the tables whole.
-    this.addSql('alter function feed_state(pg_snapshot) set enable_seqscan = off');
   }
 
   override down(): void {
-    this.addSql('alter function feed_state(pg_snapshot) reset enable_seqscan');
-    this.addSql('drop function note_timeline(pg_snapshot)');
+    this.addSql('drop function current_feed(pg_snapshot)');
+    this.addSql('drop function note_timeline()');
     this.addSql(feedEra('i.feed_era'));
     this.addSql('drop function server_timeline()');
     this.addSql('alter table tenant_identity drop column feed_timeline');

@@ -24,9 +24,9 @@ const rowsOf = (select: string, id: string): string => `
      and (feed_era, feed_xid) < ((select era from state), (select horizon from state))
    order by feed_era, feed_xid, id limit $5)`;
 
-/** One statement, so that the rows are of the snapshot that `feed_state` judges. It returns at least one row. */
+/** One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. */
 const text = `
-  with state as materialized (select * from feed_state(note_timeline(pg_current_snapshot()))),
+  with state as materialized (select * from current_feed(pg_current_snapshot())),
   scanned as (
     select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
       from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows)

@@ -156,8 +156,7 @@ export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg
   });
 }
 
-const feedFacts =
-  'select since, removed_era as era, removed_xid as xid from feed_state(note_timeline(pg_current_snapshot()))';
+const feedFacts = 'select since, removed_era as era, removed_xid as xid from current_feed(pg_current_snapshot())';
 
 async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
   const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid in ($2, $3)', [
