@@ -96,9 +96,9 @@ export class HashQueue {
   }
 
   /**
-   * Refuses the last waiter of the network with the most waiters over all tenants; if the requester's own network would
-   * then have the most, of the tenant with the most waiters; if that is the requester's own, of the network with the
-   * most waiters of this tenant.
+   * Refuses a waiter of the network with the most waiters over all tenants. If the network of the requester would then
+   * have the most, refuses one of the tenant with the most waiters; if that is the tenant of the requester, one of the
+   * network with the most waiters of this tenant.
    */
   #makeRoom(requester: HashRequester): void {
     const { network, tenant } = this.#waiters;
@@ -121,7 +121,9 @@ export class HashQueue {
   }
 }
 
-/** Puts the group of a waiter that has started behind the others, and in it those with both keys of the waiter last. */
+/**
+ * Puts the group of a waiter that has started last. Within it, those who share the other key with that waiter are last.
+ */
 function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waiter[] {
   const rank = (waiter: Waiter): number => {
     if (waiter[key] !== started[key]) return 0;
@@ -131,8 +133,9 @@ function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waite
 }
 
 /**
- * Returns the last waiter of the group with the most waiters, there of the largest group by the other key; undefined if
- * that group would not be larger than the requester's own, with the requester in it.
+ * Returns the waiter to refuse. It is in the group with the most waiters; in that group, it is the last one of those
+ * with the most frequent other key. Undefined if the group would be no larger than that of the requester, who counts as
+ * one of it.
  */
 function victimFor(requester: HashRequester, waiters: readonly Waiter[], key: Key): Waiter | undefined {
   const largest = largestGroup(waiters, key);

@@ -119,7 +119,7 @@ function normalise(password: string): string {
 
 interface Limiter {
   readonly usage: Passwords['usage'];
-  /** Counts a hash that a task computes beside its first one. */
+  /** Counts a second hash of the same task. */
   countHash(): void;
   run<T>(task: () => Promise<T>, requester: HashRequester): Promise<T>;
 }

@@ -41,7 +41,7 @@ export class ExchangeTimes {
     this.#end(now, now + retryMs);
   }
 
-  /** Other processes were faster, again and again. */
+  /** Lets other processes go first, which have changed the grants again and again in between. */
   giveWay(now: number): void {
     this.#end(now, now + minUrgentMs);
   }

@@ -1,11 +1,11 @@
 export interface Demand {
-  /** Names are in the order of the start of the holders. */
+  /** Names sort in the order in which the holders have started. */
   readonly holder: string;
   readonly kind: 'service' | 'command';
   readonly wanted: number;
 }
 
-/** Connections that one task of a command opens inside of one another: with fewer it cannot end. */
+/** Connections that one task of a command has open at the same time: with fewer it cannot end. */
 export const maxNested = 4;
 
 /**

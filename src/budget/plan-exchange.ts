@@ -73,7 +73,7 @@ export function planExchange(situation: Situation): Plan {
   const fromFree = Math.min(Math.max(0, free), Math.max(0, share - granted));
   const fromReserve = Math.min(maxFromReserve, reserveLeft, Math.max(0, demand - granted));
   const taken = Math.max(fromFree, fromReserve);
-  // A process with one connection to the control database has the one of the reserve for its requests.
+  // A process that has taken its connection to the control database from the reserve uses it for its requests, too.
   const growth = fromFree < fromReserve && reserved > 0 ? 0 : Math.min(lacking, taken);
   const surplus = Math.floor((divided - sum([...shares.values()], value => value)) / processes);
   const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - taken - missing));

@@ -3,7 +3,10 @@ import type { Grant } from './grants.ts';
 /** Longer than a process may open connections after its last exchange (`freshMs`). */
 const silenceMs = 3_000;
 const suspectMs = 1_500;
-/** Connections of a process that was killed are gone before this time, without a request that breaks. */
+/**
+ * How long a process must be silent before its connections may be ended, which breaks its requests. Those of a killed
+ * process are gone before.
+ */
 const endMs = 5_000;
 /** A longer gap between two exchanges of the observer does not count: the control database may have been away. */
 const maxGapMs = 1_500;

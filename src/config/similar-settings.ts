@@ -43,8 +43,8 @@ function resembles(name: string, setting: string): boolean {
 
 /**
  * Whether two names differ by at most so many letters added, missing, replaced, or swapped with the next one (the
- * Damerau-Levenshtein distance). Ends at the first row from which no result within the limit follows: a value follows
- * from the row before, or for a swap, plus one, from the one before that.
+ * Damerau-Levenshtein distance). Ends early: a value depends on the row before it, or for a swap, plus one, on the row
+ * before that, so two rows beyond the limit decide.
  */
 function hasErrors(a: string, b: string, max: number): boolean {
   let twoBefore: number[] = [];

@@ -54,9 +54,7 @@ export class ServerBudgets {
   readonly #databases: OpenDatabases;
   readonly #budgets = new Map<string, ConnectionBudget>();
   readonly #loops = new Map<string, GrantLoop>();
-  /**
-   * The address that identifies the budget of a server, by the identity of the server: the first address that was used.
-   */
+  /** By the identity of a server, the address that identifies its budget: the first one that was used. */
   readonly #addresses = new Map<string, string>();
 
   constructor(options: ServerBudgetsOptions, databases: OpenDatabases) {

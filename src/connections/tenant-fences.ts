@@ -146,7 +146,7 @@ export class TenantFences {
     return record;
   }
 
-  /** Confirms a closed fence once no connection of the tenant exists, and one that only begins at once. */
+  /** Confirms a fence: at once if it only begins; if it is closed, once no connection of the tenant exists. */
   async #acknowledge(fence: TenantFence): Promise<void> {
     const { databases, store } = this.#options;
     const isCurrent = (): boolean => this.#closed.get(fence.guid)?.id === fence.id;

@@ -25,8 +25,8 @@ export const changeTopics = {
    */
   responses: 'answers',
   /**
-   * By the guid of a tenant whose database was changed, while another process follows its changes, which says so by
-   * `?<process id>/<guid>`. The service announces both itself.
+   * A change in the database of a tenant, by its guid; announced only while another process follows the tenant.
+   * `?<process id>/<guid>` announces that a process does. The service announces both itself.
    */
   changes: 'changes',
 } as const;

@@ -19,13 +19,16 @@ export const renewalMs = 3_000;
 const leaseSeconds = 10;
 /** Three renewals: one that is late or fails does not end it. */
 export const leaseTime = `interval '${leaseSeconds} seconds'`;
-/** A lease that is longer than any was written by a clock that has been set back since, and does not count. */
+/**
+ * SQL: whether an entry is leased. A lease that ends later than any can was written before the clock was set back, and
+ * does not count.
+ */
 export const isLeased = (row: string): string =>
   `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
 
 /** @param holder identifies this process */
 export function createLeases(control: ControlDatabase, table: string, holder: string): Leases {
-  /** When each lease began or was extended, at the latest. */
+  /** A time that is not later than the begin or the last extension of each lease, by `performance.now()`. */
   const held = new Map<number, number>();
   return {
     hold: (id, sentAt) => void held.set(id, sentAt),

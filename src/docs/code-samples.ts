@@ -14,7 +14,7 @@ export interface SampleValues {
 
 const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
-/** Where nothing refers to another record than the second one. The service makes the first two roles itself. */
+/** By resource, ids that differ from the usual ones: by default, the examples read record 1, and delete record 2. */
 const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first
   Role: { id: 3, deletedId: 3 },

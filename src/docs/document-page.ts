@@ -73,7 +73,7 @@ const chains: readonly PageChain[] = [
   { name: 'Operators', pages: operatorPages },
 ];
 
-/** The pages of the service by the file of the repository that a link leads to. */
+/** The page of the service, by the file of the repository that a link names. */
 const pageOf: Record<string, string> = {
   ...Object.fromEntries(documents.map(({ file, path }) => [file, path])),
   ...Object.fromEntries(pictures.map(path => [path.slice(1), path])),

@@ -1,4 +1,4 @@
-/** What readers search for, by a word of the texts that they look for. */
+/** By a word of the documentation, other words under which readers search for it. */
 const synonyms: Readonly<Record<string, string>> = {
   cursor: 'pagination paging paginate offset',
   link: 'pagination paging',

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
 import { findServer } from './pid-file.ts';
 
-// Apart from what starts a server: completion reads the URL of one that runs, and the shell waits for it.
+// Separate from the module that starts a server: completion only needs the URL, and the shell waits for it.
 
 /** The role that owns the cluster. */
 export const superuser = 'postgres';

@@ -86,7 +86,7 @@ export async function readChanges(read: Read, { after, limit, filter }: ChangeRe
   return { changes, last: { madeIn, era, xid, kind, id }, isEnd, isHeld: state.isHeld };
 }
 
-/** The end of what is final: a cursor that goes along with it is not before what the retention removes. */
+/** The end of the final changes. A cursor that moves with it is never before what the retention removes. */
 const endOf = ({ stateEra, horizon }: FeedState): Cursor => ({
   ...{ madeIn: stateEra, era: stateEra, xid: horizon },
   ...{ kind: 0, id: 0 },

@@ -16,7 +16,7 @@ import { TenantFeed } from './tenant-feed.ts';
 /** Maximum numbers of streams in this process. */
 const maxOfUser = 5;
 const maxOfTenant = 200;
-/** Interval of the checks whether callers may still read, and after which time without an event a comment is sent. */
+/** How often the rights of callers are checked again, and after how long without an event a comment is sent. */
 const checkMs = 1_000;
 const quietMs = 15_000;
 

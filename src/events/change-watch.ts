@@ -28,9 +28,9 @@ const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
 /**
- * Reads, without a connection to them, whether databases may have changed: the rows written, and whether somebody else
- * than this service is connected, whose rows PostgreSQL may count up to 10 s later. A tenant's login sees the kind of its
- * own sessions only: the others count.
+ * Reads whether databases may have changed, without a connection to them: how many rows were written, and whether a
+ * session of another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login
+ * may not see counts as one.
  */
 const pollText = `
   select d.datname::text as name, concat_ws(' ', d.datid, tup_inserted, tup_updated, stats_reset) as written,
@@ -40,7 +40,7 @@ const pollText = `
 
 /**
  * Called when a tenant may have new changes.
- * @param written after a poll, what the server has counted: two processes that see the same get the same
+ * @param written what the server has counted, if a poll has seen it: the same text in every process
  */
 export type Wake = (written?: string) => void;
 
@@ -80,9 +80,9 @@ export class ChangeWatch {
 
   /**
    * Calls `wake` when the tenant may have new changes, perhaps too often.
-   * @param hearsOthers false for a follower that each process has: the one that commits a change serves it, and a poll
-   *   shows what it did not serve. So nobody announces a commit for it
-   * @returns what ends that
+   * @param hearsOthers false if every process has such a follower: then the process that commits a change serves it,
+   *   and a poll finds what it left, so nobody needs to announce commits
+   * @returns a function that ends the calls
    */
   subscribe(guid: string, wake: Wake, hearsOthers = true): () => void {
     const followers = this.#followers.get(guid) ?? new Set();
@@ -156,7 +156,7 @@ export class ChangeWatch {
   async #poll(): Promise<void> {
     const { directory } = this.#options;
     const found = await Promise.all(
-      // One that cannot be read, such as its password, is no reason to poll no other one.
+      // A tenant that cannot be read, such as for its password, does not keep the others from being polled.
       [...this.#followers.keys()].map(guid => directory.tenant(guid).catch(() => undefined)),
     );
     const tenants = found.filter(tenant => tenant?.status === 'active') as TenantRecord[];

@@ -1,6 +1,6 @@
 /**
- * Spreadsheets run a cell that begins with one of these as a formula, also one that begins with an apostrophe before.
- * Some read the full-width characters as the others.
+ * Spreadsheets run a cell that begins with one of these characters as a formula. Some do so for the full-width forms,
+ * too. A cell with apostrophes before the character gets one more, so that `readText` can take one away.
  */
 const formula = /^'*[=+\-@＝＋－＠\t\r]/;
 

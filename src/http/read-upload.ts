@@ -17,8 +17,8 @@ export interface UploadContract {
 }
 
 /**
- * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of a line of 1 Mbit/s. So 50 MB take
- * 50 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
+ * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of what a line of 1 Mbit/s carries.
+ * So 50 MB take 50 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
  */
 const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
 

@@ -26,7 +26,9 @@ interface ImportRunnerOptions extends ContextServices {
   processId: string;
 }
 
-/** Of different tenants: a tenant runs one at a time. More wait, because each holds a connection and memory. */
+/**
+ * Maximum imports that run at a time, each of another tenant. More of them wait: each holds a connection and memory.
+ */
 const maxRunning = 4;
 /** An import of a killed process is leased after its lease of 10 s, so it goes on within 15 s. */
 const pollMs = 5_000;

@@ -77,7 +77,10 @@ export const insertImport = (
     [resource, mode, dryRun, atomic, actor, sessionId || null, legacyTokenHash ?? null],
   );
 
-/** No row when another process has found the import without a process that receives its file, and deleted it. */
+/**
+ * Stores a piece of the file. No row: another process has deleted the import, because no process was receiving its
+ * file.
+ */
 export const insertChunk = (id: number, number: number, bytes: Buffer): Statement =>
   statement(
     'insert_chunk',

@@ -25,8 +25,8 @@ export class CsvError extends Error {
 const maxRecordBytes = 64 * 1024;
 
 /**
- * Bytes that are parsed at a time. All of their records are in memory until the last one is applied: those of 256 KiB
- * outlive garbage collections, after which V8 enlarges its young generation, by 64 MB in the end.
+ * Bytes that are parsed at a time. Their records stay in memory until the last one is applied. With 256 KiB, records
+ * outlive minor garbage collections, and V8 then enlarges its young generation by up to 64 MB.
  */
 const parsedBytes = 8 * 1024;
 
@@ -45,7 +45,9 @@ export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<Cs
   let failure: Error | undefined;
   let lines = 0;
   let emptyLines = 0;
-  /** Of the record that has not ended, and what was parsed with its beginning. */
+  /**
+   * Bytes since the last parse before the current record began: those of the record, and at most one piece before it.
+   */
   let recordBytes = 0;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
     const line = lines + (info.empty_lines - emptyLines) + 1;

@@ -20,7 +20,7 @@ import { InterruptedError, requireSenderRights } from './sender-rights.ts';
 
 /** An import in which the database failed so often is rejected. */
 const maxAttempts = 5;
-/** An import that ran when so many processes ended is rejected: it ran alone in the last one. */
+/** An import is rejected when so many processes have ended while they ran it; in the last one, it ran alone. */
 const maxLostRuns = 2;
 
 /**

@@ -33,8 +33,8 @@ function findText(sources: readonly string[], text: string): Condition {
 }
 
 /**
- * The same where no index helps, in half the time: the texts are compared as one, with `textSeparator` between them.
- * For a text of ASCII characters, letters beyond ASCII need not be changed to lower case.
+ * The same condition for texts without an index, in half the time: compares all texts as one, with `textSeparator`
+ * between them. For an ASCII text, only ASCII letters need to be changed to lower case.
  */
 function readText(sources: readonly string[], text: string): Condition {
   const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
@@ -45,7 +45,8 @@ function readText(sources: readonly string[], text: string): Condition {
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 
 /**
- * Records without a value are often the oldest: a page in the order of the newest would read all others before them.
+ * True for a condition that no index in the order of the page helps with. One is `null`: records without a value are
+ * often the oldest, and a page of the newest would read all others before them.
  */
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');

@@ -7,7 +7,7 @@ const levels: Readonly<Record<number, Parameters<typeof styleText>[0]>> = {
   50: 'red',
   60: ['red', 'bold'],
 };
-/** Of a line that is not shown: constant on a terminal, or part of the text. */
+/** Fields that are not shown: they are constant on a terminal, or part of the text. */
 const hidden = ['level', 'time', 'pid', 'hostname', 'msg', 'method', 'route', 'status', 'ms'];
 
 /**

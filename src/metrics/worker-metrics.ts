@@ -81,7 +81,7 @@ export class WorkerMetrics {
 
   /**
    * Counts the requests since the last call, under the names that the primary process gives: a worker names the tenants
-   * that are the busiest there. A smaller value than the last one began at 0.
+   * that are the busiest there. A value below the last known one has begun at 0 again.
    */
   #countTenants(worker: number, { values }: MetricValues): void {
     const last = this.#lastOfTenants.get(worker) ?? new Map<string, number>();

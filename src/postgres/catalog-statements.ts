@@ -5,7 +5,7 @@ export interface CopiedCatalog {
   readonly statement: string;
   /** True if each row defines an object, whose OID is the first column; false if that is the OID of the row's table. */
   readonly defines: boolean;
-  /** The number of first columns that have OIDs of objects. */
+  /** How many of the first columns have OIDs of objects. */
   readonly oidColumns: number;
   /** True if other columns have expressions in PostgreSQL's internal form. */
   readonly hasExpressions: boolean;

@@ -20,7 +20,7 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
   pool.on('connect', client => {
     // `pg` replaces the stream when TLS begins, which it has by now.
     const { stream } = client.connection as unknown as { stream: Socket };
-    // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
+    // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       if (inUse.has(client)) stream.destroy();
     });

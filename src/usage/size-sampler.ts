@@ -13,11 +13,11 @@ interface SizeSamplerOptions {
 }
 
 const sampleMs = 1_000;
-/** While there is nothing to sample, or another process samples. */
+/** Pause while there is nothing to sample, or another process samples. */
 const idleMs = 10_000;
-/** While the control database does not respond: twice as long after each attempt, up to this. */
+/** Longest pause while the control database does not respond; each attempt doubles the pause. */
 const maxFailingMs = 300_000;
-/** The start of the service needs its connections for requests. */
+/** Pause before the first sample: the start of the service needs its connections for requests. */
 const firstMs = 60_000;
 const removeEveryMs = 60_000;
 const maxStopMs = 1_000;

@@ -85,7 +85,7 @@ export const retryDelaysMs: readonly number[] = [
   24 * hour,
 ];
 const lastDelayMs = 24 * hour;
-/** An endpoint is disabled by the first failure so long after the first one since the last success. */
+/** An endpoint is disabled by the first failure that is so long after the first one since the last success. */
 export const maxFailingMs = 5 * 24 * hour;
 /** Each wait is up to a tenth longer, so that endpoints that failed together are not retried together. */
 const jitter = 0.1;

@@ -2,7 +2,7 @@ import { type Change, sentChange } from '../events/change.ts';
 import { type Cursor, parseCursor } from '../events/change-cursor.ts';
 
 const prefix = 'evt_';
-/** What the ids of messages about gaps begin with. */
+/** The prefix of the ids of messages about gaps. */
 export const gapPrefix = 'gap_';
 
 /**

@@ -40,7 +40,7 @@ export function createWindowsInPrimary(
   };
 }
 
-/** Counts the calls of one message in the primary process. */
+/** Counts, in the primary process, the calls of one message of a worker. */
 export function countCalls(windows: ProcessWindows, counted: readonly CountedCalls[]): CountResult[] {
   return counted.map(([key, max, windowMs, calls]) => {
     const rate = { max, windowMs };

@@ -12,7 +12,10 @@ export interface WorkerProcess {
   kill(): void;
   /** Asks for a message. */
   ping(): void;
-  /** Resolves to why the worker is not ready, also when it does not respond within a second; undefined when it is. */
+  /**
+   * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a reason,
+   * too.
+   */
   unreadyReason(): Promise<UnreadyReason | undefined>;
   /** Resolves to undefined when the worker does not respond within a second. */
   readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;

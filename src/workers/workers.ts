@@ -32,7 +32,7 @@ const pingMs = 1_000;
 
 interface WorkerOptions {
   processes: number;
-  /** The URL of the control database, if workers cannot know it. */
+  /** The URL of the embedded control database; undefined if it is configured, so that workers know it. */
   databaseUrl: string | undefined;
   log: Logger;
 }

@@ -142,8 +142,8 @@ export async function recordCheck(
 }
 
 /**
- * Marks archives whose files will be removed: they count as archives no longer.
- * @returns those that were marked: of the unneeded ones not those that a retention has begun to need meanwhile
+ * Marks archives whose files will be removed: they no longer count as archives.
+ * @returns the marked ones; an unneeded archive that a retention has begun to need meanwhile is not marked
  */
 export async function markRemoving(
   control: Queryable,

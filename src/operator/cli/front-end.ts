@@ -1,7 +1,7 @@
 import type { Plan } from '../command/operation.ts';
 import type { Output, Progress } from '../command/operation-context.ts';
 
-/** Progress that an interruption looks at, and the end of a command clears. */
+/** Progress that says whether it counts, which decides what a Ctrl-C does, and that can be removed. */
 export interface CommandProgress extends Progress {
   /** True once it counts. */
   readonly counts: boolean;

@@ -2,8 +2,8 @@ import { readdirSync } from 'node:fs';
 import { constants, getPriority, setPriority } from 'node:os';
 
 /**
- * Runs `work` with a lower priority than the service, which may run on the same machine; the processes that it starts
- * have that, too. It takes longer only while others need the processor.
+ * Runs `work`, and the processes that it starts, with a lower priority than the service, which may run on the same
+ * machine. It takes longer only while others need the processor.
  */
 export async function withLowPriority<T>(work: () => Promise<T>): Promise<T> {
   const before = getPriority();

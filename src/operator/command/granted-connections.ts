@@ -9,7 +9,7 @@ const noticeMs = 3_000;
 const pollMs = 20;
 
 interface GrantedOptions {
-  /** Of the server, for texts. */
+  /** The address of the server, for messages. */
   address: string;
   /** `CONNECTION_BUDGET` */
   budget: number;
@@ -35,7 +35,7 @@ export class GrantedConnections implements LimitedConnections {
     return { open: this.#open, inUse: this.#open };
   }
 
-  /** With room for connections that the waiting ones will open inside of them. */
+  /** Connections for the waiting tasks, and for those that one of them opens while it has its first one. */
   get unmetDemand(): number {
     return this.#waiting > 0 ? this.#waiting - 1 + maxNested : 0;
   }

@@ -1,6 +1,6 @@
 import type { StoredValue } from './stored-values.ts';
 
-/** What the value of a field is. The control database has all values that a stored value can be. */
+/** The kind of the value of a field. Of a stored kind, the control database has all values. */
 export type FieldKind = StoredValue | 'permission' | 'text' | 'flag' | 'secret';
 
 /** A value that an operation takes: an argument or option of the command line, an input of a form. */

@@ -6,9 +6,9 @@ import { environment } from '../../config/process-environment.ts';
 import { html } from '../../docs/html.ts';
 
 /**
- * Opens the browser of the desktop, if there is one. The address stands in a file that only this login can read, because
- * the arguments of a program are visible to all.
- * @returns removes the file
+ * Opens the browser of the desktop, if there is one. The address stands in a file that only this login can read,
+ * because the arguments of a program are visible to all.
+ * @returns a function that removes the file
  */
 export async function openBrowser(url: string): Promise<() => Promise<void>> {
   const { DISPLAY, WAYLAND_DISPLAY } = environment();

@@ -52,7 +52,7 @@ export const controlSteps = [
 type OnStep = (step: (typeof controlSteps)[number]) => void;
 
 /**
- * Restores the control database. Killed at any point, the command is run again:
+ * Restores the control database. If the command was killed at any point, run it again:
  *
  *   C1 (beside) The data is loaded into another database, brought to the version of this build, and made safe there
  *      (`afterRestore`). So no process sees a part of it, or a session, key or user that was revoked since, as far as

@@ -3,7 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import type { LockedTenant, TenantDatabase } from './database-store.ts';
 
-/** SQL of the times during which a database was current, when it ends to be. */
+/** SQL for `current_during` of a database that stops being current now. */
 export const formerTimes =
   'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
 

@@ -13,11 +13,11 @@ import { withTenant } from './with-tenant.ts';
 
 /**
  * Restores earlier data of a tenant in a database with new names. `place` puts it beside the tenant, where nobody uses
- * it, with the ids of the users, so that the two can be compared and exchanged. `replace` puts it in the place of a lost
- * database, and serves the tenant again. Killed at any point, the command is run again, and a `replace` also with other
- * data.
- * @throws {OperatorError} when this build does not know the version of the data, another command works on the tenant, or
- *   the database to replace exists
+ * it, with the ids of the users, so that the two can be compared and exchanged. `replace` puts it in the place of a
+ * lost database, and serves the tenant again. If the command was killed at any point, run it again; a `replace` may
+ * then use other data.
+ * @throws {OperatorError} when this build does not know the version of the data, another command works on the tenant,
+ *   or the database to replace exists
  */
 export async function restoreDatabase(
   installation: Installation,

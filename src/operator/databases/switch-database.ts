@@ -30,8 +30,8 @@ interface SwitchRequest {
 }
 
 /**
- * Gives a tenant restored data, or its former data, in place of the present one, which is kept for some time. Requests of
- * the tenant wait meanwhile. Killed at any point, the command is run again, in either direction.
+ * Gives a tenant restored data, or its former data, in place of the present one, which is kept for some time. Requests
+ * of the tenant wait meanwhile. If the command was killed at any point, run it again, in either direction.
  * @throws {OperatorError} when there is no such data, or another command works on the tenant
  */
 export async function switchDatabase(

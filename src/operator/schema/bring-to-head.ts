@@ -104,7 +104,8 @@ async function bringStateToHead(
       throw error;
     }
   }
-  // A killed run had changed the database after its state was read: its last statements went on without it.
+  // The last statements of a killed run changed the database after its state was read: it begins anew with the present
+  // state.
   if (found) await bringStateToHead(run, tenant, database, found);
   return pending.length > 0;
 }

@@ -92,7 +92,10 @@ interface FailureCause {
   slugs: string[];
 }
 
-/** Returns the failures of a run by their cause, the most frequent first: errors that differ in the tenant only are one. */
+/**
+ * Returns the failures of a run by their cause, the most frequent first. Errors that differ only in the tenant have one
+ * cause.
+ */
 export async function failureCauses({ statements }: ControlStatements, id: number): Promise<FailureCause[]> {
   return statements.execute(
     `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs

@@ -8,9 +8,9 @@ import { type HistoryKind, historyKinds } from './history-kinds.ts';
 import { forEachLine, RowDigest } from './row-digest.ts';
 
 /**
- * Rows after whose removal their space is reclaimed. Until then a list of the oldest rows steps over their entries in the
- * index, 230 in a page: 5 ms for so many. A vacuum reads all indexes, so that more of them would take longer than the
- * removal itself.
+ * Space is reclaimed after the removal of so many rows. Until then, a list of the oldest rows skips their entries in
+ * the index, which takes at most 5 ms. A vacuum for fewer rows would take longer than their removal, because it reads
+ * all indexes.
  */
 const maxUnreclaimed = 500_000;
 

@@ -10,7 +10,7 @@ import { findingsLink, readReport } from './findings.ts';
 const maxProcesses = 100;
 const silentAfterSeconds = 30;
 
-/** Whether a process no longer says that it is there. */
+/** Whether a process sends no heartbeats any more. */
 export function isSilent({ heartbeatAge }: { readonly heartbeatAge: number | null }): boolean {
   return heartbeatAge === null || heartbeatAge > silentAfterSeconds;
 }

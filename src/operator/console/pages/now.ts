@@ -14,7 +14,7 @@ import { readReport } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
 
 const maxShown = 8;
-/** A timer that ran in the last month, and not for so long, is taken for one that has stopped. */
+/** A timer that ran in the last month, but not within this time, counts as stopped. */
 const stoppedAfterMs = 48 * 3_600_000;
 
 /** What needs attention, with its remedy. */
