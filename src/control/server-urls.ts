@@ -5,19 +5,19 @@ import { owners, type SecretBox } from './secret-box.ts';
 export interface ServerUrls {
   /**
    * Returns a URL with the operator's rights, which can create databases and roles.
+   * @param database by default the one that the stored URL names
    * @throws when the stored URL cannot be decrypted or parsed
    */
-  adminUrl(server: Pick<Server, 'name' | 'adminUrl'>): string;
+  adminUrl(server: Pick<Server, 'name' | 'adminUrl'>, database?: string): string;
 }
 
 /** @param controlUrl URL of the control database, returned for a server without a URL of its own */
 export function createServerUrls(controlUrl: string, secrets: SecretBox): ServerUrls {
   return {
-    adminUrl: ({ name, adminUrl }) => {
-      if (!adminUrl) return controlUrl;
-      const url = secrets.open(adminUrl, owners.serverUrl(name)).toString();
+    adminUrl: ({ name, adminUrl }, database) => {
+      const url = adminUrl ? secrets.open(adminUrl, owners.serverUrl(name)).toString() : controlUrl;
       if (!URL.canParse(url)) throw new Error(`the stored URL of server ${name} is not a URL`);
-      return url;
+      return database === undefined ? url : databaseUrl(url, database);
     },
   };
 }

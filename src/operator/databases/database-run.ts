@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
@@ -12,10 +11,10 @@ import {
   claimDatabase,
   closeDatabase,
   openDatabase,
-  RunReplacedError,
+  requireReserved,
   stampNew,
 } from './database-stamp.ts';
-import { isReserved, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
 import { dropCondemned } from './drop-condemned.ts';
 import { dropDatabase } from './drop-database.ts';
 import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange-databases.ts';
@@ -37,7 +36,7 @@ export class DatabaseRun {
   readonly #control: pg.Client;
   readonly #tenant: LockedTenant;
   readonly #plan: RunPlan;
-  readonly #epoch: number;
+  readonly #run: { readonly epoch: number; readonly guid: string };
   readonly #connections = new HeldConnections();
   #copy: LiveCopy | undefined;
   #schema: CompleteSchema | undefined;
@@ -53,7 +52,7 @@ export class DatabaseRun {
     this.#control = control;
     this.#tenant = tenant;
     this.#plan = plan;
-    this.#epoch = epoch;
+    this.#run = { epoch, guid: tenant.guid };
     this.current = current;
     this.target = plan.target;
   }
@@ -65,10 +64,6 @@ export class DatabaseRun {
   close(): Promise<void> {
     this.pause.stopTimer();
     return this.#connections.close();
-  }
-
-  get #runEpoch() {
-    return { epoch: this.#epoch, guid: this.#tenant.guid };
   }
 
   readonly #steps: Readonly<Record<DatabaseStep, () => Promise<void>>> = {
@@ -83,25 +78,22 @@ export class DatabaseRun {
     'upgrade target': async () => {
       const target = this.#chosen();
       const client = await this.#connect(target);
-      await closeDatabase(client, this.#runEpoch, target.role); // an earlier control database may not know that it is open
+      await closeDatabase(client, this.#run, target.role); // an earlier control database may not know that it is open
       await endSessions(client, target.role);
-      await upgradeDatabase(this.#installation, this.#control, client, { target, epoch: this.#epoch });
-      await beginFeedEra(client, this.#runEpoch);
+      await upgradeDatabase(this.#installation, this.#control, client, { target, epoch: this.#run.epoch });
+      await beginFeedEra(client, this.#run);
     },
     'announce fence': () => announceFence(this.#control, this.#tenant.guid, this.#chosen().server.id),
     'copy ahead': () => required(this.#copy).copyAhead(),
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
-    'close current': async () =>
-      closeDatabase(await this.#connect(this.#present()), this.#runEpoch, this.#present().role),
-    'require lost': () => closeLost(this.#installation, this.#present(), this.#runEpoch),
-    'end sessions': async () => endSessions(await this.#connect(this.#present()), this.#present().role),
+    'close current': () => this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
+    'require lost': () => closeLost(this.#installation, this.#present(), this.#run),
+    'end sessions': () => this.#inCurrent(endSessions),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
     'open current': () =>
-      this.#unlessLost(async () =>
-        openDatabase(await this.#connect(this.#present()), this.#runEpoch, this.#present().role),
-      ),
+      this.#unlessLost(() => this.#inCurrent((client, role) => openDatabase(client, this.#run, role))),
     serve: () => this.#serve(),
     condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
     drop: () => dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, true),
@@ -118,19 +110,13 @@ export class DatabaseRun {
   async #reserve(): Promise<void> {
     const { server, origin, mayBeWarm } = required(this.#plan.placement);
     const warmDigest = mayBeWarm ? await migrationsDigest() : undefined;
-    const reservation = { server, origin, warmDigest, epoch: this.#epoch };
+    const reservation = { server, origin, warmDigest, epoch: this.#run.epoch };
     this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
   }
 
-  /** @throws {RunReplacedError} when another run has condemned the target, or the tenant is purged */
-  async #requireReserved(): Promise<TenantDatabase> {
-    const target = this.#chosen();
-    if (await isReserved(this.#control, target.id, this.#epoch)) return target;
-    throw new RunReplacedError();
-  }
-
   async #create(): Promise<void> {
-    const target = await this.#requireReserved();
+    const target = this.#chosen();
+    await requireReserved(this.#control, target.id, this.#run.epoch);
     const { guid } = this.#tenant;
     await createDatabase(this.#installation, target, guid, required(this.#plan.placement).version);
     await stampNew(await this.#connect(target), guid);
@@ -138,12 +124,13 @@ export class DatabaseRun {
   }
 
   async #fill(): Promise<void> {
-    const target = await this.#requireReserved();
+    const target = this.#chosen();
+    await requireReserved(this.#control, target.id, this.#run.epoch);
     const { fill } = required(this.#plan.placement);
     if (fill) await fill(target);
     else await recordFacts(this.#control, target.id, await this.#copyCurrent());
     const source = fill ? undefined : await this.#connect(this.#present());
-    await beginFeedEra(await this.#connect(target), this.#runEpoch, source);
+    await beginFeedEra(await this.#connect(target), this.#run, source);
   }
 
   async #copyCurrent() {
@@ -151,7 +138,7 @@ export class DatabaseRun {
     const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
     await becomeMember(source, role);
     const { maxPauseMs = 0 } = this.#plan;
-    this.#copy = new LiveCopy({ source, target, run: this.#runEpoch, role, maxPauseMs });
+    this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs });
     return this.#copy.copyAll();
   }
 
@@ -163,7 +150,7 @@ export class DatabaseRun {
   async #claim(database: TenantDatabase): Promise<void> {
     const client = await this.#connect(database);
     await becomeMember(client, database.role);
-    await claimDatabase(client, this.#runEpoch);
+    await claimDatabase(client, this.#run);
   }
 
   async #closeFence(): Promise<void> {
@@ -188,8 +175,13 @@ export class DatabaseRun {
     if (this.current) await unlessLost(this.#installation, this.current, this.#tenant.guid, work);
   }
 
+  async #inCurrent(work: (client: pg.Client, role: string) => Promise<unknown>): Promise<void> {
+    const current = this.#present();
+    await work(await this.#connect(current), current.role);
+  }
+
   #connect({ server, database }: TenantDatabase): Promise<pg.Client> {
-    return this.#connections.to(databaseUrl(this.#installation.servers.adminUrl(server), database));
+    return this.#connections.to(this.#installation.servers.adminUrl(server, database));
   }
 
   #present(): TenantDatabase {

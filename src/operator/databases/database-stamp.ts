@@ -21,6 +21,18 @@ export class RunReplacedError extends OperatorError {
   }
 }
 
+/**
+ * Checks that the run with this epoch still has a database reserved.
+ * @throws {RunReplacedError} when another run has condemned it, or the tenant is purged
+ */
+export async function requireReserved(control: pg.Client, id: number, epoch: number): Promise<void> {
+  const { rowCount } = await control.query(
+    `select from tenant_databases where id = $1 and state = 'reserved' and epoch = $2`,
+    [id, epoch],
+  );
+  if (rowCount !== 1) throw new RunReplacedError();
+}
+
 /** The guid in the stamp of a database that is going to be dropped. No tenant has it. */
 export const nobody = '00000000-0000-0000-0000-000000000000';
 

@@ -85,15 +85,6 @@ export async function beginEpoch(control: pg.Client, tenantId: number): Promise<
   return Number(rows[0]?.epoch ?? Date.now());
 }
 
-/** Returns whether a database is still reserved by the run that has this epoch. */
-export async function isReserved(control: pg.Client, id: number, epoch: number): Promise<boolean> {
-  const { rowCount } = await control.query(
-    `select from tenant_databases where id = $1 and state = 'reserved' and epoch = $2`,
-    [id, epoch],
-  );
-  return rowCount === 1;
-}
-
 /** Numbers of a run, or its error, for people. */
 export interface RunFacts {
   bytes?: number;

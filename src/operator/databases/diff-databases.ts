@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -60,7 +59,7 @@ function connect<T>(
   { server, database }: TenantDatabase,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  return withConnection(databaseUrl(servers.adminUrl(server), database), work, {
+  return withConnection(servers.adminUrl(server, database), work, {
     settings: { ...canonicalTextSettings },
   });
 }

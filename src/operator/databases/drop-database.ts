@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -36,14 +35,14 @@ export async function dropDatabase(
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
       if (!isOwn(found, facts, role, owners)) return false;
-      if (found === null) return true; // a warm one, or a run was killed before it had a stamp
+      if (found === null) return true; // a warm one, or one whose run was killed before the stamp
       if (found === guid && !mayBeOpen) throw notClosed(condemned);
       const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
       if (!rowCount) throw notClosed(condemned);
       return true;
     };
     const mayDrop = facts.isOpen
-      ? await withConnection(databaseUrl(adminUrl, database), stampIfOwn)
+      ? await withConnection(servers.adminUrl(server, database), stampIfOwn)
       : isOwn(null, facts, role, owners);
     if (!mayDrop) return;
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
@@ -70,7 +69,7 @@ export async function readStamp(
   { server, database }: Pick<TenantDatabase, 'server' | 'database'>,
 ): Promise<string | null> {
   try {
-    return (await withConnection(databaseUrl(servers.adminUrl(server), database), readSchemaState)).guid;
+    return (await withConnection(servers.adminUrl(server, database), readSchemaState)).guid;
   } catch (error) {
     if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
     return null;

@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -29,7 +28,7 @@ export interface EarlierData {
 /** Returns what writes earlier data into a database at the version of the data, and brings it to that of this build. */
 export function fillWith(installation: Installation, data: EarlierData): Fill {
   return async ({ server, database }) => {
-    const url = databaseUrl(installation.servers.adminUrl(server), database);
+    const url = installation.servers.adminUrl(server, database);
     const settings = { ...migrationSettings(server), ...canonicalTextSettings };
     await withConnection(
       url,

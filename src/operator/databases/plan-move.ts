@@ -1,4 +1,3 @@
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
@@ -29,7 +28,7 @@ export interface MovePlan {
 export async function planMove(installation: Installation, slug: string, to: string): Promise<MovePlan> {
   const tenant = await findTenant(installation, slug);
   await requireTarget(installation, tenant, to);
-  const url = databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
   return withConnection(url, async client => {
     const tables = await listDataTables(client, identityTables);
     const numbered = await findNumberedTables(client, tables);

@@ -1,5 +1,4 @@
 import type { Server } from '../../control/fleet-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -20,8 +19,7 @@ export async function repair(
   if (!finding.repair) return { fixed: false, remedy };
   const { database, statements } = finding.repair;
   try {
-    const adminUrl = servers.adminUrl(server);
-    await withConnection(database ? databaseUrl(adminUrl, database) : adminUrl, async client => {
+    await withConnection(servers.adminUrl(server, database), async client => {
       const warnings: string[] = [];
       client.on('notice', ({ code, message = '' }) => code === notRevoked && warnings.push(message));
       for (const statement of statements) await client.query(statement);

@@ -5,7 +5,6 @@ import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { type Pack, pack } from 'tar-stream';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -33,7 +32,7 @@ type Resource = ExportReport['resources'][number];
  */
 export async function exportTenant(installation: Installation, slug: string, path: string): Promise<ExportReport> {
   const tenant = await findTenant(installation, slug);
-  const url = databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
   const scratch = await makeScratchFolder(path);
   try {
     const temporary = join(scratch, 'export.tar');

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { SchemaVersion } from '../../control/schema-version.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -74,7 +73,7 @@ export function withTenantConnection<T>(
   tenant: { databaseName: string; server: Pick<Server, 'name' | 'adminUrl' | 'prefix'> },
   work: (database: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
+  const url = servers.adminUrl(tenant.server, tenant.databaseName);
   const settings = { ...migrationSettings(tenant.server), ...catalogQuerySettings };
   return withConnection(url, work, { kind: 'migrations', settings, pipeline: true });
 }

@@ -1,6 +1,5 @@
 import type pg from 'pg';
 import { Tenant } from '../../control/fleet-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';
@@ -18,5 +17,5 @@ export async function connectTenant<T>(
   { server, databaseName }: Pick<Tenant, 'server' | 'databaseName'>,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  return withConnection(databaseUrl(servers.adminUrl(server), databaseName), work);
+  return withConnection(servers.adminUrl(server, databaseName), work);
 }

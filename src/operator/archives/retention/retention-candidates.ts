@@ -1,4 +1,3 @@
-import { databaseUrl } from '../../../control/server-urls.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
@@ -68,7 +67,7 @@ export async function findDueTenants(
       .filter(({ id, state }) => state === 'removing' && !due.some(({ unfinished }) => unfinished?.id === id))
       .map(({ id }) => id);
     if (due.length === 0 && outdated.length === 0) return [];
-    const url = databaseUrl(servers.adminUrl({ name: server, adminUrl }), database);
+    const url = servers.adminUrl({ name: server, adminUrl }, database);
     return [{ tenantId, guid, slug, database, url, due, outdated }];
   });
 }
