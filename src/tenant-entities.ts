@@ -1,7 +1,7 @@
 import { Activity } from './activity/activity.ts';
 import { AuditEntry } from './audit/audit-log.ts';
 import { resources } from './resources/index.ts';
-import { PromotionUse } from './resources/promotion.ts';
+import { PromotionUse } from './resources/promotion-use.ts';
 import { Webhook, WebhookDelivery } from './webhooks/webhook-table.ts';
 
 /** Every entity that is stored in a tenant database. */

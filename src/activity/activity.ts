@@ -8,7 +8,7 @@ import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from 
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import { readsOf } from '../lists/read-records.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
@@ -123,13 +123,10 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
-        if (list) {
-          const userNames = userNamesOf(control, context);
-          return (await readPage(list, { table, conditions, ...readsOf(context), userNames })) as never;
-        }
+        const userNames = userNamesOf(control, context);
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
-        const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
-        return (await Representation.ofRows(rows)) as never;
+        const source = { table, conditions, ...readsOf(context), userNames };
+        return readList(list, source, { orderBy: newestFirst, limit });
       },
     }),
     defineRoute({

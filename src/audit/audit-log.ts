@@ -7,8 +7,7 @@ import { userNamesOf } from '../control/user-names.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { Representation } from '../http/representation.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import { readsOf } from '../lists/read-records.ts';
 import { toIso } from '../postgres/column-types.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
@@ -28,7 +27,7 @@ const AuditEntrySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
     userId: p.bigint('number').nullable(),
     userGuid: p.uuid().nullable(),
-    /** The business entity that owns the record; a reader of scope `Self` sees only the entries of its own. */
+    /** The business entity that owns the record; a caller of scope `Self` sees only the entries of their own entity. */
     entityId: p.bigint('number').nullable(),
     action: p.text().$type<(typeof changeActions)[number]>(),
     resource: p.text(),
@@ -87,7 +86,7 @@ const list = listContract({
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
-/** The resources that need a permission of their own: an entry says no more than its reader may read of the record. */
+/** The resources whose audit entries need a further permission: the one that their records need. */
 const permissionOf = new Map<string, Permission>([
   ['User', 'users.read'],
   ['Role', 'users.read'],
@@ -125,28 +124,12 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         const reads = isControl
           ? { read: (statement: Statement) => queryList(control, context, statement) }
           : readsOf(context);
-        if (list) {
-          const source = {
-            table,
-            conditions,
-            ...reads,
-            toResponse: entryText,
-            userNames: userNamesOf(control, context),
-          };
-          return (await readPage(list, source)) as never;
-        }
-        const rows = await reads.read(
-          table.selectJson(conditions, { orderBy: { id: 'desc' }, limit, isRowPerRecord: true }),
-        );
-        return (await Representation.ofList(entryTexts(rows))) as never;
+        const userNames = userNamesOf(control, context);
+        const source = { table, conditions, ...reads, toResponse: entryText, userNames };
+        return readList(list, source, { orderBy: { id: 'desc' }, limit });
       },
     }),
   ];
-}
-
-/** The entries of a response as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
-function* entryTexts(rows: Row[]): Iterable<string> {
-  for (const { json } of rows) yield entryText(json as string);
 }
 
 function entryText(json: string): string {

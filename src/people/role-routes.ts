@@ -7,9 +7,8 @@ import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { lengths, text } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changePeople, noResult } from './change-people.ts';
@@ -56,9 +55,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ list }, context) => {
         const read = (statement: Statement) => queryList(control, context, statement);
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
-        if (list) return (await readPage(list, { table: roleTable, conditions, read })) as never;
-        const rows = await read(roleTable.selectJson(conditions, { orderBy: { name: 'asc', id: 'asc' } }));
-        return (await Representation.ofRows(rows)) as never;
+        return readList(list, { table: roleTable, conditions, read }, { orderBy: { name: 'asc', id: 'asc' } });
       },
     }),
     defineRoute({

@@ -5,9 +5,8 @@ import { queryList } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { limit, queryId } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeUserRoutes } from './change-user-routes.ts';
@@ -44,10 +43,8 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         const { caller, tenant } = context;
         const read = (statement: Statement) => queryList(services.control, context, statement);
         const conditions: Condition[] = visibleTo(tenant.id, caller);
-        if (list) return (await readPage(list, { table: userTable, conditions, read })) as never;
         if (after !== undefined) conditions.push(['id > ?', after]);
-        const rows = await read(userTable.selectJson(conditions, { orderBy: { id: 'asc' }, limit }));
-        return (await Representation.ofRows(rows)) as never;
+        return readList(list, { table: userTable, conditions, read }, { orderBy: { id: 'asc' }, limit });
       },
     }),
     defineRoute({

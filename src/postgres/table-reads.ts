@@ -11,7 +11,7 @@ const shortList = 20;
 /** Lists are sorted by one column and the key with an index, by more, or by a computed property, without one. */
 const maxIndexedKeys = 2;
 
-interface SelectOptions {
+export interface SelectOptions {
   /** The direction of each property to order by. */
   orderBy?: Readonly<Record<string, 'asc' | 'desc'>>;
   limit?: number | undefined;
@@ -29,9 +29,9 @@ interface PageOptions extends Omit<Page, 'keys' | 'conditions'> {
 
 /** Builds the statements that read one table. */
 export class TableReads extends TableColumns {
-  select(conditions: Conditions, options?: SelectOptions): Statement {
+  select(conditions: Conditions): Statement {
     const values: unknown[] = [];
-    return preparedStatement(this.#selectText(this.fields, conditions, options, values), values);
+    return preparedStatement(this.#selectText(this.fields, conditions, {}, values), values);
   }
 
   /**
@@ -90,7 +90,7 @@ export class TableReads extends TableColumns {
   #selectText(
     fields: string,
     conditions: Conditions,
-    { orderBy = {}, limit }: SelectOptions = {},
+    { orderBy = {}, limit }: SelectOptions,
     values: unknown[],
   ): string {
     const order = Object.entries(orderBy).map(([property, direction]) => `${this.sourceOf(property)} ${direction}`);

@@ -1,14 +1,13 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { fieldProblem, problem } from '../errors.ts';
-import { describeFields } from '../http/describe-fields.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
 import { toIso } from '../postgres/column-types.ts';
-import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
 import { Entity, requireCurrency } from './entity.ts';
+import { PromotionUse, promotionUses, promotionUseView } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const discountTypes = ['Percentage', 'Amount'] as const;
@@ -36,30 +35,6 @@ const PromotionSchema = defineEntity({
 class Promotion extends PromotionSchema.class {}
 PromotionSchema.setClass(Promotion);
 
-const PromotionUseSchema = defineEntity({
-  name: 'PromotionUse',
-  tableName: 'promotion_uses',
-  properties: {
-    promotionId: p.integer().primary(),
-    entityId: p.bigint('number').primary(),
-    usedAt: p.datetime().defaultRaw('now()'),
-  },
-});
-/** The use of a promotion by an entity, at most once. */
-export class PromotionUse extends PromotionUseSchema.class {}
-PromotionUseSchema.setClass(PromotionUse);
-
-/** The fields of a use in responses. */
-export const promotionUseView = describeFields(
-  { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
-  {
-    PromotionId: 'The `Id` of the promotion.',
-    EntityId: 'The `Id` of the entity.',
-    Used: 'Whether the entity has used the promotion.',
-    UsedAt: 'When the entity used the promotion; null if it has not.',
-  },
-).meta({ title: 'PromotionUse' });
-const uses = new TableStatements(PromotionUse, promotionUseView.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -101,7 +76,7 @@ const recordUse = defineRoute({
     const [recorded] = await context.write(async ({ em }) => {
       const { promotion, entity } = await findPair(params, context.caller, em, LockMode.PESSIMISTIC_READ);
       requireUsable(promotion, entity, new Date());
-      return uses.insert({ promotionId: promotion.id, entityId: entity.id });
+      return promotionUses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
     return { ...recorded, Used: true } as z.input<typeof promotionUseView>;
   },

@@ -4,8 +4,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { fieldProblem, problem } from '../errors.ts';
 import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { Representation } from '../http/representation.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import { lockRecord } from '../resources/rest/resource-access.ts';
@@ -61,9 +60,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
-        if (list) return (await readPage(list, { table: deliveryTable, conditions, read })) as never;
-        const rows = await read(deliveryTable.selectJson(conditions, { orderBy: { id: 'desc' }, limit }));
-        return (await Representation.ofRows(rows)) as never;
+        return readList(list, { table: deliveryTable, conditions, read }, { orderBy: { id: 'desc' }, limit });
       },
     }),
     defineRoute({

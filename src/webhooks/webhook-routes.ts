@@ -5,9 +5,8 @@ import { cursorText } from '../events/change-cursor.ts';
 import { readChanges } from '../events/change-reader.ts';
 import { visibleChanges } from '../events/change-sources.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { Representation } from '../http/representation.ts';
 import { maxInt32, pathId } from '../http/route.ts';
-import { readPage } from '../lists/read-page.ts';
+import { readList } from '../lists/read-page.ts';
 import type { Condition, RowValues } from '../postgres/statement.ts';
 import { lockRecord } from '../resources/rest/resource-access.ts';
 import { toRow } from '../runtime/casing.ts';
@@ -52,9 +51,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       handler: async ({ list }, context) => {
         requireScopeAll(context.caller);
         const read = context.read.bind(context);
-        if (list) return (await readPage(list, { table: webhookTable, conditions: [], read })) as never;
-        const rows = await read(webhookTable.selectJson([], { orderBy: { id: 'asc' } }));
-        return (await Representation.ofRows(rows)) as never;
+        return readList(list, { table: webhookTable, conditions: [], read }, { orderBy: { id: 'asc' } });
       },
     }),
     defineRoute({
