@@ -1,12 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { AppServices } from './app.ts';
 import { accountLinks } from './auth/account-link.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
 import { createPeopleLimits } from './auth/limit-people.ts';
-import { countMails, createMail, tenantMails } from './auth/mail.ts';
+import { createTenantMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
@@ -21,15 +19,15 @@ import { MasterKeyWatch } from './control/master-key-watch.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
+import type { RequestOutcome } from './http/access-log.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
 import { createImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
 import { createBackgroundTasks } from './log/background-tasks.ts';
-import { describeError } from './log/describe-error.ts';
 import type { LogOutput } from './log/log-output.ts';
-import { createMetrics, type Metrics } from './metrics/metrics.ts';
+import { createMetrics } from './metrics/metrics.ts';
 import { minControlConnections, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
 import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
@@ -40,7 +38,7 @@ import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
 import { createWebhookSender } from './webhooks/send-webhook.ts';
-import { createWebhookDispatcher, type WebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
+import { createWebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
 
 export interface ServiceOptions {
   config: Config;
@@ -57,28 +55,10 @@ export interface ServiceOptions {
   clock?: () => number;
 }
 
-/** The parts of a running process, without its servers. */
-export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
-  readonly feed: ChangeFeed;
-  readonly masterKey: MasterKeyWatch;
-  readonly metrics: Metrics;
-  readonly writeMonitor: WriteMonitor;
-  readonly unsentResponses: UnsentResponses;
-  readonly sizes: SizeSampler;
-  readonly webhooks: WebhookDispatcher;
-  /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
-  close(): Promise<void>;
-}
-
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
-/**
- * Maximum memory of responses that clients have not received: 4 of the largest pages, or 9 of the largest lists. With
- * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
- */
-const maxUnsentBytes = 64 * 1024 * 1024;
 
 /**
- * Makes the parts of the service on an open installation.
+ * Makes the parts of the service on an open installation, without its servers.
  * @throws when the control database cannot be used
  */
 export async function createServices({
@@ -88,9 +68,9 @@ export async function createServices({
   passwords = createPasswords(),
   logOutput = { droppedLines: 0 },
   primary,
-  now,
+  now = Date.now,
   clock,
-}: ServiceOptions): Promise<Services> {
+}: ServiceOptions) {
   const { control, controlUrl, secrets, member } = installation;
   const announce = createAnnouncer(control);
   const process = member?.process ?? newProcess('service');
@@ -105,7 +85,7 @@ export async function createServices({
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const usageStore = createUsageStore(control, process, randomUUID());
-  const recorder = new UsageRecorder({ store: usageStore, log, now: now ?? Date.now });
+  const recorder = new UsageRecorder({ store: usageStore, log, now });
   const databases = await openDatabases({
     config,
     installation,
@@ -136,37 +116,22 @@ export async function createServices({
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
-  const imports = createImportRunner({
-    control,
-    directory,
-    databases,
-    responseCache,
-    background,
-    processId: process.id,
-  });
-  const usage = createUsageCounter(control, error =>
-    log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
-  );
-  const { smtpUrl, mailFrom, dataDir } = config;
-  const mails = countMails(createMail({ smtpUrl, folder: join(dataDir, 'mail'), log }));
-  const sendMail = tenantMails(mails.send, mailFrom, log);
+  const leasing = { control, directory, databases, responseCache, background, processId: process.id };
+  const imports = createImportRunner(leasing);
+  const usage = createUsageCounter(control, log);
+  const mails = createTenantMails(config, log);
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const webhookSender = createWebhookSender({ trusted: config.trustedReceivers });
   const webhooks = createWebhookDispatcher({
-    control,
+    ...leasing,
     secrets,
-    directory,
-    databases,
-    responseCache,
-    background,
     sender: webhookSender,
     beginTrace: () => tracing?.begin(),
     watch: (guid, wake) => changeWatch.subscribe(guid, wake, false),
-    onDisabled: disabledWebhookMail(control, sendMail, config.publicUrl),
-    processId: process.id,
-    now: now ?? Date.now,
+    onDisabled: disabledWebhookMail(control, mails.send, config.publicUrl),
+    now,
   });
-  const unsentResponses = new UnsentResponses(maxUnsentBytes);
+  const unsentResponses = new UnsentResponses();
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const metrics = createMetrics({
     databases,
@@ -195,15 +160,15 @@ export async function createServices({
     changeStreams,
     webhooks,
     trustedReceivers: config.trustedReceivers,
-    now: now ?? Date.now,
-    sendMail,
+    now,
+    sendMail: mails.send,
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
     accountLink: accountLinks(config),
     databases,
     responseCache,
     metrics,
-    countRequest: outcome => {
+    countRequest: (outcome: RequestOutcome) => {
       metrics.count(outcome);
       if (outcome.tenant) recorder.count(outcome.tenant.guid, outcome);
     },
@@ -215,14 +180,14 @@ export async function createServices({
     masterKey,
     writeMonitor,
     unsentResponses,
-    close: async () => {
+    /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
+    close: async (): Promise<void> => {
       masterKey.stop();
       rateLimitStore.close();
       imports.stop();
       webhooks.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();
-      await webhookSender.close();
       await usage.stop();
       await sizes.stop();
       await recorder.stop();

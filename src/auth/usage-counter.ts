@@ -1,4 +1,6 @@
+import type { Logger } from 'pino';
 import type { ControlDatabase } from '../control/database.ts';
+import { describeError } from '../log/describe-error.ts';
 
 const writeIntervalMs = 2_000;
 
@@ -9,7 +11,7 @@ export interface UsageCounter {
   stop(): Promise<void>;
 }
 
-export function createUsageCounter(control: ControlDatabase, onError: (error: unknown) => void): UsageCounter {
+export function createUsageCounter(control: ControlDatabase, log: Logger): UsageCounter {
   const counts = new Map<string, number>();
   const write = async (): Promise<void> => {
     const batch = [...counts];
@@ -23,6 +25,8 @@ export function createUsageCounter(control: ControlDatabase, onError: (error: un
         ]);
     }
   };
+  const onError = (error: unknown) =>
+    log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored');
   let lastWrite: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
     if (counts.size > 0) lastWrite = lastWrite.then(write).catch(onError);

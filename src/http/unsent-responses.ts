@@ -16,6 +16,12 @@ interface Body {
 }
 
 /**
+ * Maximum memory of responses that clients have not received: 4 of the largest pages, or 9 of the largest lists. With
+ * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
+ */
+const defaultMaxBytes = 64 * 1024 * 1024;
+
+/**
  * Bounds the memory of responses that clients have not received. A client may request lists of 16 MB in a pipeline, on
  * many connections, and read none of them. Above the limit, connections are reset: of the owner with the most unsent
  * bytes, the one with the most, and the earliest of equals.
@@ -28,7 +34,7 @@ export class UnsentResponses {
   #bytes = 0;
   #cut = 0;
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes = defaultMaxBytes) {
     this.#maxBytes = maxBytes;
   }
 

@@ -48,7 +48,7 @@ export async function storeUpload(queue: ImportQueue, context: RequestContext, u
     importId = inserted.id as number;
     if (!(await queue.attach(queued, importId))) throw problem('unavailable');
     const stored = await receiveFile(context, importId, upload);
-    isQueued = !context.isReplayed;
+    isQueued = !context.repeatable?.isReplayed;
     return stored;
   } finally {
     const settled = isQueued ? queue.release(queued) : discard(queue, context, queued, importId);

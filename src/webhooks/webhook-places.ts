@@ -38,7 +38,7 @@ export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): 
 
 /** Above the kinds of all changes. */
 const maxKind = 9;
-/** Of the activities, which have an index for that, the first ones by their time. */
+/** The first change since a minute before a moment. Of the activities, an index finds the first 100 by their time. */
 const firstSince = {
   name: 'first_change_since',
   text: `select era, xid from (
@@ -52,6 +52,7 @@ const firstSince = {
           order by era, feed_xid limit 1`,
 };
 
-function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now') {
-  return readChanges(read, { after, limit: 1, filter: { resources, actions } });
+/** Reads changes that a webhook receives. */
+export function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now', limit = 1) {
+  return readChanges(read, { after, limit, filter: { resources, actions } });
 }
