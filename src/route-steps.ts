@@ -64,7 +64,7 @@ export function respond(route: TenantRoute): Middleware {
     };
     if (idempotencyKey !== undefined && !route.upload) context.makeRepeatable(idempotencyKey, [ctx.path, body]);
     const result = await route.handler(input, context);
-    if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
+    if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
     if (result instanceof Page) return sendPage(ctx, route, result);
     if (result instanceof EventStream) return sendEventStream(ctx, result);

@@ -53,23 +53,20 @@ export class ConnectionBudget {
   readonly #waitQueue: WaitQueue;
   readonly #contention = new Contention();
   readonly #connections: ServerConnections;
-  readonly #mayOpen: () => boolean;
   #max: number;
-  #contentionEnd: NodeJS.Timeout | undefined;
   #inUse = 0;
   #peakInUse = 0;
 
   constructor(options: ConnectionBudgetOptions) {
     this.#options = options;
     this.#max = options.max;
-    this.#mayOpen = options.mayOpen ?? (() => true);
     this.#connections = new ServerConnections({
       onChange: () => {
         this.#connections.closeAbove(this.#max);
         this.#serve();
       },
       onOpenFailed: (pool, error) => this.#waitQueue.dequeue(pool)?.reject(error),
-      mayLogIn: () => this.#mayOpen() && this.#connections.open <= this.#max,
+      mayLogIn: () => this.#mayOpen && this.#connections.open <= this.#max,
     });
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }
@@ -133,7 +130,7 @@ export class ConnectionBudget {
 
   /** Resolves when no connection is open. Every pool must have ended. */
   async close(): Promise<void> {
-    clearTimeout(this.#contentionEnd);
+    this.#contention.stop();
     await this.#connections.drain();
   }
 
@@ -141,7 +138,8 @@ export class ConnectionBudget {
     const queue = this.#waitQueue;
     if (queue.length === 0) return;
     this.#serveWaiters();
-    if (queue.length > 0 && this.#contention.isShared) this.#serveAfterContention();
+    // Waiters may get more connections when the contention ends, and no other event reports that.
+    if (queue.length > 0 && this.#contention.isShared) this.#contention.callWhenOver(() => this.#serve());
   }
 
   /** Serves waiters in the order of the queue while there are connections, and makes room for the others. */
@@ -149,11 +147,11 @@ export class ConnectionBudget {
     const [queue, connections, maxPerTenant] = [this.#waitQueue, this.#connections, this.#maxPerTenant];
     /** For each pool, the number of closing connections whose place it will take. */
     const reserved = new Map<Pool, number>();
-    /** Closing connections above the maximum make no room. */
+    /** Closing connections that make room; those above the maximum do not. */
     let unreserved = Math.max(0, Math.min(connections.closing, this.#max - (connections.open - connections.closing)));
-    let connectRoom = this.#mayOpen() ? connections.connectRoom : 0;
+    let connectRoom = this.#mayOpen ? connections.connectRoom : 0;
     const demand = (pool: Pool): number =>
-      pool.idle.length > 0 || connectRoom > 0 ? unmetDemand(pool, maxPerTenant) - (reserved.get(pool) ?? 0) : 0;
+      pool.idle.length > 0 || connectRoom > 0 ? pool.unmetDemand(maxPerTenant) - (reserved.get(pool) ?? 0) : 0;
 
     for (let pool = queue.nextPool(demand); pool; pool = queue.nextPool(demand)) {
       const client = connections.takeIdle(pool);
@@ -172,12 +170,8 @@ export class ConnectionBudget {
     }
   }
 
-  /** Waiters may get more connections when the contention ends, and no other event reports that. */
-  #serveAfterContention(): void {
-    this.#contentionEnd ??= setTimeout(() => {
-      this.#contentionEnd = undefined;
-      this.#serve();
-    }, this.#contention.sharedForMs + 1);
+  get #mayOpen(): boolean {
+    return this.#options.mayOpen?.() ?? true;
   }
 
   get #maxPerTenant(): number {
@@ -198,12 +192,4 @@ export class ConnectionBudget {
     this.#connections.closeAbove(this.#max);
     this.#serve();
   }
-}
-
-/**
- * Returns how many more connections the waiters of a pool need, within its maximum. Closing connections still count.
- */
-function unmetDemand(pool: Pool, maxPerTenant: number): number {
-  const room = maxPerTenant - pool.inUseOrOpening - pool.closing;
-  return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

@@ -6,6 +6,7 @@ export class Contention {
   #latestAt = Number.NEGATIVE_INFINITY;
   /** The last time at which a tenant used the resource within `windowMs` after another tenant. */
   #sharedAt = Number.NEGATIVE_INFINITY;
+  #end: NodeJS.Timeout | undefined;
 
   recordUse(tenant: unknown): void {
     const now = performance.now();
@@ -16,11 +17,22 @@ export class Contention {
 
   /** True while more than one tenant has been active within the last second. */
   get isShared(): boolean {
-    return this.sharedForMs > 0;
+    return this.#sharedForMs > 0;
   }
 
-  /** Milliseconds until `isShared` becomes false if no other tenant comes; 0 when it is false. */
-  get sharedForMs(): number {
-    return Math.max(0, this.#sharedAt + windowMs - performance.now());
+  /** Calls back once, when `isShared` becomes false if no other tenant comes. Does nothing while a call is due. */
+  callWhenOver(callback: () => void): void {
+    this.#end ??= setTimeout(() => {
+      this.#end = undefined;
+      callback();
+    }, this.#sharedForMs + 1);
+  }
+
+  stop(): void {
+    clearTimeout(this.#end);
+  }
+
+  get #sharedForMs(): number {
+    return this.#sharedAt + windowMs - performance.now();
   }
 }

@@ -39,6 +39,8 @@ export interface PoolState<Client> {
   readonly ended: boolean;
   /** Sum of `inUse` and `opening`. */
   readonly inUseOrOpening: number;
+  /** Returns how many more connections the waiters need, within a maximum. Closing connections still count. */
+  unmetDemand(max: number): number;
   /** Called with the duration of each use of a connection, in milliseconds. */
   readonly onUsed: (ms: number) => void;
   /** How often the tenant asks for connections; see `TenantPool`. */

@@ -1,4 +1,3 @@
-import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { PoolError } from '../postgres/database-error.ts';
@@ -11,15 +10,6 @@ import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';
 import { WriteLocks } from './write-locks.ts';
 
-/** Events of `pg` before each message of a login. */
-const loginEvents = [
-  'connect',
-  'sslconnect',
-  'authenticationCleartextPassword',
-  'authenticationMD5Password',
-  'authenticationSASL',
-  'authenticationSASLContinue',
-] as const;
 const maxCloseMs = 1_000;
 /** SQLSTATEs after which the server closes the connection, or its prepared statements are no longer valid. */
 const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
@@ -92,10 +82,9 @@ export class TenantClient extends ScramClient {
     // connection whose end caused this one to be opened, which retains the one before it, and so on.
     const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
-    const check = (): void => {
+    this.beforeLoginMessages(() => {
       if (!mayLogIn()) this.#stream.destroy(new PoolError('POOL_CLOSED', 'the grant of the process was lost'));
-    };
-    for (const event of loginEvents) (this.connection as unknown as EventEmitter).prependListener(event, check);
+    });
     try {
       await this.connect();
       this.source = await verifyTenant(this, expected);
@@ -105,7 +94,7 @@ export class TenantClient extends ScramClient {
     this.openedAt = performance.now();
     const stream = this.#stream;
     stream.on('data', (chunk: Buffer) => this.#reads[0]?.receive(chunk.length));
-    // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
+    // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long again.
       if (this.#onRelease && !stream.isPaused())

@@ -61,6 +61,11 @@ export class TenantPool implements PoolState<TenantClient> {
     return this.inUse + this.opening;
   }
 
+  unmetDemand(max: number): number {
+    const room = max - this.inUseOrOpening - this.closing;
+    return Math.max(0, Math.min(this.waiting.length - this.opening, room));
+  }
+
   /**
    * The logarithm (base 2) of an exponentially decaying count of uses: a use counts half as much every 30 s. Only
    * comparable with the score of another pool: instead of decaying old uses, newer uses weigh more.

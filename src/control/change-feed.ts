@@ -54,8 +54,8 @@ export class ChangeFeed {
   #timer: Timer | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
   #stopped = false;
-  /** False once the log says that the check of delivery fails. */
-  #isProven = true;
+  /** Why the feed is not proved, as the log says; undefined while it is. */
+  #fault: string | undefined;
 
   constructor(options: ChangeFeedOptions) {
     this.#options = options;
@@ -136,22 +136,19 @@ export class ChangeFeed {
     this.#client = undefined;
     this.#provenAt = Number.NEGATIVE_INFINITY;
     if (this.#stopped) return;
-    const reason = error instanceof NotDeliveredError ? 'notifications do not arrive' : 'the connection was lost';
-    const message = `the change feed is down, because ${reason}: nothing is served from memory`;
-    this.#options.log.warn({ event: 'change_feed_lost' }, message);
+    this.#report(error instanceof NotDeliveredError ? 'notifications do not arrive' : 'the connection was lost');
   }
 
-  /** Logs when a busy connection pool cannot send the check of delivery any more, and when it can again. */
-  #reportDelivery(isProven: boolean): void {
-    if (isProven === this.#isProven) return;
-    this.#isProven = isProven;
+  /** Logs a fault, and its end. @param fault undefined: the feed is proved */
+  #report(fault?: string): void {
+    if (fault === this.#fault) return;
+    this.#fault = fault;
     const { log } = this.#options;
-    if (isProven) log.info({ event: 'change_feed_restored' }, 'the change feed is proved again');
-    else
-      log.warn(
-        { event: 'change_feed_lost' },
-        'the change feed is not proved, because no notification could be sent: nothing is served from memory',
-      );
+    if (!fault) log.info({ event: 'change_feed_restored' }, 'the change feed is proved again');
+    else {
+      const message = `the change feed is not proved, because ${fault}: nothing is served from memory`;
+      log.warn({ event: 'change_feed_lost' }, message);
+    }
   }
 
   #scheduleHeartbeat(afterMs: number): void {
@@ -169,18 +166,16 @@ export class ChangeFeed {
   /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
   async #heartbeat(): Promise<number> {
     const [client, delivery] = [this.#client, this.#delivery];
+    if (!client && this.#options.mayConnect?.() === false) return reconnectMs;
     try {
       if (client && delivery) {
         if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
         const provenAt = await this.#prove(client, delivery);
         if (this.#client === client) this.#provenAt = provenAt;
-        this.#reportDelivery(delivery.current);
-      } else if (this.#options.mayConnect?.() ?? true) {
-        await this.#connect();
-        this.#isProven = true;
-        this.#options.log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
+        this.#report(delivery.current ? undefined : 'no notification could be sent'); // the connection pool is busy
       } else {
-        return reconnectMs;
+        await this.#connect();
+        this.#report();
       }
       return heartbeatMs;
     } catch (error) {

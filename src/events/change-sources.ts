@@ -1,7 +1,8 @@
 import { activityView } from '../activity/activity.ts';
 import type { Permission } from '../control/permissions.ts';
 import { resources } from '../resources/index.ts';
-import { promotions, promotionUseView } from '../resources/promotion.ts';
+import { promotions } from '../resources/promotion.ts';
+import { promotionUseView } from '../resources/promotion-use.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
@@ -14,7 +15,7 @@ export interface ChangeFilter {
   readonly resources: readonly string[];
   /** The actions; undefined: all. */
   readonly actions?: readonly string[] | undefined;
-  /** A caller of scope `Self` reads the changes of his entity, and those of records that belong to no entity. */
+  /** A caller of scope `Self` reads the changes of their own entity, and those of records that belong to no entity. */
   readonly ownEntity?: number | undefined;
 }
 
@@ -23,7 +24,7 @@ export interface ChangeSource {
   readonly name: string;
   /** Who may read its records, and so its changes. */
   readonly access: Permission | 'user';
-  /** True if records belong to a business entity, and a caller of scope `Self` reads only those of his own. */
+  /** True if records belong to a business entity, and a caller of scope `Self` reads only those of their own. */
   readonly isOwned: boolean;
   /** The fields of its view that are columns of its table, with their columns. */
   readonly fields: readonly (readonly [field: string, column: string])[];

@@ -52,7 +52,7 @@ export async function changePeople(
   return runInQueue(control, 'change', context, async () => {
     for (;;) {
       const rows = await attempt(control, context, limited);
-      if (rows && !context.isReplayed) await peopleLimits.countChange(administrator);
+      if (rows && !context.repeatable?.isReplayed) await peopleLimits.countChange(administrator);
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
       await delay(pollMs);

@@ -6,7 +6,7 @@ import type { TenantRecord } from '../control/records.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/statement.ts';
 import { type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
-import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
+import { type CachedResponse, ResponseStore } from './response-store.ts';
 import type { WriteMonitor } from './write-monitor.ts';
 
 /**
@@ -17,8 +17,8 @@ type ToResponse = (rows: RowValues[]) => unknown;
 
 interface LoadResult {
   readonly cacheable: boolean;
-  /** @throws what `ToResponse` threw */
-  readonly represent: () => Representation;
+  /** Rejects with what `ToResponse` throws. */
+  readonly representing: Promise<Representation>;
 }
 
 interface ResponseCacheOptions {
@@ -148,18 +148,27 @@ export class ResponseCache {
     this.counts.misses++;
     if (!this.#feed.current) return represent((await read()).rows, toResponse);
     const earlier = await this.#store.resource(tenant, resource).loading.get(key);
-    if (earlier?.cacheable) return earlier.represent();
+    if (earlier?.cacheable) return earlier.representing;
     // A read that is under way from here on began after this request arrived, so its result may be shared in any case.
     const cached = this.#store.resource(tenant, resource);
     let loading = cached.loading.get(key);
     if (!loading) {
       // Within one deadline, so that the result of a large read counts as memory until it has been encoded.
-      loading = withDeadline(requestDeadlineMs, deadline =>
-        this.#load(tenant, resource, key, cached, () => read(deadline), toResponse),
-      ).finally(() => cached.loading.delete(key));
+      loading = withDeadline(requestDeadlineMs, async deadline => {
+        const readAt = this.#now();
+        const { rows, cacheable, source } = await read(deadline);
+        const representing = represent(rows, toResponse);
+        const representation = await representing.catch(() => undefined);
+        if (cacheable && representation) {
+          const response = { representation, codedBytes: 0, source, readAt, expiresAt: readAt + this.#randomAge() };
+          if (this.#store.set(tenant, resource, cached, key, response))
+            representation.onGrowth = bytes => this.#store.grow(tenant, resource, key, response, bytes);
+        }
+        return { cacheable, representing };
+      }).finally(() => cached.loading.delete(key));
       cached.loading.set(key, loading);
     }
-    return (await loading).represent();
+    return (await loading).representing;
   }
 
   /** Must resolve before a change of the resource commits: announces the change to every process (I1). */
@@ -179,33 +188,6 @@ export class ResponseCache {
 
   #randomAge(): number {
     return minAgeMs + this.#random() * (maxAgeMs - minAgeMs);
-  }
-
-  async #load(
-    tenant: TenantRecord,
-    resource: string,
-    key: string,
-    cached: CachedResource<LoadResult>,
-    read: () => Promise<ReadResult>,
-    toResponse: ToResponse,
-  ): Promise<LoadResult> {
-    const readAt = this.#now();
-    const { rows, cacheable, source } = await read();
-    let representation: Representation;
-    try {
-      representation = await represent(rows, toResponse);
-    } catch (error) {
-      const rethrow = () => {
-        throw error;
-      };
-      return { cacheable, represent: rethrow };
-    }
-    if (cacheable) {
-      const response = { representation, codedBytes: 0, source, readAt, expiresAt: readAt + this.#randomAge() };
-      if (this.#store.set(tenant, resource, cached, key, response))
-        representation.onGrowth = bytes => this.#store.grow(tenant, resource, key, response, bytes);
-    }
-    return { cacheable, represent: () => representation };
   }
 }
 

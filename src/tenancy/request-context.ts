@@ -37,12 +37,13 @@ export class RequestContext {
   readonly origin: Origin;
   /** When it passes, the request fails with `unavailable`. */
   deadline: Deadline;
+  /** The change that repeated requests make once; undefined for a request without a key. */
+  repeatable: RepeatableChange | undefined;
   readonly #services: ContextServices;
   readonly #response: ServerResponse;
   #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
-  #repeatable: RepeatableChange | undefined;
 
   constructor(
     services: ContextServices,
@@ -94,17 +95,7 @@ export class RequestContext {
    * @param request what must be equal when the key is used again
    */
   makeRepeatable(key: string, request: unknown): void {
-    this.#repeatable = new RepeatableChange(key, this.caller.userId, request);
-  }
-
-  /** The change that repeated requests make once; undefined for a request without a key. */
-  get repeatable(): RepeatableChange | undefined {
-    return this.#repeatable;
-  }
-
-  /** True when an earlier request had made the change of this one. */
-  get isReplayed(): boolean {
-    return this.#repeatable?.isReplayed ?? false;
+    this.repeatable = new RepeatableChange(key, this.caller.userId, request);
   }
 
   /** Returns the rows of a reading statement. */
@@ -159,7 +150,7 @@ export class RequestContext {
   async write(change: Statement | Prepare, resource?: string, isRepeatable = true): Promise<RowValues[]> {
     const database = this.#open();
     const announce = (name: string) => this.#services.responseCache.invalidate(this.tenant, name);
-    const once = isRepeatable ? this.#repeatable : undefined;
+    const once = isRepeatable ? this.repeatable : undefined;
     for (let attempt = 1; ; attempt++) {
       try {
         const options = { actor: this.actor, resource, announce, deadline: this.deadline };

@@ -12,8 +12,8 @@ export const responseMutants: readonly Mutant[] = [
   {
     name: 'a read is cached although a write was under way',
     file: 'src/response-cache/response-cache.ts',
-    text: 'if (cacheable) {',
-    replacement: 'if (source) {',
+    text: 'if (cacheable && representation) {',
+    replacement: 'if (source && representation) {',
     seed: 1,
   },
   {
