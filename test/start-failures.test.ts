@@ -36,7 +36,7 @@ describe('failures that an operator can resolve', () => {
       expectOneLine(await runCommand('scripts/tenant.ts', ['list'], { DATA_DIR: folder }), text);
   });
 
-  it('a HOST or MANAGEMENT_HOST that is no address of the machine is named, and not the port', async () => {
+  it('a HOST or MANAGEMENT_HOST that is not an address of the machine is reported by name, and the port is not', async () => {
     const remedy = 'to an address of this machine, or to 0.0.0.0 for all of them.';
     for (const prefix of ['', 'MANAGEMENT_']) {
       const settings = { ...world.environment, [`${prefix}HOST`]: '192.0.2.1', LOG_LEVEL: 'error' };

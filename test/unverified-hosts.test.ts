@@ -5,22 +5,21 @@ import { expect } from 'chai';
 import { unverifiedHost, unverifiedRedisHost } from '../src/postgres/unverified-host.ts';
 import { makeCertificate } from './support/certificate.ts';
 import { root, startScript } from './support/command-line.ts';
-import { createDedicatedServer, type DedicatedServer } from './support/dedicated-server.ts';
+import { createDedicatedServer } from './support/dedicated-server.ts';
 import { eventually } from './support/eventually.ts';
 import { runCommand } from './support/run-command.ts';
 import { postgresUrl } from './support/test-server.ts';
+import { use } from './support/use.ts';
 
 /** Names the loopback in a way that counts as another machine. */
 const elsewhere = (url: string): string => url.replace('127.0.0.1', '127.1');
 
 describe('connections to other machines', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   before(async () => {
-    server = await createDedicatedServer();
     await server.provision('acme');
     await server.provision('globex');
   });
-  after(() => server.close());
 
   const run = (args: string[], environment = server.environment, input = '') =>
     runCommand('scripts/backoffice.ts', args, environment, input);
@@ -46,7 +45,7 @@ describe('connections to other machines', () => {
       expect(unverifiedRedisHost(url), url).to.equal(undefined);
   });
 
-  it('server add warns of a server without verified TLS, and again replaces the URL of the same server only', async () => {
+  it('server add warns of a server without verified TLS; run again, it replaces the URL of the same server only', async () => {
     const second = postgresUrl();
     const plain = await run(['server', 'add', 'second', '--capacity', '7'], server.environment, elsewhere(second));
     expect(plain.code, plain.stderr).to.equal(0);

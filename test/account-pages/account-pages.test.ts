@@ -1,29 +1,23 @@
 import { expect } from 'chai';
-import { controlSql } from '../auth/sample-users.ts';
 import { eventually } from '../support/eventually.ts';
-import { linkIn, type MailServer, readable, startMailServer } from '../support/mail-server.ts';
+import { linkIn, readable, startMailServer } from '../support/mail-server.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, type TestTenant } from '../support/world.ts';
 
 const password = 'three quiet rivers';
 
 describe('pages that links in mails lead to', () => {
-  let mail: MailServer;
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url }));
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url });
     await controlSql(world, `update tenants set name = 'Acme & <Sons>', features = '{selfRegistration}' where id = ?`, [
       world.acme.id,
     ]);
     await eventually(
       async () => (await (await world.login(world.acme)).get('/api/v1/auth/me')).body.features.length > 0,
     );
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   /** Requests a mail, waits for it, and returns its link, on the address of the world. */

@@ -1,16 +1,13 @@
 import { expect } from 'chai';
 import { describeInBrowser, findViolations, isDark, overflow } from '../docs/browser.ts';
 import { eventually } from '../support/eventually.ts';
-import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts';
+import { linkIn, startMailServer } from '../support/mail-server.ts';
+import { use } from '../support/use.ts';
 
 const password = 'three quiet rivers';
 
 describe('account pages', () => {
-  let mail: MailServer;
-  before(async () => {
-    mail = await startMailServer();
-  });
-  after(() => mail.close());
+  const mail = use(startMailServer);
 
   describeInBrowser(
     'account pages in a browser',

@@ -12,20 +12,15 @@ import { int, text } from '../resources/field-values.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { invalidIds } from '../support/invalid-ids.ts';
 import { startSilentProxy } from '../support/silent-proxy.ts';
-import { sql, useWorld, type World } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/Activity';
 const rights = ['full.read', 'full.manage'];
 
 describe('activities', () => {
   const world = useWorld();
-  let admin: Client;
-  let globex: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
-  });
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   const record = async (body: object, client = admin): Promise<ApiResponse['body']> => {
     const response = await client.post(path, { ActivityCode: 1, ...body });
@@ -82,9 +77,7 @@ describe('activities', () => {
       const guid = (await admin.get('/api/v1/auth/me')).body.userGuid;
       const absent = await record({});
       expect(absent).to.include({ IPAddress: '127.0.0.1', Comment: null, EntityId: null, Screen: null });
-      const [user] = await world.control.em
-        .fork()
-        .execute<{ id: string }[]>('select id from users where guid = ?', [guid]);
+      const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [guid]);
       expect(absent.UserId).to.equal(Number(user?.id));
       expect(await record({ UserId: 77, IPAddress: '10.1.2.3' })).to.include({ UserId: 77, IPAddress: '10.1.2.3' });
       expect(await record({ UserId: null, IPAddress: null })).to.include({ UserId: null, IPAddress: null });

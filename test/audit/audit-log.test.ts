@@ -4,18 +4,13 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type AuditEntry, auditOf, expectRefused, newestAudit } from '../resources/expect.ts';
-import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/AuditLog';
 
 describe('audit log', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const read = async (query = '', client = admin): Promise<AuditEntry[]> => {
     const { status, body } = await client.get(`${path}${query}`);
@@ -36,9 +31,7 @@ describe('audit log', () => {
     const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kg', Name: 'Kilogram' });
     const [entry] = await read('?limit=1');
     const me = (await admin.get('/api/v1/auth/me')).body;
-    const [user] = await world.control.em
-      .fork()
-      .execute<{ id: string }[]>('select id from users where guid = ?', [me.userGuid]);
+    const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [me.userGuid]);
     expect(entry).to.deep.equal({
       Id: entry?.Id,
       CreatedAt: entry?.CreatedAt,
@@ -218,7 +211,7 @@ describe('audit log', () => {
     const open = `select proname from pg_proc where prosecdef and pronamespace = 'public'::regnamespace
        and not exists (select from unnest(proconfig) setting where setting ~ '^search_path=.*pg_temp$')`;
     expect(await sql(world.acme, open)).to.deep.equal([]);
-    expect(await world.control.em.fork().execute(open)).to.deep.equal([]);
+    expect(await controlSql(world, open)).to.deep.equal([]);
   });
 
   it('a failed audit entry rolls back the change, and the response does not contain the reason', async () => {

@@ -5,24 +5,19 @@ import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { type MailServer, startMailServer } from '../support/mail-server.ts';
-import { createWorld, type World } from '../support/world.ts';
-import { addSampleUser, controlSql } from './sample-users.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld } from '../support/world.ts';
+import { addSampleUser } from './sample-users.ts';
 
 describe('expired tokens and users who never confirm', () => {
-  let mail: MailServer;
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' }));
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' });
     await controlSql(world, `update tenants set features = '{selfRegistration,legacyTokens}' where id = ?`, [
       world.acme.id,
     ]);
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const count = async (table: string): Promise<number> =>

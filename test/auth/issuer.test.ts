@@ -1,16 +1,11 @@
 import { expect } from 'chai';
-import type { TestTenant, World } from '../support/world.ts';
-import { createWorld } from '../support/world.ts';
+import { controlSql, createWorld, type TestTenant, useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
 describe('issuer of access tokens', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   async function tokenOf(tenant: TestTenant): Promise<string> {
     return (await world.login(tenant)).tokens?.accessToken ?? '';
@@ -43,7 +38,7 @@ describe('issuer of access tokens', () => {
     const token = await tokenOf(world.acme);
     const former = resignToken(token, { iss: 'http://backoffice.test' }, await activeKey(world, world.acme));
     expect(await statusOf(former)).to.equal(200);
-    await world.control.em.fork().execute(`update installation set created_at = now() - interval '25 hours'`);
+    await controlSql(world, `update installation set created_at = now() - interval '25 hours'`);
     const { url } = await world.startAnotherServer();
     expect(await statusOf(former, url)).to.equal(401);
     expect(await statusOf(token, url)).to.equal(200);

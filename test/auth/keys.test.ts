@@ -12,8 +12,7 @@ import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { unlessLate } from '../support/late-refusals.ts';
 import { runCommand } from '../support/run-command.ts';
-import { type TestTenant, useWorld } from '../support/world.ts';
-import { controlSql } from './sample-users.ts';
+import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/EntityStatus';

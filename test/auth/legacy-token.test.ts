@@ -4,9 +4,9 @@ import { setDisabled } from '../../src/operator/people/users.ts';
 import { listClients } from '../../src/operator/tenants/read-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { sql, type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, sql, type TestTenant, useWorld } from '../support/world.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
+import { addSampleUser, type SampleUser } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/Data/GenerateToken';

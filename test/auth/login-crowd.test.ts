@@ -5,19 +5,18 @@ import { expect } from 'chai';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { use } from '../support/use.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 
 const path = '/api/v1/auth/login';
 
 describe('crowd of logins', () => {
-  let world: World;
+  const world = use(() => createWorld({}, createPasswords()));
   let behindProxy: Client;
 
   before(async () => {
-    world = await createWorld({}, createPasswords());
     behindProxy = new Client((await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url);
   });
-  after(() => world.close());
 
   const login = (tenant: TestTenant, address: string, credentials: object = tenant.admin): Promise<ApiResponse> =>
     behindProxy.post(path, credentials, { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address });

@@ -1,25 +1,19 @@
 import { expect } from 'chai';
 import { type ApiResponse, Client } from '../support/client.ts';
-import { type MailServer, startMailServer } from '../support/mail-server.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
-import { controlSql } from './sample-users.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/auth/login';
 
 describe('limit of failed logins to one account', () => {
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url }));
   let url: string;
-  let mail: MailServer;
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url });
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
     ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_FAILURES: '8/24h' }));
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const login = (
@@ -63,7 +57,7 @@ describe('limit of failed logins to one account', () => {
     world.clock.offsetSeconds += 24 * 3_600 + 5_000;
     expect((await login(world.acme, '198.51.100.79', email)).status).to.equal(401);
     world.clock.offsetSeconds += 24 * 3_600 + 5_000;
-    await world.control.em.fork().execute(`update login_networks set last_login_at = now() - interval '31 days'`);
+    await controlSql(world, `update login_networks set last_login_at = now() - interval '31 days'`);
     await failFromManyAddresses(email);
     expectLimited(await login(world.acme, '203.0.113.7', email, password));
   });

@@ -3,8 +3,7 @@ import { rememberNetwork } from '../../src/auth/login-networks.ts';
 import { transactControl } from '../../src/control/database.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
-import { controlSql } from './sample-users.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 interface Access {
   /** Sequential scans of the table, and rows that its indexes led to, in one transaction. */

@@ -7,16 +7,17 @@ import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, sql } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
+import { addSampleUser, type SampleUser } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
 const kelvin = '\u212a'; // the Kelvin sign: looks like K, and NFC turns it into K
 
 describe('login', () => {
-  let world: World;
+  const world = use(() => createWorld({}, createPasswords()));
   let known: SampleUser;
   let unconfirmed: SampleUser;
   let disabled: SampleUser;
@@ -28,7 +29,6 @@ describe('login', () => {
   const sessionOf = (response: ApiResponse): string => String(claimsOf(response.body.accessToken).sid);
 
   before(async () => {
-    world = await createWorld({}, createPasswords());
     known = await addSampleUser(world, world.acme);
     unconfirmed = await addSampleUser(world, world.acme);
     disabled = await addSampleUser(world, world.acme);
@@ -41,7 +41,6 @@ describe('login', () => {
       imported.id,
     ]);
   });
-  after(() => world.close());
 
   describe('successful login', () => {
     it('the response to a login has the two tokens and the entity type, and nothing else', async () => {

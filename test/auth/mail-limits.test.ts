@@ -1,24 +1,19 @@
 import { expect } from 'chai';
 import { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
-import { createWorld, type World } from '../support/world.ts';
-import { addSampleUser, controlSql } from './sample-users.ts';
+import { startMailServer, tokenIn } from '../support/mail-server.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld } from '../support/world.ts';
+import { addSampleUser } from './sample-users.ts';
 
 describe('mails that somebody else requests for an address', () => {
-  let mail: MailServer;
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' }));
   let url: string;
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' });
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
     ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' }));
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const post = (address: string, path: string, body: object) =>
@@ -39,7 +34,7 @@ describe('mails that somebody else requests for an address', () => {
     await mail.waitForToken(email);
   };
 
-  it('a client that registers a foreign address four times stops no mail that its owner requests', async () => {
+  it('a client that registers the address of another person four times stops no mail that the owner requests', async () => {
     const email = 'victim@people.test';
     for (const [index, last] of ['1', '2', '3'].entries()) {
       await registerMailed(`2001:db8:7:${last}::1`, email, index + 1); // networks of one /48 are one client
@@ -67,7 +62,7 @@ describe('mails that somebody else requests for an address', () => {
     expect(mail.messagesTo(email)).to.have.length(12);
   });
 
-  it('a registration mail says for whom it was requested and when, and its name is no link', async () => {
+  it('a registration mail says for whom it was requested and when, and the name in it is not a link', async () => {
     const email = 'reader@people.test';
     const earliest = new Date();
     await register('192.0.2.1', email, { firstName: 'Go to https://evil.test/x now', lastName: "O'Hara-Smith" });

@@ -101,7 +101,7 @@ describe('master key of an installation', () => {
     }
   });
 
-  it('the next master key is right once it is registered, and only beside the key of the secrets', async () => {
+  it('the next master key is accepted once it is registered, and only together with the key that opens the secrets', async () => {
     const { control, dropDatabase } = await installationUnder('a');
     const state = (master: string, previous?: string) => checkMasterKey(control.em, sampleBox(master, previous));
     expect(await state('b', 'a')).to.equal('wrong');

@@ -2,9 +2,9 @@ import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
-import { addSampleUser, controlSql } from './sample-users.ts';
+import { addSampleUser } from './sample-users.ts';
 
 const path = '/api/v1/auth/me';
 

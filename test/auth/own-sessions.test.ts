@@ -5,10 +5,10 @@ import { sessionLifetime } from '../../src/control/token-lifetime.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
+import { addSampleUser, type SampleUser } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/auth/sessions';

@@ -7,30 +7,25 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { linkIn, type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
+import { linkIn, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, type TestTenant } from '../support/world.ts';
 import { withDrainedServer } from './drained-server.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql, type SampleUser, withUsersLocked } from './sample-users.ts';
+import { addSampleUser, type SampleUser, withUsersLocked } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/register';
 
 describe('registration', () => {
-  let mail: MailServer;
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url, MAIL_FROM: 'Acme <post@acme.test>' }));
   /** All passwords and tokens of these tests; the last test searches the log for them. */
   const secrets = new Set<string>();
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url, MAIL_FROM: 'Acme <post@acme.test>' });
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const newAddress = (): string => `new-${randomBytes(4).toString('hex')}@people.test`;

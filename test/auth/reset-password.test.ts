@@ -2,32 +2,27 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { startMailServer } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld } from '../support/world.ts';
 import { withDrainedServer } from './drained-server.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql, type SampleUser, withUsersLocked } from './sample-users.ts';
+import { addSampleUser, type SampleUser, withUsersLocked } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/reset-password';
 
 describe('password reset', () => {
-  let mail: MailServer;
-  let world: World;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url }));
   /** URL of a second server of the service. */
   let otherUrl: string;
   /** All passwords and tokens of these tests; the last test searches the log for them. */
   const secrets = new Set<string>();
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url });
     otherUrl = (await world.startAnotherServer()).url;
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const addUser = async (email?: string, tenant = world.acme): Promise<SampleUser> => {
@@ -107,7 +102,7 @@ describe('password reset', () => {
       secrets.add(await mail.waitForToken(known.email, mailsBefore + 1));
     });
 
-    it('a mail is sent for other capitals and spaces of an address, and never for a look-alike of it', async () => {
+    it('a mail is sent for an address in other capitals or with spaces around it, and never for a look-alike', async () => {
       const kim = await addUser('kim@acme.test');
       const back = await addUser('back`tick@acme.test');
       await withDrainedServer(world, {}, async as => {

@@ -41,11 +41,6 @@ export async function addSampleUser(
   return { id: user.id, guid: user.guid, email, password };
 }
 
-/** Runs SQL on the control database as the operator. */
-export function controlSql<Row extends object>(world: World, text: string, values: unknown[] = []): Promise<Row[]> {
-  return world.control.em.fork().execute<Row[]>(text, values);
-}
-
 /** Locks the users while `work` runs: a response that arrives meanwhile cannot depend on whether a user exists. */
 export function withUsersLocked<T>(world: World, work: () => Promise<T>): Promise<T> {
   return withConnection(world.config.databaseUrl ?? '', async client => {

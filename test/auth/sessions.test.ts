@@ -5,10 +5,10 @@ import { sessionLifetime } from '../../src/control/token-lifetime.ts';
 import { setPassword } from '../../src/operator/people/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { sql, type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, sql, type TestTenant, useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, controlSql } from './sample-users.ts';
+import { addSampleUser } from './sample-users.ts';
 
 interface SessionRow {
   refresh_generation: number;

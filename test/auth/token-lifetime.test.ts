@@ -9,9 +9,8 @@ import {
 } from '../../src/control/token-lifetime.ts';
 import { rotateKey } from '../../src/operator/people/keys.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 import { activeKey } from './forge.ts';
-import { controlSql } from './sample-users.ts';
 
 describe('lifetime of tokens and sessions', () => {
   const world = useWorld();
@@ -46,7 +45,7 @@ describe('lifetime of tokens and sessions', () => {
     expect([status, body.code], 'refused as expired, not for its key').to.deep.equal([401, 'token_expired']);
   });
 
-  it('the guide states the lifetime that tokens have, and the README no other', async () => {
+  it('the guide states the lifetime of tokens, and the README states no other one', async () => {
     const stated = async (file: string): Promise<number[]> => {
       const text = (await readFile(new URL(`../../${file}`, import.meta.url), 'utf8')).replaceAll('*', '');
       return [...text.matchAll(/access token\b[^.|]*?(\d+) minutes/gi)].map(([, minutes]) => Number(minutes) * 60);

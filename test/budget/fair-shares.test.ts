@@ -23,7 +23,7 @@ describe('fair shares of a connection budget', () => {
     ]);
   });
 
-  it('the oldest command gets what one task needs before other commands and the services, which have one each', () => {
+  it('the oldest command gets what one task needs, before any other command or service gets a second connection', () => {
     const shares = fairShares(
       [
         { holder: 'a', kind: 'service', wanted: 40 },

@@ -42,7 +42,7 @@ describe('planned exchange of grants', () => {
     });
   });
 
-  it('services that start at the same time leave a connection for the first exchange of each other', () => {
+  it('services that start at the same time leave each other a connection for the first exchange', () => {
     let server: ServerGrants = { version: 1, grants: [] };
     const total = () => server.grants.reduce((sum, { granted, reserved }) => sum + granted + reserved, 0);
     for (let round = 0; round < 8; round++) for (const holder of ['a', 'b']) server = exchange(server, holder, 200);

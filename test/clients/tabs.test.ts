@@ -8,7 +8,7 @@ import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts'
 import { hasBrowser, launchBrowser } from '../docs/browser.ts';
 import { root } from '../support/command-line.ts';
 import { compileProject } from '../support/compile.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 /** The page of an application, with the client as browsers load it. */
 const application = `<!doctype html><title>Application</title>
@@ -131,7 +131,7 @@ describe('TypeScript client in two tabs of a browser', () => {
     expect(await other.evaluate(() => (globalThis as unknown as AppWindow).localStorage.length)).to.equal(0);
 
     await logIn(other);
-    await world.control.em.fork().execute('update sessions set revoked_at = now() where revoked_at is null');
+    await controlSql(world, 'update sessions set revoked_at = now() where revoked_at is null');
     await other.waitForFunction(async () => {
       const { office } = globalThis as unknown as AppWindow;
       return (await office.GET('/api/v1/auth/me')).response.status === 401;
@@ -141,6 +141,6 @@ describe('TypeScript client in two tabs of a browser', () => {
 
   /** Lets the 10 seconds pass in which a repeated refresh returns the same tokens. */
   async function ageRefreshTokens(): Promise<void> {
-    await world.control.em.fork().execute(`update sessions set refreshed_at = refreshed_at - interval '1 minute'`);
+    await controlSql(world, `update sessions set refreshed_at = refreshed_at - interval '1 minute'`);
   }
 });

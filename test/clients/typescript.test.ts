@@ -12,7 +12,7 @@ import {
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import { root, startProgram } from '../support/command-line.ts';
 import { compile, compileProject } from '../support/compile.ts';
-import { type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 
 const countries = '/api/v1/Countries';
 type Send = (request: Request) => Promise<Response>;
@@ -66,7 +66,7 @@ describe('TypeScript client', () => {
   it('after the end of a session, requests get 401 and the tokens are forgotten after one refused refresh', async () => {
     const stored: (Tokens | undefined)[] = [];
     const client = await clientOf(world.acme, { stored });
-    await world.control.em.fork().execute('update sessions set revoked_at = now()');
+    await controlSql(world, 'update sessions set revoked_at = now()');
     world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
     const results = await Promise.all([1, 2, 3].map(() => client.GET(countries)));
     expect(results.map(({ response }) => response.status)).to.deep.equal([401, 401, 401]);
@@ -94,7 +94,7 @@ describe('TypeScript client', () => {
     expect((await client.POST(countries, { body })).error?.code, 'another request').to.equal('duplicate');
   });
 
-  it('503 is repeated for reads after Retry-After, and neither for PUT nor beyond the longest wait', async () => {
+  it('a read that gets 503 is repeated after Retry-After, unless that exceeds the longest wait; a PUT is not repeated', async () => {
     let refused = 0;
     const refuse = (seconds: number): Send => {
       const send: Send = async request => {

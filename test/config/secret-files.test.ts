@@ -1,21 +1,19 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { readConfig, settingWarnings } from '../../src/config/config.ts';
 import { ConfigError } from '../../src/config/config-error.ts';
+import { useFolder } from '../support/use.ts';
 
 describe('secrets in files', () => {
-  let folder: string;
+  const folder = useFolder();
   let path: string;
   const key = randomBytes(32);
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-secrets-'));
     path = join(folder, 'secret');
   });
-  after(() => rm(folder, { recursive: true }));
 
   const secrets = {
     DATABASE_URL: ['postgresql://u:p@127.0.0.1/office', 'databaseUrl'],

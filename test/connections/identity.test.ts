@@ -4,11 +4,11 @@ import type { TenantRecord } from '../../src/control/records.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { ApiResponse, Client } from '../support/client.ts';
+import type { ApiResponse } from '../support/client.ts';
 import { errorOf } from '../support/errors.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -16,13 +16,9 @@ const insufficientPrivilege = '42501';
 
 describe('tenant identity', () => {
   const world = useWorld();
-  let acme: Client;
-  let globex: Client;
+  const acme = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
-  before(async () => {
-    acme = await world.login(world.acme);
-    globex = await world.login(world.globex);
-  });
   afterEach(async () => {
     await eventually(async () => {
       for (const client of [acme, globex]) expect((await client.get(path)).status).to.equal(200);
@@ -30,7 +26,7 @@ describe('tenant identity', () => {
     }, 2_000);
   });
 
-  const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
+  const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
 
   describe('wrong databases', () => {
     it('two tenants with swapped databases are both refused, and the log has the reason', async () => {

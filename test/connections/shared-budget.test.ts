@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
 import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { controlSql, createWorld, type TestTenant, type World } from '../support/world.ts';
 
 const max = 12;
 const controlConnections = 3; // two, and the change feed
@@ -155,7 +155,8 @@ describe('connection budget of several processes', () => {
   it('a command waits for the connections of a process that is gone, and tells what it waits for', async () => {
     for (const { process: child } of processes) child.kill('SIGINT');
     await Promise.all(processes.map(({ ended }) => ended));
-    await world.control.em.fork().execute(
+    await controlSql(
+      world,
       `insert into connection_grants (server, process, granted, held, wanted, reserved, budget, heartbeat)
        select server, gen_random_uuid(), ${budget}, 0, 0, 0, ${budget}, 1 from connection_servers limit 1`,
     );

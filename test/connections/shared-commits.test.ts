@@ -7,7 +7,7 @@ import { PoolError } from '../../src/postgres/database-error.ts';
 import { withDeadline } from '../../src/runtime/deadline.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 type Changes = Pick<SharedCommits, 'change'>;
 
@@ -18,11 +18,10 @@ const insertUnit = 'insert into units_of_measure (code, name) select unnest($1::
 
 describe('commits that changes share', () => {
   const world = useWorld({ TENANT_CONNECTIONS: String(maxConnections) });
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let other: Client;
 
   before(async () => {
-    admin = await world.login(world.acme);
     other = await world.loginAs(world.acme, { permissions: ['settings.write'] });
   });
   beforeEach(async () => {

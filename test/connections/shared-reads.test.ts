@@ -4,9 +4,8 @@ import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues, Statement } from '../../src/postgres/statement.ts';
 import { withDeadline } from '../../src/runtime/deadline.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const maxConnections = 2;
 const maxGroupSize = 8; // reads that share a connection
@@ -14,10 +13,9 @@ const pidOf = 'select pg_backend_pid() as pid, $1::int as number';
 
 describe('connections that reads share', () => {
   const world = useWorld({ TENANT_CONNECTIONS: String(maxConnections) });
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await sql(world.acme, 'create table probes (id int primary key, name text); insert into probes values (1, null)');
     await openDatabase();
     await sql(world.acme, `grant select on probes to "${decodeURIComponent(new URL(database().url).username)}"`);

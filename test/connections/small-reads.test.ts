@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const tenantConnections = 3;
 /** The activity of each of these entities waits for the advisory lock with the number of the entity. */
@@ -13,10 +12,9 @@ const smallEntity = 75;
 
 describe('small reads of a tenant', () => {
   const world = useWorld({ TENANT_CONNECTIONS: String(tenantConnections) });
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await sql(
       world.acme,
       `insert into activities (activity_code, user_id, entity_id, comment, recorded_by, recorded_from)

@@ -9,7 +9,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const maxDelayMs = 1_000; // the service promises that a revocation takes effect within this time
@@ -29,7 +29,7 @@ describe('change feed', () => {
     ];
   });
 
-  const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
+  const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
 
   describe('changes by SQL', () => {
     it('a session revoked by SQL is rejected by all servers within 1 s', async () => {

@@ -6,7 +6,7 @@ import { createDirectory } from '../../src/control/directory.ts';
 import { MasterKeyWatch } from '../../src/control/master-key-watch.ts';
 import { ChangeWatch } from '../../src/events/change-watch.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 interface Trigger {
   table: string;
@@ -33,7 +33,8 @@ describe('change topics', () => {
   let triggers: Trigger[];
 
   before(async () => {
-    triggers = await world.control.em.fork().execute<Trigger[]>(
+    triggers = await controlSql<Trigger>(
+      world,
       `select tgrelid::regclass::text as table, pg_get_triggerdef(t.oid) as definition, prosrc as body
          from pg_trigger t join pg_proc p on p.oid = tgfoid
         where not tgisinternal and prosrc like '%pg_notify%'`,

@@ -8,7 +8,7 @@ import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -68,7 +68,7 @@ describe('delivery check of the change feed', () => {
       const opened = proxy.opened(controlName);
       await eventually(() => proxy.opened(controlName) > opened + 3); // the feed has connected in vain
       expect(await isReady()).to.equal(false);
-      await world.control.em.fork().execute('update sessions set revoked_at = now()');
+      await controlSql(world, 'update sessions set revoked_at = now()');
       expect((await client.get(path)).status).to.equal(401);
 
       proxy.dropNotifications(controlName, false);

@@ -113,7 +113,7 @@ describe('alerts and dashboards', () => {
       return (await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`)).text();
     }
 
-    it('each alert fires in its fault and no other one does, and none fires on a day like a calm minute of the service', async () => {
+    it('each fault fires its own alert and no other one, and a day like a calm minute of the service fires none', async () => {
       expect([...new Set(faults.flatMap(({ alerts }) => alerts))]).to.have.members(rules.map(({ alert }) => alert));
       const recording = { first: await scrape(), second: await scrape() };
       const names = rules.flatMap(({ expr }) => metricsIn(expr));

@@ -7,7 +7,7 @@ import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
 import { document, type Operation, pointerTo, routes, seenStatuses, violationsOf } from '../support/contract.ts';
 import { eventually } from '../support/eventually.ts';
-import { useWorld, type World } from '../support/world.ts';
+import { useLogin, useWorld, type World } from '../support/world.ts';
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, path, operation })),
@@ -147,11 +147,7 @@ describe('OpenAPI document', () => {
 
 describe('OpenAPI document and running service', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('the service serves the document that the script prints', async () => {
     const { headers, status } = await world.anonymous.get('/docs/openapi.json');

@@ -3,9 +3,8 @@ import { expect } from 'chai';
 import { documents } from '../../src/docs/document-page.ts';
 import { pageOf } from '../../src/docs/reference.ts';
 import { problems } from '../../src/errors.ts';
-import type { Client } from '../support/client.ts';
 import { document, routes } from '../support/contract.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 
 const referencePages = [...new Set(routes.map(({ tag }) => pageOf(tag)))];
 const htmlPaths = [
@@ -54,13 +53,12 @@ function rawGet(url: string, path: string, headers: Record<string, string> = {},
 
 describe('documentation pages', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let authorization: Record<string, string>;
   /** The body of each HTML page, by path. */
   const pages = new Map<string, string>();
 
   before(async () => {
-    admin = await world.login(world.acme);
     authorization = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
     for (const path of htmlPaths) pages.set(path, (await rawGet(world.url, path)).body);
   });

@@ -173,7 +173,7 @@ describe('drill: a killed process whose tenants are on a server of their own', (
     await server.close();
   });
 
-  it('its successor finds that the connections are gone, and serves the tenants after about five seconds', async () => {
+  it('the successor of a killed process finds its connections gone, and serves the tenants after about five seconds', async () => {
     const run = (args: string[], input = '') => runScript('scripts/tenant.ts', args, world.environment, input);
     await run(['server', 'add', 'second'], server.url);
     const far = await run([

@@ -1,8 +1,7 @@
 import { expect } from 'chai';
-import { controlSql } from '../auth/sample-users.ts';
 import { type OpenConsole, openConsole } from '../operator/console/console-client.ts';
 import { failuresSql, fleetSql, recordedTenants } from '../support/recorded-fleet.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const rounds = 40;
 /** What a page may have: p95 of its time in ms, and its size in bytes. */

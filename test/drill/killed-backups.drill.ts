@@ -1,27 +1,20 @@
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { runScript, startScript } from '../support/command-line.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { useFolder } from '../support/use.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const kills = 12;
 
 describe('drill: killed backup runs', () => {
-  let world: World;
-  let folder: string;
+  const folder = useFolder();
+  const world = useWorld();
   let environment: Record<string, string>;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'killed-backups-'));
-    world = await createWorld();
     environment = { ...world.environment, BACKUP_TARGET: folder };
     for (let number = 0; number < 6; number++) await world.provision(`tenant-${number}`);
-  });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true });
   });
 
   it('a run that is killed at any moment leaves nothing that looks whole, and the next run completes it', async () => {

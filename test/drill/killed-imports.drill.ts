@@ -4,7 +4,7 @@ import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { controlSql, createWorld, sql, type World } from '../support/world.ts';
 
 const rows = 30_000;
 const csv = { 'Content-Type': 'text/csv' };
@@ -44,7 +44,7 @@ describe('drill: imports of killed processes', () => {
       )
     )[0];
 
-  it('an import whose process is killed leaves nothing, and another process makes all of it once, without a request', async () => {
+  it('an import whose process is killed leaves nothing, and another process makes all of it once, without being asked', async () => {
     const running = await start(world.environment);
     const { status } = await admin.at(running.url).post(path, fileOf(rows), csv);
     expect(status).to.equal(202);
@@ -64,9 +64,7 @@ describe('drill: imports of killed processes', () => {
     }, 120_000);
     expect(done).to.deep.equal({ rows, created: rows, refused: 0 });
     expect(await counts()).to.include({ entities: rows, entries: rows });
-    await eventually(
-      async () => (await world.control.em.fork().execute('select from unfinished_imports')).length === 0,
-    );
+    await eventually(async () => (await controlSql(world, 'select from unfinished_imports')).length === 0);
   });
 
   it('a file that is sent with one key until it is accepted makes one import, however often its process is killed', async () => {

@@ -1,24 +1,20 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { batchIds } from '../../src/operator/archives/retention/archived-history.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { useFolder } from '../support/use.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const old = 200_000;
 const recent = 250_000;
 
 describe('drill: killed removals of old activities', () => {
-  let world: World;
-  let folder: string;
+  const folder = useFolder();
+  const world = useWorld();
   let environment: Record<string, string>;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'killed-retentions-'));
-    world = await createWorld();
     environment = { ...world.environment, BACKUP_TARGET: folder };
     for (const tenant of [world.acme, world.globex])
       await sql(
@@ -27,10 +23,6 @@ describe('drill: killed removals of old activities', () => {
          select now() - case when i <= ${old} then interval '3 years' else interval '3 days' end, 7, 1, '::1'
            from generate_series(1, ${old + recent}) i`,
       );
-  });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true });
   });
 
   const counts = async (): Promise<{ old: number; recent: number }> => {

@@ -1,10 +1,9 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { documentedRoutes } from '../../src/routes.ts';
-import type { Client } from '../support/client.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { listQueries } from '../support/list-requests.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 
 const lists = ['Entities', 'Activity', 'AuditLog', 'SystemOptions', 'Currency'].map(name => `/api/v1/${name}`);
 /** The time that a page of 50 records may take beyond a request for one record, in ms. */
@@ -17,10 +16,9 @@ const isSearch = (query: string): boolean =>
 /** Run it on a quiet machine: it measures times. */
 describe('drill: the lists of a tenant with 100,000 rows', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await withConnection(world.acme.adminUrl, async client => {
       for (const text of largeTenantSql()) await client.query(text);
     });

@@ -90,7 +90,7 @@ describe('drill: pipelines of a client without a login', () => {
     },
   };
   for (const [name, workload] of Object.entries(attacks))
-    it(`beside ${name}, another tenant is served as in the calm, and the memory comes back`, async () => {
+    it(`beside ${name}, another tenant is served as well as alone, and the memory is freed afterwards`, async () => {
       const token = (await world.login(world.globex)).tokens?.accessToken ?? '';
       await others(token, sleep(3_000));
       const calm = percentiles(await others(token, sleep(measuredMs)));

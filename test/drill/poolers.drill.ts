@@ -8,7 +8,7 @@ import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 
 describe('drill: PgBouncer between the service and PostgreSQL', function () {
   let world: World;
@@ -89,7 +89,7 @@ ${settings}`,
     ] as const) {
       const through = await startPooler(mode);
       const url = world.installation.secrets.seal(through(postgresUrl()), 'server_url:pooled').toString('hex');
-      const control = (text: string) => world.control.em.fork().execute(text);
+      const control = (text: string) => controlSql(world, text);
       await control(
         `insert into servers (name, prefix, admin_url) values ('pooled', 'pooled', decode('${url}', 'hex'))`,
       );

@@ -57,7 +57,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   const restoreArgs = (): string[] => ['restore', 'acme', '--at', moment, '--json'];
   const leftovers = (): Promise<string[]> => readdir(join(server.folder, 'scratch'));
 
-  it('has the first write and not the second one, while both tenants are served', async function () {
+  it('a restore between two writes has the first write and not the second one, while both tenants are served', async function () {
     this.timeout(600_000);
     const startedAt = performance.now();
     const restoring = runScript('scripts/tenant.ts', restoreArgs(), environment);

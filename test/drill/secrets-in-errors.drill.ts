@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { owners } from '../../src/control/secret-box.ts';
@@ -8,21 +7,14 @@ import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useFolder } from '../support/use.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const secret = 'sEcReT-wOrD-4711';
 
 describe('drill: secrets in errors', () => {
-  let world: World;
-  let folder: string;
-  before(async () => {
-    world = await createWorld();
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-secrets-'));
-  });
-  after(async () => {
-    await rm(folder, { recursive: true });
-    await world.close();
-  });
+  const world = useWorld();
+  const folder = useFolder();
 
   /** Runs the command line, which must fail, and returns all that it printed. */
   async function fail(args: string[], settings: Record<string, string> = {}, input = ''): Promise<string> {
@@ -38,7 +30,8 @@ describe('drill: secrets in errors', () => {
 
   async function storeServerUrl(url: string): Promise<void> {
     const sealed = world.installation.secrets.seal(url, owners.serverUrl('far'));
-    await world.control.em.fork().execute(
+    await controlSql(
+      world,
       `insert into servers (name, prefix, admin_url) values ('far', 'test', ?)
          on conflict (name) do update set admin_url = excluded.admin_url`,
       [sealed],
@@ -115,9 +108,7 @@ describe('drill: secrets in errors', () => {
     });
     await eventually(() => service.output.stdout.includes('"event":"listening"'), 60_000);
     const sealed = world.installation.secrets.seal(secret, owners.rolePassword(world.globex.guid));
-    await world.control.em
-      .fork()
-      .execute('update tenants set role_password = ? where id = ?', [sealed, world.globex.id]);
+    await controlSql(world, 'update tenants set role_password = ? where id = ?', [sealed, world.globex.id]);
     const post = (path: string, body: object, tenant = world.acme) =>
       fetch(`http://127.0.0.1:${port}${path}`, {
         method: 'POST',

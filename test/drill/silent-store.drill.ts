@@ -1,25 +1,20 @@
 import { expect } from 'chai';
 import { runScript } from '../support/command-line.ts';
-import { type S3Server, startS3Server } from '../support/s3-server.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { startS3Server } from '../support/s3-server.ts';
+import { use } from '../support/use.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 describe('a silent store', () => {
-  let world: World;
-  let s3: S3Server;
+  const s3 = use(() => startS3Server('backups'));
+  const world = useWorld();
   let environment: Record<string, string>;
 
   before(async () => {
-    s3 = await startS3Server('backups');
-    world = await createWorld();
     environment = { ...world.environment, ...s3.environment };
-  });
-  after(async () => {
-    await world.close();
-    await s3.close();
   });
 
   for (const [place, pattern] of Object.entries({ 'from the start': /./, 'at its first archive': /\/tenants\// }))
-    it(`ends a run by the command line within 60 s when it falls silent ${place}, and the run names the call`, async () => {
+    it(`a store that falls silent ${place} ends a run of the command line within 60 s, and the run names the call`, async () => {
       for (const tenant of [world.acme, world.globex])
         await sql(tenant, `insert into currencies (code, name) select 'C' || count(*), 'Currency' from currencies`);
       await runScript('scripts/tenant.ts', ['backup', 'init'], environment);

@@ -12,7 +12,7 @@ import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/Currency';
 
@@ -29,7 +29,7 @@ describe('drill: reads that reach a standby', () => {
     await addServer(world.installation, 'second', primary.url, 100);
   });
   after(async () => {
-    await world.control.em.fork().execute(`delete from tenants where slug = 'far'`);
+    await controlSql(world, `delete from tenants where slug = 'far'`);
     await world.close();
     await stopServer(standbyData);
     await primary.leave();
@@ -73,12 +73,10 @@ describe('drill: reads that reach a standby', () => {
 
     standbyUrl = await startStandby();
     const sealed = world.installation.secrets.seal(standbyUrl, 'server_url:second');
-    await world.control.em
-      .fork()
-      .execute(`update servers set admin_url = ?, address = ? where name = 'second'`, [
-        sealed,
-        serverAddressUrl(standbyUrl),
-      ]);
+    await controlSql(world, `update servers set admin_url = ?, address = ? where name = 'second'`, [
+      sealed,
+      serverAddressUrl(standbyUrl),
+    ]);
     await eventually(
       async () => (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
     );

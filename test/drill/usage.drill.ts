@@ -4,7 +4,7 @@ import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { runCommand } from '../support/run-command.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 
 const list = '/api/v1/EntityStatus';
 /** The interval of the batches. */
@@ -30,7 +30,7 @@ describe('drill: usage of killed and restarted processes', () => {
     await world.close();
   });
 
-  const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
+  const execute = <Row extends object>(text: string): Promise<Row[]> => controlSql<Row>(world, text);
 
   /** Returns the recorded requests by tenant. */
   async function recorded(): Promise<Record<string, number>> {

@@ -4,15 +4,13 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { fillMoments, poolChecks, provisionMoments } from '../operator/lifecycle/warm-pool-checks.ts';
 import { runScript } from '../support/command-line.ts';
-import { createDedicatedServer, type DedicatedServer, manifestOf } from '../support/dedicated-server.ts';
+import { createDedicatedServer, manifestOf } from '../support/dedicated-server.ts';
+import { jsonLines } from '../support/json-lines.ts';
 import { runCommand } from '../support/run-command.ts';
+import { use } from '../support/use.ts';
 
 describe('drill: warm pool of killed and concurrent processes', () => {
-  let server: DedicatedServer;
-  before(async () => {
-    server = await createDedicatedServer();
-  });
-  after(() => server.close());
+  const server = use(createDedicatedServer);
 
   const { expectNoOrphan, expectCompletedProvision, expectCompletedFill } = poolChecks(() => server);
 
@@ -43,10 +41,7 @@ describe('drill: warm pool of killed and concurrent processes', () => {
       const made = new Map<string, number>();
       for (const { code, stdout, stderr } of runs) {
         expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-        const lines = stdout
-          .trim()
-          .split('\n')
-          .map(line => JSON.parse(line));
+        const lines = jsonLines(stdout);
         expect(lines).to.have.length(15);
         expect(
           lines

@@ -6,7 +6,7 @@ import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { isAlive } from '../support/processes.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 import { patientWorkers } from '../workers/started-workers.ts';
 
 const list = '/api/v1/EntityStatus';
@@ -60,9 +60,11 @@ describe('drill: worker processes', () => {
 
   /** The workers, from the list of processes of the control database. */
   async function workers(): Promise<number[]> {
-    const rows = await world.control.em
-      .fork()
-      .execute<{ pid: number }[]>(`select pid from processes where kind = 'service' and pid <> ?`, [process.pid]);
+    const rows = await controlSql<{ pid: number }>(
+      world,
+      `select pid from processes where kind = 'service' and pid <> ?`,
+      [process.pid],
+    );
     return rows.map(({ pid }) => pid).filter(isAlive);
   }
 

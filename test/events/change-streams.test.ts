@@ -1,17 +1,13 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 import { type Following, follow } from './follow.ts';
 
 describe('the stream of changes', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let open: Following[];
 
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
   beforeEach(() => (open = []));
   afterEach(() => {
     for (const each of open) each.close();
@@ -45,7 +41,7 @@ describe('the stream of changes', () => {
     expect(await nameOf(following)).to.equal('of psql');
   });
 
-  it('a stream that goes on after its last event loses nothing and doubles nothing', async () => {
+  it('a stream that is resumed after its last event loses and repeats nothing', async () => {
     const expected = Array.from({ length: 60 }, (_, i) => `number ${i}`);
     const writing = (async () => {
       for (const name of expected) await create(name);
@@ -82,11 +78,11 @@ describe('the stream of changes', () => {
     const [one, two] = [await start(session), await start(permission)];
     await session?.post('/api/v1/auth/logout');
     const me = (await permission?.get('/api/v1/auth/me'))?.body;
-    await world.control.em
-      .fork()
-      .execute(`update roles set permissions = '{}' where id = (select role_id from users where guid = ?)`, [
-        me.userGuid,
-      ]);
+    await controlSql(
+      world,
+      `update roles set permissions = '{}' where id = (select role_id from users where guid = ?)`,
+      [me.userGuid],
+    );
     for (const following of [one, two]) {
       expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
       expect([await following.next(), following.rest]).to.deep.equal([undefined, '']);

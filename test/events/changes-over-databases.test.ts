@@ -1,8 +1,7 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
+import { useServerFolder } from '../support/server-folder.ts';
 import { TwoServers } from '../support/two-servers.ts';
 import type { World } from '../support/world.ts';
 import { follow } from './follow.ts';
@@ -10,18 +9,16 @@ import { follow } from './follow.ts';
 describe('the feed of changes over databases', () => {
   let servers: TwoServers;
   let world: World;
-  let archives: string;
+  const archives = useServerFolder('archives');
   let admin: Client;
 
   before(async () => {
-    archives = await makeServerFolder('archives');
     servers = await TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000', BACKUP_TARGET: archives });
     ({ world } = servers);
     admin = await world.login(world.acme);
   });
   after(async () => {
     await servers.close();
-    await rm(archives, { recursive: true, force: true });
   });
 
   const create = (Name: string) => admin.post('/api/v1/OrderStatuses', { Name });
@@ -39,7 +36,7 @@ describe('the feed of changes over databases', () => {
   const now = async (): Promise<string> =>
     (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
 
-  it('a cursor and a stream go on over moves there and back, and lose and double nothing', async () => {
+  it('a cursor and a stream continue over moves there and back, and lose and repeat nothing', async () => {
     const cursor = await now();
     const following = await follow(admin, '?include=record');
     await create('before');
@@ -57,7 +54,7 @@ describe('the feed of changes over databases', () => {
     following.close();
   });
 
-  it('a cursor from before a restore gets 410, one from after it goes on, and undoing the restore ends that one', async () => {
+  it('a cursor from before a restore gets 410; one from after it continues, until the restore is undone', async () => {
     await servers.runWell(['backup', 'init']);
     await servers.runWell(['backup', 'run', '--all']);
     await create('undone by the restore');

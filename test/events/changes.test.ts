@@ -42,7 +42,7 @@ describe('the feed of changes', () => {
   const typesAfter = async (client: Client, next: string, count = 1) =>
     (await readMany(client, next, count)).changes.map(({ Type }) => Type);
 
-  it('each change is one item with resource, key, changed fields and path, and a cursor goes on after it', async () => {
+  it('each change is one item with resource, key, changed fields and path, and its cursor continues after it', async () => {
     const first = await now(admin);
     const me = (await admin.get('/api/v1/auth/me')).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'NZ', CountryName: 'Zealand' });
@@ -81,7 +81,7 @@ describe('the feed of changes', () => {
     expect(await typesAfter(globex, ofGlobex)).to.deep.equal(['tax_code.created']);
   });
 
-  it('a caller receives only the resources that he may read, and 403 if he names another one', async () => {
+  it('a caller receives only the resources that they may read, and 403 if they name another one', async () => {
     const reader = await world.loginAs(world.acme, { permissions: [] });
     const first = await now(reader);
     await admin.post('/api/v1/EntityStatus', { Title: 'needs full.read' });
@@ -91,7 +91,7 @@ describe('the feed of changes', () => {
     expect((await reader.get(`${path}?resource=Country,Activity`)).status).to.equal(403);
   });
 
-  it('a caller of scope Self receives the changes of his entity and of reference data only', async () => {
+  it('a caller of scope Self receives the changes of their own entity and of reference data only', async () => {
     const [own, other] = await Promise.all(
       ['own', 'other'].map(async Name => (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body),
     );

@@ -1,8 +1,8 @@
 import { gzipSync } from 'node:zlib';
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../support/client.ts';
+import type { ApiResponse } from '../support/client.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const login = '/api/v1/auth/login';
@@ -21,11 +21,10 @@ function padded(body: object, bytes: number): string {
 
 describe('request bodies', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let named: Record<string, string>;
 
   before(async () => {
-    admin = await world.login(world.acme);
     named = { 'X-Tenant': world.acme.guid };
   });
   afterEach('the service still responds, and the data of the other tenant is unchanged', async () => {

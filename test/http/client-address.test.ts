@@ -19,7 +19,7 @@ import { createRateLimits } from '../../src/http/rate-limit/rate-limits.ts';
 import { requestListener } from '../../src/http/request-listener.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
@@ -31,13 +31,8 @@ function addressFor(trustedProxies: string, remoteAddress: string, forwardedFor?
 }
 
 describe('client addresses in the audit log and the access log', () => {
-  let world: World;
-  let admin: Client;
-  before(async () => {
-    world = await createWorld();
-    admin = await world.login(world.acme);
-  });
-  after(() => world.close());
+  const world = useWorld();
+  const admin = useLogin(world, 'acme');
 
   /** Returns the address in the audit entry of a change made with these headers. */
   async function auditedAddress(client: Client, headers: Record<string, string>): Promise<string | undefined> {

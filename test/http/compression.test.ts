@@ -1,9 +1,8 @@
 import { request } from 'node:http';
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const units = '/api/v1/UnitsOfMeasure';
 const currencies = '/api/v1/Currency';
@@ -18,10 +17,9 @@ interface RawResponse {
 
 describe('compressed responses', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     for (const [tenant, name] of [
       [world.acme, 'Acme'],
       [world.globex, 'Globex'],
@@ -74,7 +72,7 @@ describe('compressed responses', () => {
     expect([after.headers.etag, after.bytes.toString()]).to.deep.equal([before.headers.etag, before.bytes.toString()]);
   });
 
-  it('the coding with the highest weight is sent, zstd before br before gzip of equal ones', async () => {
+  it('the coding with the highest weight is sent; of equal weights, zstd before br before gzip', async () => {
     const expected: [string, Coding | undefined][] = [
       ['gzip, deflate, br, zstd', 'zstd'],
       ['gzip, br', 'br'],

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 
 const app = 'https://app.example.com';
 const local = 'http://localhost:5173';
@@ -11,18 +11,12 @@ const corsHeaders = ({ headers }: ApiResponse) =>
   [...headers.keys()].filter(name => name.startsWith('access-control-'));
 
 describe('cross-origin requests', () => {
-  let world: World;
-  let admin: Client;
-
-  before(async () => {
-    world = await createWorld({
-      CORS_ORIGINS: `${app}, ${local}`,
-      RATE_LIMIT_GLOBAL: '100/60s',
-      TRUSTED_PROXIES: '127.0.0.1',
-    });
-    admin = await world.login(world.acme);
+  const world = useWorld({
+    CORS_ORIGINS: `${app}, ${local}`,
+    RATE_LIMIT_GLOBAL: '100/60s',
+    TRUSTED_PROXIES: '127.0.0.1',
   });
-  after(() => world.close());
+  const admin = useLogin(world, 'acme');
 
   const preflight = (origin: string, path = statuses, headers = {}) =>
     world.anonymous.send('OPTIONS', path, undefined, {
@@ -90,7 +84,7 @@ describe('cross-origin requests', () => {
     expect(responses.filter(({ status }) => status === 429)).to.have.length(1);
   });
 
-  it('an origin that is not listed, and one that resembles a listed one, may read nothing', async () => {
+  it('an unlisted origin, even one that resembles a listed one, may read nothing', async () => {
     for (const origin of [
       'null',
       'https://evil.test',

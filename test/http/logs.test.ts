@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { ApiResponse, Client } from '../support/client.ts';
+import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { sql, type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, sql, type TestTenant, useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -17,11 +17,7 @@ interface Line {
 
 describe('log of requests', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const linesOf = (traceId: string): Line[] =>
     world.logs.filter(line => line.includes(traceId)).map(line => JSON.parse(line));
@@ -222,9 +218,7 @@ describe('log of requests', () => {
     it('a request to a tenant whose database is missing gets 503 with Retry-After', async () => {
       const tenant = await world.provision('gone');
       const client = await world.login(tenant);
-      await world.control.em
-        .fork()
-        .execute(`update tenants set database_name = database_name || '_x' where id = ?`, [tenant.id]);
+      await controlSql(world, `update tenants set database_name = database_name || '_x' where id = ?`, [tenant.id]);
       const response = await eventually(async () => {
         const response = await client.get(path);
         return response.status !== 200 && response;

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 /** A metric of the text format of Prometheus. */
 interface Metric {
@@ -84,16 +84,16 @@ describe('names of metrics', () => {
   });
 
   it('metrics show the build, the tenants by state and version, and the newest migration run', async () => {
-    const runs = await world.control.em.fork().execute<{ id: string }[]>(
+    const runs = await controlSql<{ id: string }>(
+      world,
       `insert into migration_runs (state, head, concurrency, requested_by, finished_at)
        values ('failed', '0001-head', 4, 'me', now()) returning id`,
     );
-    await world.control.em
-      .fork()
-      .execute(
-        `insert into migration_outcomes (run_id, tenant_id, state) values (?, ?, 'failed'), (?, ?, 'migrated')`,
-        [runs[0]?.id, world.acme.id, runs[0]?.id, world.globex.id],
-      );
+    await controlSql(
+      world,
+      `insert into migration_outcomes (run_id, tenant_id, state) values (?, ?, 'failed'), (?, ?, 'migrated')`,
+      [runs[0]?.id, world.acme.id, runs[0]?.id, world.globex.id],
+    );
     const { service } = await world.startAnotherServer();
     const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();
     expect(text).to.match(/^build_info\{version="\d+\.\d+\.\d+",schema_version="\d{4}-[\w-]+"\} 1$/m);

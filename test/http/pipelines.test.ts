@@ -52,7 +52,7 @@ describe('pipelines', () => {
     expect(maxRunning).to.equal(1);
   });
 
-  it('after a pipeline as long as it may be, the connection serves the next one', async () => {
+  it('after a pipeline of the maximum length, the connection serves the next one', async () => {
     let write = (_: string): void => {};
     const pipeline = rawRequest('GET /').repeat(20);
     const exchange = sendRaw(url, pipeline + rawRequest('GET /first'), {

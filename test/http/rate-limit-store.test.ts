@@ -56,7 +56,7 @@ describe('sliding windows', () => {
     });
   }
 
-  it('several calls counted together leave the window as it is after the same calls one by one', () => {
+  it('several calls that are counted together leave the same window as the same calls one by one', () => {
     for (const rate of rates) {
       const [together, single] = [new SlidingWindows(1), new SlidingWindows(1)];
       let turn = 0;

@@ -58,7 +58,7 @@ describe('a body that never comes', () => {
     expect([statuses, closed]).to.deep.equal([[200], true]);
   });
 
-  it('a request on the same connection, after a body that came, is answered', async () => {
+  it('a request that follows a complete body on the same connection gets its response', async () => {
     const post = rawRequest('POST /', [json, 'Content-Length: 7'], '{"a":1}');
     const { statuses } = await sendRaw(url, post + post, { until: /\}(.|\r\n)*\}/ });
     expect(statuses).to.deep.equal([200, 200]);

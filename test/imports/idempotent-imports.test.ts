@@ -1,25 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { request } from 'node:http';
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/Imports?resource=Country';
 const file = 'CountryCode,CountryName\nFR,France\n';
 
 describe('Idempotency-Key of imports', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const post = (key: string, body = file, target = path) =>
     admin.post(target, body, { 'Content-Type': 'text/csv', 'Idempotency-Key': key });
   const readImports = () => sql<{ id: string; state: string }>(world.acme, 'select id, state from imports order by id');
-  const readQueue = () => world.control.em.fork().execute('select from unfinished_imports');
+  const readQueue = () => controlSql(world, 'select from unfinished_imports');
 
   it('a file that is sent again with its key makes no second import, also when the first one has ended', async () => {
     const key = randomUUID();

@@ -5,7 +5,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { examples } from '../resources/examples.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 
@@ -25,10 +25,9 @@ function ended(client: Client, path: string) {
 
 describe('imports of CSV files', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
   });
 
@@ -59,7 +58,7 @@ describe('imports of CSV files', () => {
     expect(await countAudit()).to.equal(before);
   });
 
-  it('a dry run tells what an import would do, and changes nothing', async () => {
+  it('a dry run reports what an import would do, and changes nothing', async () => {
     const before = await countAudit();
     const tried = await importFile(admin, 'resource=Currency&atomic=false&dryRun=true', mixed);
     expect(tried).to.include({ State: 'done', DryRun: true, Rows: 8, Created: 2, Refused: 6 });
@@ -117,7 +116,7 @@ describe('imports of CSV files', () => {
     expect(byId.Errors).to.deep.equal([{ Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' }]);
   });
 
-  it('references, columns and files that are not valid are refused as a single change or with the name of the column', async () => {
+  it('an import is rejected with line, field and code of each invalid reference, unknown column and malformed row', async () => {
     const entities = await importFile(
       admin,
       'resource=Entity',
@@ -162,7 +161,7 @@ describe('imports of CSV files', () => {
     }
   });
 
-  it('a row of commas is refused alone up to 64 KiB, and a longer row, also one of a single cell, with the file', async () => {
+  it('a row of commas up to 64 KiB is refused alone; a longer row, also of a single cell, makes the whole file refused', async () => {
     const rows = (row: string) => `Code,Name\nAAB,First\n${row}\nAAC,"Last; row"\n`;
     const query = 'resource=Currency&atomic=false&dryRun=true';
     for (const row of [','.repeat(50_000), `AAD,"${'x\n'.repeat(25_000)}"`]) {
@@ -226,8 +225,7 @@ describe('imports of CSV files', () => {
     return row?.id ?? '';
   }
 
-  const control = (text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<{ id?: string }[]>(text, values);
+  const control = (text: string, values: unknown[] = []) => controlSql<{ id?: string }>(world, text, values);
   const userIdOf = async (client: Client): Promise<number> => {
     const { userGuid } = (await client.get('/api/v1/auth/me')).body;
     const [user] = await control('select id from users where guid = ?', [userGuid]);

@@ -4,7 +4,7 @@ import { createImportQueue } from '../../src/imports/import-queue.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, sql, type TestTenant, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 /** The advisory lock under which a tenant runs one import at a time. */
@@ -12,14 +12,9 @@ const importLock = 727_111;
 
 describe('imports whose process or queue entry is lost', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
-
-  const control = (text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<{ id: string }[]>(text, values);
+  const control = (text: string, values: unknown[] = []) => controlSql<{ id: string }>(world, text, values);
 
   const ended = (path: string) =>
     eventually(async () => {

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { expect } from 'chai';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { jsonLines } from '../support/json-lines.ts';
 
 /** Starts a process that runs `body` with a `log`. */
 function startLogging(body: string, redirection?: string): RunningScript {
@@ -50,7 +51,7 @@ describe('log of a process', () => {
     }
   });
 
-  it('a full pipe does not block the process; its reader later gets the buffered lines and a count', async () => {
+  it('a full pipe does not block the process; its reader later gets the buffered lines and the number of dropped ones', async () => {
     const running = startLogging(`
       let lines = 0;
       let maxPauseMs = 0;
@@ -72,10 +73,7 @@ describe('log of a process', () => {
     await eventually(() => running.output.stdout.includes('log_lines_dropped'));
     running.process.stdin.end('x');
     const { code, stdout } = await running.ended;
-    const written = stdout
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line));
+    const written = jsonLines(stdout);
     const reports = written.filter(({ event }) => event === 'log_lines_dropped');
     const numbers = written.filter(({ line }) => line !== undefined).map(({ line }) => line);
     expect(code).to.equal(0);

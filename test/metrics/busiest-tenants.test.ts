@@ -76,7 +76,7 @@ describe('busiest tenants in the metrics', () => {
     ]);
   });
 
-  it('the workers of a process name 20 tenants together, and every request of theirs is in one counter', async () => {
+  it('the workers of one start name 20 tenants together, and each of their requests is in exactly one counter', async () => {
     const metrics = new WorkerMetrics(
       () => ({ serving: 2, died: 0 }),
       () => now,

@@ -1,10 +1,11 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { documentedRoutes } from '../../src/routes.ts';
-import { addSampleUser, controlSql } from '../auth/sample-users.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { type MailServer, startMailServer } from '../support/mail-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, useLogin } from '../support/world.ts';
 import { addRole, changed, invitation, newAddress, ownRecord, rolesPath, usersPath } from './people-world.ts';
 
 const registerPath = '/api/v1/auth/register';
@@ -21,19 +22,9 @@ interface Door {
 }
 
 describe('what administrators grant', () => {
-  let mail: MailServer;
-  let world: World;
-  let admin: Client;
-
-  before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_ACCOUNT: '1000/1m' });
-    admin = await world.login(world.acme);
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
-  });
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_ACCOUNT: '1000/1m' }));
+  const admin = useLogin(world, 'acme');
 
   const registration = (email = newAddress()) => {
     return { email, password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' };

@@ -1,18 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { addSampleUser, controlSql } from '../auth/sample-users.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
 import type { Client } from '../support/client.ts';
 import { runCommand } from '../support/run-command.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useLogin, useWorld } from '../support/world.ts';
 import { addRole, expectProblem, insertWithoutTriggers, invitation, rolesPath, usersPath } from './people-world.ts';
 
 describe('what people add to the control database', () => {
   const world = useWorld({ RATE_LIMIT_PEOPLE: '5/24h' });
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const administrator = async (): Promise<Client> =>
     world.login(world.acme, await addSampleUser(world, world.acme, { role: 'Administrator' }));
@@ -28,7 +24,7 @@ describe('what people add to the control database', () => {
     return row;
   };
 
-  it('an administrator makes a limited number of changes, all of a tenant together four times as many, and a further one adds nothing', async () => {
+  it('a change beyond the limit of an administrator, or beyond four times that for all of a tenant, is refused and adds nothing', async () => {
     const key = { 'Idempotency-Key': randomUUID() };
     const first = await admin.post(rolesPath, { Name: 'First', Permissions: [] }, key);
     const admins = [admin];
@@ -53,7 +49,7 @@ describe('what people add to the control database', () => {
     world.clock.offsetSeconds = 0;
   });
 
-  it('an idempotency key of the control database goes a day later, when another one is stored', async () => {
+  it('an idempotency key of the control database is removed a day later, when another one is stored', async () => {
     const globex = await world.login(world.globex);
     const store = () =>
       globex.post(rolesPath, { Name: `Role ${randomUUID()}`, Permissions: [] }, { 'Idempotency-Key': randomUUID() });

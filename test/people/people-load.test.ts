@@ -1,18 +1,12 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { controlSql } from '../auth/sample-users.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useLogin, useWorld } from '../support/world.ts';
 import { expectProblem, insertWithoutTriggers, invitation, rolesPath, usersPath } from './people-world.ts';
 
 describe('load of the control database', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('slow lists of one tenant leave the connections of the control database to the logins of others', async () => {
     const requests = 2 * world.config.controlConnections;

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
-import { addSampleUser, controlSql } from '../auth/sample-users.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis } from '../support/redis.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 import { addRole, changed, expectProblem, invitation, ownRecord, rolesPath, usersPath } from './people-world.ts';
 
 /** What an administrator needs to manage Members. */
@@ -12,13 +12,12 @@ const managing = [...permissions.filter(permission => permission.endsWith('.read
 
 describe('management of people', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   /** An administrator who has `users.manage` and the permissions of a Member, and no others. */
   let manager: Client;
   let self: ApiResponse;
 
   before(async () => {
-    admin = await world.login(world.acme);
     manager = await world.loginAs(world.acme, { permissions: [...managing] });
     self = await ownRecord(world, manager);
   });

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import type { TestTenant, World } from '../support/world.ts';
+import { controlSql } from '../support/world.ts';
 
 export const usersPath = '/api/v1/Users';
 export const rolesPath = '/api/v1/Roles';

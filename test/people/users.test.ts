@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { hashOf } from '../../src/auth/mail-token.ts';
-import { addSampleUser, controlSql } from '../auth/sample-users.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../auth/secrets.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 import { changed, expectProblem, invitation, newAddress, rolesPath, usersPath } from './people-world.ts';
 
 const password = 'correct horse battery staple';

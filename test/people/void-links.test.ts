@@ -1,28 +1,21 @@
 import { expect } from 'chai';
 import { withDrainedServer } from '../auth/drained-server.ts';
-import { addSampleUser, controlSql } from '../auth/sample-users.ts';
-import type { Client } from '../support/client.ts';
-import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
+import { startMailServer } from '../support/mail-server.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, useLogin } from '../support/world.ts';
 import { expectProblem, invitation, newAddress, usersPath } from './people-world.ts';
 
 const password = 'correct horse battery staple';
 
 describe('links in mails to a user who is disabled or enabled', () => {
-  let mail: MailServer;
-  let world: World;
-  let admin: Client;
+  const mail = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_ACCOUNT: '1000/1m' }));
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    mail = await startMailServer();
-    world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_ACCOUNT: '1000/1m' });
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
-    admin = await world.login(world.acme);
-  });
-  after(async () => {
-    await world.close();
-    await mail.close();
   });
 
   const post = (path: string, body: object, tenant = world.acme) =>

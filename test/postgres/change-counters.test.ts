@@ -88,7 +88,7 @@ describe('proof that a table has not changed', () => {
 
   const read = () => withConnection(url, readTableFingerprints);
 
-  it('inserted rows change one fingerprint of their table, any other change both, and none one of another table', async () => {
+  it('an insert changes one of the two fingerprints of its table, any other change changes both, and none those of another table', async () => {
     const changes: Record<string, ('all' | 'withoutInserts')[]> = {
       'insert into entries values (2)': ['all'],
       'update entries set value = 3 where value = 2': ['all', 'withoutInserts'],
@@ -117,7 +117,7 @@ describe('proof that a table has not changed', () => {
     expect(after.get('entries')?.withoutInserts).not.to.equal(before.get('entries')?.withoutInserts);
   });
 
-  it('nothing is read by a session that does not count', async () => {
+  it('a session that does not count its changes reads no fingerprints', async () => {
     const fingerprints = await withConnection(url, async client => {
       await client.query('set track_counts = off');
       return readTableFingerprints(client);
@@ -149,7 +149,7 @@ describe('counters of a server that crashes, prepares transactions, or lets role
     expect(isProvedUnchanged(before.fingerprint, await poll())).to.equal(false);
   });
 
-  it('nothing is read while a role, or a database, may change rows without counting', async () => {
+  it('no fingerprints are read while a role, or a database, may change rows without counting', async () => {
     await server.sql('create role quiet');
     for (const owner of ['role quiet', 'database counted']) {
       await server.sql(`alter ${owner} set track_counts = off`);

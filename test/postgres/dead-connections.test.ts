@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 /** A request on a frozen connection fails after 9 s on an idle machine, and never without the limit of silence. */
@@ -11,12 +10,8 @@ const maxFailureMs = 60_000;
 
 describe('dead connections', () => {
   const world = useWorld({ TENANT_CONNECTIONS: '2', CONTROL_CONNECTIONS: '2' });
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   const logIn = () => world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
 
   describe('connections cut in a transaction', () => {
     it('a cut connection to a tenant database leaves its pool, and later requests succeed', async () => {

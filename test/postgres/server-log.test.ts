@@ -14,16 +14,12 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { scramVerifier } from '../../src/postgres/scram.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
-import { createDedicatedServer, type DedicatedServer, manifestOf } from '../support/dedicated-server.ts';
+import { createDedicatedServer, manifestOf } from '../support/dedicated-server.ts';
 import { eventually } from '../support/eventually.ts';
+import { use } from '../support/use.ts';
 
 describe('log of the PostgreSQL server', () => {
-  let server: DedicatedServer;
-
-  before(async () => {
-    server = await createDedicatedServer(['log_statement=ddl', 'log_min_duration_statement=100']);
-  });
-  after(() => server.close());
+  const server = use(() => createDedicatedServer(['log_statement=ddl', 'log_min_duration_statement=100']));
 
   /** The sealed and hashed secrets of the control database, and the passwords of the login roles. */
   async function secretsOf(): Promise<string[]> {

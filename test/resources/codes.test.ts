@@ -3,9 +3,8 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Client } from '../support/client.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { examples, requiredOnly } from './examples.ts';
 import { expectRefused } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -40,11 +39,7 @@ const anyCode = fc.array(fc.constantFrom(...specialLetters), { minLength: 1, max
 
 describe('codes', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   for (const [name, example] of Object.entries(examples)) {
     const { path, unique, key: idField, lookup } = example;

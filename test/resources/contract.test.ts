@@ -4,7 +4,7 @@ import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { invalidIds } from '../support/invalid-ids.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { createReferences, type Example, examples, requiredOnly, responseFields } from './examples.ts';
 import { auditOf, expectRefused, expectTaken, newestAudit, withField } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -35,15 +35,13 @@ const invalidCodes = [
 
 describe('contract of the resources', () => {
   const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 50 requests at a time, on a busy machine too
-  let admin: Client;
-  let globex: Client;
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
   let adminGuid: string;
   let refs: References;
   const clients = new Map<string, Promise<Client>>();
 
   before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
     adminGuid = (await admin.get('/api/v1/auth/me')).body.userGuid;
     refs = await createReferences(admin);
   });

@@ -1,17 +1,12 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Countries';
 
 describe('countries', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('a PUT finds a country by the code in the body in any letter case, and keeps the stored spelling', async () => {
     await admin.post(path, { CountryCode: 'No', CountryName: 'Norwegen' });

@@ -1,17 +1,12 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Currency';
 
 describe('currencies', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('a currency code is three capital letters, and small letters are refused instead of converted', async () => {
     for (const Code of ['eur', 'Eur', 'EU', 'EURO', 'E1R', 'ÉUR', 'ＥＵＲ']) {

@@ -1,17 +1,12 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('entity statuses', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('a new tenant has the entity statuses Prospect, Active and Inactive, ordered by weighting', async () => {
     for (const client of [admin, await world.login(world.globex)]) {

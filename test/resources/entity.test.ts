@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Entities';
@@ -9,11 +9,7 @@ const shop = { Name: 'Corner Shop', EntityType: 'customer' };
 
 describe('entities', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const create = async (more: object = {}): Promise<Record<string, never>> => {
     const response = await admin.post(path, { ...shop, ...more });

@@ -1,15 +1,11 @@
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 describe('errors of fields', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const errorsOf = ({ status, body }: ApiResponse) => {
     expect(status, JSON.stringify(body)).to.equal(400);

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { resources } from '../../src/resources/index.ts';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { sql, useWorld, type World } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { sql, useLogin, useWorld, type World } from '../support/world.ts';
 import { createReferences, type Example, examples } from './examples.ts';
 import { expectRefused, withField } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -40,13 +40,12 @@ const anyValue = fc.oneof(
 
 describe('hostile input', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let refs: References;
   /** The row counts of the other tenant. */
   let otherRows: object[];
 
   before(async () => {
-    admin = await world.login(world.acme);
     refs = await createReferences(admin);
     otherRows = await rowsOf(world);
   });

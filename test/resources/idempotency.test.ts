@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -19,13 +19,8 @@ const replayed = ({ headers }: ApiResponse) => headers.get('idempotency-replayed
 
 describe('Idempotency-Key', () => {
   const world = useWorld();
-  let admin: Client;
-  let globex: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
-  });
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   it('a POST that is repeated with its key makes one record, one audit entry, and returns the same response', async () => {
     const audited = await newestAudit(admin);

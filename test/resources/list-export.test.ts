@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { csvRow, readText } from '../../src/http/csv.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { Accept: 'text/csv' };
 
@@ -28,10 +28,9 @@ function cellOf(value: unknown): string {
 
 describe('exports of lists as CSV', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await sql(
       world.acme,
       `insert into system_options (system_option_type_id, value) values

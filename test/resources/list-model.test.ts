@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 /** A row of the table `activities`, as the model stores it. */
 interface Row {
@@ -128,11 +128,10 @@ function compareRows(keys: { name: string; descending: boolean }[]): (one: Row, 
 
 describe('list pages beside a model in memory', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let rows: Row[] = [];
 
   before(async () => {
-    admin = await world.login(world.acme);
     await sql(world.acme, 'alter table activities disable trigger append_only');
     await insert(fc.sample(newRow, { numRuns: 60, seed: 1 }));
   });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 interface Currency {
   Id: number;
@@ -19,10 +19,9 @@ function next({ headers }: ApiResponse): string {
 
 describe('list parameters', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   before(async () => {
-    admin = await world.login(world.acme);
     await sql(
       world.acme,
       `insert into currencies (code, name, symbol, decimal_places, is_deleted, deleted_at)
@@ -221,7 +220,7 @@ describe('list parameters', () => {
     }
   });
 
-  it('limit, and in Entities a number as after, are still those of the plain list and return no Link', async () => {
+  it('limit, and in Entities a number as after, have their meaning of the plain list, and return no Link', async () => {
     const plain = await admin.get('/api/v1/Entities?limit=1&after=1');
     expect(plain.body.map(({ Id }: { Id: number }) => Id)).to.deep.equal([2]);
     for (const path of ['/api/v1/Entities?limit=1', '/api/v1/AuditLog?limit=1&resource=Currency'])

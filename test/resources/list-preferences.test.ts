@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused } from './expect.ts';
 
 type Body = Record<string, unknown>;
@@ -10,12 +10,10 @@ const appliedTo = ({ headers }: ApiResponse) => headers.get('preference-applied'
 
 describe('Prefer: count=exact and include', () => {
   const world = useWorld();
-  let admin: Client;
-  let globex: Client;
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
     await sql(
       world.acme,
       `insert into entities (name, entity_type)
@@ -70,7 +68,7 @@ describe('Prefer: count=exact and include', () => {
     expect([byNumber.status, rangeOf(byNumber), appliedTo(byNumber)]).to.deep.equal([200, null, null]);
   });
 
-  it('a count is of the records that the caller may see', async () => {
+  it('a count includes only the records that the caller may see', async () => {
     const [own] = await sql<{ id: string }>(world.acme, `select id from entities order by id desc limit 1`);
     const self = await world.loginAs(world.acme, {
       permissions: ['full.read'],
@@ -127,7 +125,7 @@ describe('Prefer: count=exact and include', () => {
     expect(rangeOf(await globex.get('/api/v1/Entities', counted))).to.equal('items 0-0/1');
   });
 
-  it('the ETag of each record is the one that a read of the record has, and counts as If-Match', async () => {
+  it('the ETag of each record in a list is that of a read of the record, and is accepted as If-Match', async () => {
     for (const name of ['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles']) {
       const { body } = await admin.get(`/api/v1/${name}?include=etag&limit=5`);
       expect(body.length).to.be.above(0);

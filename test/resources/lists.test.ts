@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 /** Texts that JSON has to escape, or that an encoder could confuse. */
 const texts = [
@@ -13,11 +12,10 @@ const texts = [
 
 describe('lists that PostgreSQL encodes', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let token: string;
 
   before(async () => {
-    admin = await world.login(world.acme);
     token = (await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })).body
       .accessToken;
     await sql(

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { resources } from '../../src/resources/index.ts';
-import type { ApiResponse, Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
+import type { ApiResponse } from '../support/client.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { createReferences, type Example, examples } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -11,13 +11,11 @@ const tagOf = ({ headers }: ApiResponse): string => headers.get('etag') ?? '';
 
 describe('PATCH', () => {
   const world = useWorld();
-  let admin: Client;
-  let globex: Client;
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
   let refs: References;
 
   before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
     refs = await createReferences(admin);
   });
 
@@ -122,7 +120,7 @@ describe('PATCH', () => {
     });
   }
 
-  it('a PATCH of a Country ignores its code, which strict handling refuses by name', async () => {
+  it('a PATCH of a Country ignores its code; with strict handling it is refused by name', async () => {
     const { body } = await admin.post('/api/v1/Countries', { CountryCode: 'QP', CountryName: 'Patched' });
     const path = '/api/v1/Countries/code/qp';
     const patch = { CountryCode: 'QQ', CountryName: 'Renamed' };

@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
-import type { Client } from '../support/client.ts';
 import { invalidIds } from '../support/invalid-ids.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Promotions';
@@ -11,13 +10,12 @@ let count = 0;
 
 describe('promotions', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let supplier: number;
   let customer: number;
   let krone: number;
 
   before(async () => {
-    admin = await world.login(world.acme);
     const entity = async (Name: string, EntityType: string): Promise<number> =>
       (await admin.post('/api/v1/Entities', { Name, EntityType })).body.Id;
     supplier = await entity('Nordic Timber', 'supplier');
@@ -186,7 +184,7 @@ describe('promotions', () => {
         }
     });
 
-    it('a promotion that was used and its user cannot be deleted', async () => {
+    it('neither a promotion that was used nor the entity that used it can be deleted', async () => {
       const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'User', EntityType: 'customer' });
       const { Id } = await createPromotion();
       await admin.post(usePath(Id, entity.Id));

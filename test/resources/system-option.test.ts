@@ -1,17 +1,12 @@
 import { expect } from 'chai';
-import type { Client } from '../support/client.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/SystemOptions';
 
 describe('system options', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   it('a system option is active and created now, unless the request says otherwise', async () => {
     const started = Date.now();

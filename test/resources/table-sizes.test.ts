@@ -2,8 +2,7 @@ import { expect } from 'chai';
 import { readSchemaSteps } from '../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { resources } from '../../src/resources/index.ts';
-import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { examples } from './examples.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
@@ -12,12 +11,10 @@ const option = (value = 'on') => ({ SystemOptionTypeId: 1, Value: value });
 
 describe('sizes of tables with unpaged lists', () => {
   const world = useWorld();
-  let admin: Client;
-  let globex: Client;
+  const admin = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   before(async () => {
-    admin = await world.login(world.acme);
-    globex = await world.login(world.globex);
     await enlargeFiles();
   });
 

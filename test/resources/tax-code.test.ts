@@ -1,18 +1,16 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { Client } from '../support/client.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused } from './expect.ts';
 
 const path = '/api/v1/TaxCodes';
 
 describe('tax codes', () => {
   const world = useWorld();
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
   let id: number;
 
   before(async () => {
-    admin = await world.login(world.acme);
     id = (await admin.post(path, { Code: 'VAT', Name: 'Standard', Rate: 25 })).body.Id;
   });
 

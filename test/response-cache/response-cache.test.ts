@@ -4,7 +4,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { sql, type TestTenant, type World } from '../support/world.ts';
+import { controlSql, sql, type TestTenant, type World } from '../support/world.ts';
 import {
   asOperator,
   type CacheWorld,
@@ -28,7 +28,7 @@ describe('response cache', () => {
   });
   after(() => world.close());
 
-  const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
+  const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
   const rename: CacheWorld['rename'] = (client, name) => cache.rename(client, name);
   const nameAt: CacheWorld['nameAt'] = (client, headers) => cache.nameAt(client, headers);
 

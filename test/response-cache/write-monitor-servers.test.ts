@@ -8,7 +8,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { controlSql, createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { MonitoredRecord } from './monitored-record.ts';
 
 const path = '/api/v1/Currency';
@@ -39,7 +39,7 @@ describe('write monitor of another server', () => {
       `delete from tenant_databases d using tenants t where t.id = tenant_id and slug in ('far', 'neighbour')`,
       `delete from tenants where slug in ('far', 'neighbour')`,
     ])
-      await world.control.em.fork().execute(text);
+      await controlSql(world, text);
     await world.close();
     await second.close();
   });

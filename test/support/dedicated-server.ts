@@ -25,6 +25,8 @@ export interface DedicatedServer {
   sql<Row extends object>(text: string, database?: string): Promise<Row[]>;
   /** Runs SQL as superuser in the control database. */
   control<Row extends object>(text: string): Promise<Row[]>;
+  /** Returns the name of the database that a tenant has now. */
+  databaseOf(slug: string): Promise<string>;
   /** Returns what the server has logged. */
   log(): Promise<string>;
   close(): Promise<void>;
@@ -52,6 +54,10 @@ export async function createDedicatedServer(extraSettings: string[] = []): Promi
     provision: slug => provision(installation, passwords, manifestOf(slug)),
     sql: (text, database = 'postgres') => query(databaseUrl(postgres.url, database), text),
     control: text => query(controlUrl, text),
+    databaseOf: async slug => {
+      const text = `select database_name as name from tenants where slug = '${slug}'`;
+      return (await query<{ name: string }>(controlUrl, text))[0]?.name ?? '';
+    },
     log: () => readFile(join(folder, 'postgres.log'), 'utf8'),
     close: async () => {
       await installation.close();

@@ -1,6 +1,9 @@
-import { mkdtemp, readdir, rm, statfs } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { statfsSync } from 'node:fs';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { useFolder } from './use.ts';
 
 const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
 /** The suite takes at most 3 GB: five workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
@@ -15,9 +18,20 @@ export const folderParents = [memoryFolder, tmpdir()];
  * to 0.2 s on ext4. Its name has the number of the run, whose guardian removes what the run leaves.
  */
 export async function makeServerFolder(name: string): Promise<string> {
-  const parent = (await hasFreeMemory()) ? memoryFolder : tmpdir();
-  await removeAbandoned(parent);
-  return mkdtemp(join(parent, `backoffice-${name}-${process.env.TEST_RUN ?? process.pid}-`));
+  const folder = serverFolder(name);
+  await removeAbandoned(dirname(folder));
+  await mkdir(folder, { mode: 0o700 });
+  return folder;
+}
+
+/** Makes such a folder before the tests of a `describe`, and removes it after them. @returns its path */
+export function useServerFolder(name: string): string {
+  return useFolder(serverFolder(name));
+}
+
+function serverFolder(name: string): string {
+  const parent = hasFreeMemory() ? memoryFolder : tmpdir();
+  return join(parent, `backoffice-${name}-${process.env.TEST_RUN ?? process.pid}-${randomUUID().slice(0, 8)}`);
 }
 
 /** @param name without the path */
@@ -30,9 +44,9 @@ function runOf(name: string): string | undefined {
   return /^backoffice-[a-z]+-(\d+)-/.exec(name)?.[1];
 }
 
-async function hasFreeMemory(): Promise<boolean> {
+function hasFreeMemory(): boolean {
   if (process.platform !== 'linux' || process.availableMemory() < minFreeBytes) return false;
-  const { bavail, bsize } = await statfs(memoryFolder).catch(() => ({ bavail: 0, bsize: 0 }));
+  const { bavail, bsize } = statfsSync(memoryFolder);
   return bavail * bsize >= minFreeBytes;
 }
 

@@ -16,6 +16,7 @@ import { type RunningServer, startServer } from '../../src/server.ts';
 import { Client } from './client.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { postgresUrl, server } from './test-server.ts';
+import { laterObject, use } from './use.ts';
 import { copyControl, copyTenant, readWorldTemplate } from './world-template.ts';
 
 /** A tenant, as tests see it. */
@@ -234,17 +235,16 @@ export async function createWorld(
   };
 }
 
-/**
- * Creates a world before the tests of a `describe`, and closes it after them.
- * @returns the world, whose members exist once the tests run
- */
-export function useWorld(environment: Record<string, string> = {}): World {
-  let world: World;
+/** Creates a world before the tests of a `describe`, and closes it after them: see `use`. */
+export const useWorld = (environment: Record<string, string> = {}): World => use(() => createWorld(environment));
+
+/** Logs the administrator of a tenant in before the tests of a `describe`. @returns the client, as `use` does */
+export function useLogin(world: World, tenant: 'acme' | 'globex'): Client {
+  let client: Client;
   before(async () => {
-    world = await createWorld(environment);
+    client = await world.login(world[tenant]);
   });
-  after(() => world.close());
-  return new Proxy({} as World, { get: (_, name) => Reflect.get(world, name) });
+  return laterObject(() => client);
 }
 
 /** Runs SQL on a tenant database as superuser. */
@@ -254,4 +254,9 @@ export function sql<Row extends object>(
   values: unknown[] = [],
 ): Promise<Row[]> {
   return withConnection(tenant.adminUrl, async client => (await client.query(text, values)).rows as Row[]);
+}
+
+/** Runs SQL on the control database as the operator. */
+export function controlSql<Row extends object>(world: World, text: string, values: unknown[] = []): Promise<Row[]> {
+  return world.control.em.fork().execute<Row[]>(text, values);
 }

@@ -1,20 +1,17 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const noCache = { 'Cache-Control': 'no-cache' };
 
 describe('a tenant that floods the service', () => {
   const world = useWorld({ ACQUIRE_TIMEOUT_MS: '6000' }); // below the time limit of a statement, 8 s
-  let acme: Client;
-  let globex: Client;
+  const acme = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   before(async () => {
-    acme = await world.login(world.acme);
-    globex = await world.login(world.globex);
     expect((await acme.get('/api/v1/auth/me')).status).to.equal(200);
   });
 

@@ -3,7 +3,8 @@ import { request } from 'node:http';
 import { expect } from 'chai';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { createWorld, sql, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const requests = Number(process.env.ISOLATION_REQUESTS ?? 2_000);
@@ -15,7 +16,13 @@ const seeds = ['Prospect', 'Active', 'Inactive'];
 describe('tenant isolation', function () {
   this.timeout(600_000 + requests * 5);
 
-  let world: World;
+  const world = use(() =>
+    createWorld({
+      CONTROL_CONNECTIONS: String(controlConnections),
+      CONNECTION_BUDGET: String(tenantConnections + controlConnections + 2), // the change feed, and one that stays free
+      ACQUIRE_TIMEOUT_MS: '10000',
+    }),
+  );
   /** acme, globex and ten more: four tenants for each connection. */
   let tenants: TestTenant[];
   let clients: Map<TestTenant, Client>;
@@ -23,11 +30,6 @@ describe('tenant isolation', function () {
   let globex: Client;
 
   before(async () => {
-    world = await createWorld({
-      CONTROL_CONNECTIONS: String(controlConnections),
-      CONNECTION_BUDGET: String(tenantConnections + controlConnections + 2), // the change feed, and one that stays free
-      ACQUIRE_TIMEOUT_MS: '10000',
-    });
     const more = await Promise.all(Array.from({ length: 10 }, (_, i) => world.provision(`tenant-${i}`)));
     tenants = [world.acme, world.globex, ...more];
     clients = new Map();
@@ -40,7 +42,6 @@ describe('tenant isolation', function () {
     acme = clientOf(world.acme);
     globex = clientOf(world.globex);
   });
-  after(() => world.close());
 
   describe('load', () => {
     it(`${requests} requests of two tenants, 200 at a time, return no row of another tenant`, async () => {

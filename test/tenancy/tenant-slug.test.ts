@@ -67,7 +67,7 @@ describe('X-Tenant with a slug', () => {
     ).to.match(/tenants_slug_check/);
   });
 
-  it('a request whose token and X-Tenant name one tenant, by its slug, is not logged as one of another tenant', async () => {
+  it('a request whose X-Tenant is the slug of the tenant of its token is not logged as naming another tenant', async () => {
     const { body } = await logIn('later');
     const client = world.anonymous.withToken(body.accessToken);
     const logged = async (tenant: string) => {

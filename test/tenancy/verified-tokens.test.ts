@@ -3,10 +3,9 @@ import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/
 import { disableKey } from '../../src/operator/people/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from '../auth/forge.ts';
-import { controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const me = '/api/v1/auth/me';
 const maxDelayMs = 1_000;

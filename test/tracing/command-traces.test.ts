@@ -2,10 +2,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { controlSql } from '../auth/sample-users.ts';
 import { attributesOf, type Collector, type Span, startCollector } from '../support/collector.ts';
 import { runCommand } from '../support/run-command.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 describe('traces of commands', () => {
   const world = useWorld();
@@ -48,7 +47,7 @@ describe('traces of commands', () => {
     expect(tenantsOf(below)).to.deep.equal(['globex']);
   });
 
-  it('backup run sends a span for each archive, of which that of a failed one is marked, without its error', async () => {
+  it('backup run sends a span for each archive; that of a failed one is marked as failed, without its error', async () => {
     await controlSql(world, `update tenants set database_name = 'secret_name' where slug = 'globex'`);
     try {
       const { root, below } = await trace('backup', 'run', '--all');

@@ -102,7 +102,7 @@ describe('tracing', () => {
     expect(spans.map(({ name }) => name)).to.include.members(['connection', 'query']);
   });
 
-  it('a cached response has no span of a query, and a request that its client does not record has none', async () => {
+  it('a cached response has no span of a query, and a request whose client does not record it has no span', async () => {
     await clientOf('acme').get('/api/v1/Currency');
     const cached = await trace(headers => clientOf('acme').get('/api/v1/Currency', headers));
     expect(cached.map(({ name }) => name)).not.to.include.oneOf(['query', 'connection']);

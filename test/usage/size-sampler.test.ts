@@ -4,12 +4,12 @@ import { loadTenant } from '../../src/control/load-tenant.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
 import { SizeSampler } from '../../src/usage/size-sampler.ts';
 import { createUsageStore } from '../../src/usage/usage-store.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useWorld } from '../support/world.ts';
 
 describe('sizes of databases in the recorded usage', () => {
   const world = useWorld();
 
-  const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
+  const execute = <Row extends object>(text: string): Promise<Row[]> => controlSql<Row>(world, text);
   const sizes = (): Promise<{ slug: string; bytes: number }[]> =>
     execute(`select slug, database_bytes::float8 as bytes from tenant_usage join tenants on id = tenant_id
               where database_bytes is not null order by slug`);
@@ -25,7 +25,7 @@ describe('sizes of databases in the recorded usage', () => {
     return new SizeSampler({ store, directory, databases: world.service.databases, log });
   }
 
-  it('one process samples each database once an hour, at most one in a second, and another one takes over', async () => {
+  it('one process samples each database once an hour, at most one in a second, and another one takes over when it is gone', async () => {
     const [first, second] = [createSampler(), createSampler()];
     expect(await first.sample()).to.equal(true);
     expect(await Promise.all([first.sample(), second.sample()])).to.deep.equal([false, false]);

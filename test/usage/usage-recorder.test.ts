@@ -8,7 +8,7 @@ import { createUsageStore, type UsageStore } from '../../src/usage/usage-store.t
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 
 interface Sums {
   requests: number;
@@ -23,21 +23,19 @@ const entities = '/api/v1/Entities';
 const hourMs = 3_600_000;
 
 describe('recorded usage', () => {
-  let world: World;
+  const world = useWorld();
   let proxy: SilentProxy;
   let clients: { acme: Client; globex: Client };
   before(async () => {
-    world = await createWorld();
     proxy = await startSilentProxy();
     clients = { acme: await world.login(world.acme), globex: await world.login(world.globex) };
   });
   after(async () => {
     await proxy.close();
-    await world.close();
   });
 
   const execute = <Row extends object>(text: string, values: unknown[] = []): Promise<Row[]> =>
-    world.control.em.fork().execute<Row[]>(text, values);
+    controlSql<Row>(world, text, values);
 
   async function recordedOf({ id }: TestTenant): Promise<Sums & { databaseMs: number }> {
     const [sums] = await execute<Sums & { databaseMs: number }>(

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { type TestTenant, useWorld } from '../support/world.ts';
+import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/Usage';
 const hourMs = 3_600_000;
@@ -24,7 +24,7 @@ describe('usage of a tenant over the API', () => {
   });
 
   const execute = <Row extends object>(text: string, values: unknown[] = []): Promise<Row[]> =>
-    world.control.em.fork().execute<Row[]>(text, values);
+    controlSql<Row>(world, text, values);
   const read = async (client: Client, parameters = ''): Promise<Usage[]> => {
     const { status, body } = await client.get(`${path}${parameters}`);
     expect(status).to.equal(200);

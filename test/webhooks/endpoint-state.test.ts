@@ -55,7 +55,7 @@ describe('the state of an endpoint', () => {
       expect(afterAttempt(endpoint, change, other, { now: 1_000, random: 0 }).endpoint.nextAttemptAt).to.equal(121_000);
   });
 
-  it('a strict endpoint keeps its place until the message of a gap has arrived, and gives it up never', () => {
+  it('a strict endpoint keeps its place until the message of a gap has arrived, and never gives that message up', () => {
     const gap = { kind: 'message', failures: 9, isRetried: true, isOrdered: true } as const;
     const { endpoint, sent } = afterAttempt(fresh('strict'), gap, failure, { now: 0, random: 0 });
     expect(sent).to.deep.equal({ is: 'retry', at: endpoint.nextAttemptAt, failures: 1 });
@@ -80,7 +80,7 @@ describe('the state of an endpoint', () => {
     expect([none.disable, none.sent]).to.deep.equal(['gone', { is: 'retry', at: 7, failures: 0 }]);
   });
 
-  it('whatever receivers do, a strict change is left only after a success, and each wait is at most a tenth longer', () => {
+  it('whatever receivers do, a strict endpoint passes a change only after a success, and each wait is at most a tenth longer', () => {
     const outcomes = fc.array(
       fc.record({
         isSuccess: fc.boolean(),

@@ -163,7 +163,7 @@ describe('the sender of webhooks', () => {
     expect(sent).to.be.below(10_000_000);
   });
 
-  it('a receiver that hangs, closes early or is not there fails in words that tell nothing else', async () => {
+  it('a receiver that hangs, closes early or is not there leads to an error that reveals nothing else', async () => {
     expect(await sendTo(() => {}, { timeoutMs: 100 })).to.include({ status: null, error: 'timeout' });
     expect(await sendTo(request => request.socket.destroy())).to.include({ status: null, error: 'no connection' });
     const port = await freePort();

@@ -1,16 +1,16 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
-import { createWorld, type World } from '../support/world.ts';
-import { type Receiver, startReceiver, verify } from './receiver.ts';
+import { useServerFolder } from '../support/server-folder.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld } from '../support/world.ts';
+import { startReceiver, verify } from './receiver.ts';
 
 describe('webhooks of restored data and copies', () => {
-  let receiver: Receiver;
-  let world: World;
-  let folder: string;
+  const receiver = use(startReceiver);
+  const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
+  const folder = useServerFolder('webhook-archives');
   let admin: Client;
   let secret: string;
 
@@ -28,9 +28,6 @@ describe('webhooks of restored data and copies', () => {
   const gaps = () => receiver.at('/hook').filter(({ body }) => body.type === 'webhook.gap');
 
   before(async () => {
-    receiver = await startReceiver();
-    world = await createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted });
-    folder = await makeServerFolder('webhook-archives');
     admin = await world.login(world.acme);
     const made = await admin.post('/api/v1/Webhooks', {
       Url: receiver.url('/hook'),
@@ -38,11 +35,6 @@ describe('webhooks of restored data and copies', () => {
       Resources: ['Currency'],
     });
     secret = made.body.Secret;
-  });
-  after(async () => {
-    await world.close();
-    await receiver.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it('after restore swap and back, each endpoint gets webhook.gap with two moments, also if it fails at first, and then goes on', async () => {
@@ -77,9 +69,7 @@ describe('webhooks of restored data and copies', () => {
   it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
     await tenant('clone', 'acme', 'acme-copy');
     const before = receiver.messages.length;
-    const [clone] = await world.control.em
-      .fork()
-      .execute<{ guid: string }[]>(`select guid from tenants where slug = 'acme-copy'`);
+    const [clone] = await controlSql<{ guid: string }>(world, `select guid from tenants where slug = 'acme-copy'`);
     const client = await world.login({ ...world.acme, guid: clone!.guid });
     expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(201);
     const { body: copied } = await client.get('/api/v1/Webhooks');
@@ -92,7 +82,7 @@ describe('webhooks of restored data and copies', () => {
   });
 
   it('after a restore of the control database that does not know the webhooks, a new secret is all that they need', async () => {
-    await world.control.em.fork().execute('delete from webhook_tenants');
+    await controlSql(world, 'delete from webhook_tenants');
     const { code, stderr } = await runCommand('scripts/control.ts', ['after-restore', '--yes'], world.environment);
     expect(code, stderr).to.equal(0);
     admin = await eventually(() => world.login(world.acme));

@@ -3,24 +3,19 @@ import { expect } from 'chai';
 import { WebhookQueue } from '../../src/webhooks/webhook-queue.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
-import { type Receiver, startReceiver, verify } from './receiver.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, sql } from '../support/world.ts';
+import { startReceiver, verify } from './receiver.ts';
 
 const path = '/api/v1/Webhooks';
 
 describe('webhooks', () => {
-  let receiver: Receiver;
-  let world: World;
+  const receiver = use(startReceiver);
+  const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
   let admin: Client;
 
   before(async () => {
-    receiver = await startReceiver();
-    world = await createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted });
     admin = await world.login(world.acme);
-  });
-  after(async () => {
-    await world.close();
-    await receiver.close();
   });
 
   let codes = 0;
@@ -145,7 +140,7 @@ describe('webhooks', () => {
     expect((await admin.get(`${auditLog}?resource=Webhook`)).body[0].Resource).to.equal('Webhook');
   });
 
-  it('a URL that nothing is sent to is refused with the reason at its field', async () => {
+  it('a URL to which nothing may be sent is refused with the reason at its field', async () => {
     for (const Url of ['http://127.0.0.1:1/', 'https://10.0.0.1/', 'https://user:secret@hooks.example.com/', 'x']) {
       const { status, body } = await admin.post(path, { Url });
       expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([400, 'validation_failed', ['Url']]);
@@ -173,7 +168,7 @@ describe('webhooks', () => {
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince === null);
   });
 
-  it('an endpoint without an order goes on while one change fails, and sends that later', async () => {
+  it('an endpoint without an order receives later changes while one fails, and then the failed one again', async () => {
     const refused = new Set<string>();
     let first: string | undefined;
     receiver.respond('/any', (response, { id }) => {
@@ -241,7 +236,7 @@ describe('webhooks', () => {
     await eventually(() => keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next);
   });
 
-  it('after rotate, messages carry the signatures of both secrets for 24 hours; test sends a message once', async () => {
+  it('after rotate, messages carry the signatures of both secrets for 24 hours, and test sends one message', async () => {
     const { Id, Secret } = await createWebhook('/rotated');
     const rotated = await admin.post(`${path}/${Id}/rotate`);
     expect(rotated.status).to.equal(200);
@@ -283,7 +278,7 @@ describe('webhooks', () => {
     await admin.delete(`${path}/${Id}`);
   });
 
-  it('410 disables an endpoint, an enabled one goes on where it stood, and a deleted one receives nothing', async () => {
+  it('410 disables an endpoint; enabled again it continues where it stopped, and once deleted it receives nothing', async () => {
     receiver.respond('/gone', response => void response.writeHead(410).end());
     const { Id } = await createWebhook('/gone', { Resources: ['OrderStatus'] });
     const key = await createStatus();
@@ -321,24 +316,23 @@ describe('webhooks', () => {
     admin = await world.login(world.acme); // its token has expired
   });
 
-  it('a tenant that is isolated sends nothing, and its endpoints go on where they stood afterwards', async () => {
+  it('an isolated tenant sends nothing, and its endpoints continue where they stopped when the isolation ends', async () => {
     await createWebhook('/isolated', { Resources: ['OrderStatus'] });
     const isServed = async () => {
       const text = 'select from webhook_tenants where tenant_id = ? and due_at is null and leased_until <= now()';
-      return (await world.control.em.fork().execute(text, [world.acme.id])).length > 0;
+      return (await controlSql(world, text, [world.acme.id])).length > 0;
     };
     await eventually(isServed);
     const set = (isolated: boolean) =>
-      world.control.em.fork().execute('update tenants set isolated = ? where id = ?', [isolated, world.acme.id]);
+      controlSql(world, 'update tenants set isolated = ? where id = ?', [isolated, world.acme.id]);
     await set(true);
     const key = await createStatus(await world.login(world.acme));
     const row = () =>
-      world.control.em
-        .fork()
-        .execute<{ due: boolean }[]>(
-          'select due_at <= now() as due from webhook_tenants where tenant_id = ? and leased_until <= now()',
-          [world.acme.id],
-        );
+      controlSql<{ due: boolean }>(
+        world,
+        'select due_at <= now() as due from webhook_tenants where tenant_id = ? and leased_until <= now()',
+        [world.acme.id],
+      );
     await eventually(async () => (await row())[0]?.due);
     expect(receiver.at('/isolated')).to.deep.equal([]);
     await set(false);
@@ -346,7 +340,7 @@ describe('webhooks', () => {
     expect(keys('/isolated')).to.deep.equal([key]);
   });
 
-  it('who changes the URL and may not read a resource gets none of its messages that still wait', async () => {
+  it('a caller who changes the URL gets none of the waiting messages about resources that they may not read', async () => {
     receiver.respond('/private', response => void response.writeHead(500).end());
     const options = { Resources: ['Activity', 'OrderStatus'], Payload: 'record', Ordering: 'none' };
     const { Id } = await createWebhook('/private', options);
@@ -381,7 +375,7 @@ describe('webhooks', () => {
     await admin.delete(`${path}/${Id}`);
   });
 
-  it('requests at the same time make no more than 20 webhooks', async () => {
+  it('concurrent requests create no more than 20 webhooks', async () => {
     const globex = await world.login(world.globex);
     const request = () => globex.post(path, { Url: receiver.url('/many'), IsEnabled: false });
     await Promise.all(Array.from({ length: 40 }, request));
@@ -391,7 +385,7 @@ describe('webhooks', () => {
   });
 
   it('webhooks are served again when the tenant gets other data, although none was enabled before', async () => {
-    const run = (text: string) => world.control.em.fork().execute(text);
+    const run = (text: string) => controlSql(world, text);
     const { Id } = await createWebhook('/again', { IsEnabled: false });
     const guid = `(select id from tenants where guid = '${world.acme.guid}')`;
     await run(`update webhook_tenants set is_active = false where tenant_id = ${guid}`);
@@ -415,7 +409,8 @@ describe('webhooks', () => {
 
   it('a process learns of new webhooks also after the clock of the control database was set back', async () => {
     const setTime = (guid: string, time: string) =>
-      world.control.em.fork().execute(
+      controlSql(
+        world,
         `update webhook_tenants set is_active = true, activated_at = ${time}
           where tenant_id = (select id from tenants where guid = '${guid}')`,
       );

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { Pings } from '../../src/workers/pings.ts';
 
 describe('pings of workers', () => {
-  it('a worker that answers no ping for ten seconds hangs, and is named once', () => {
+  it('a worker that answers no ping for ten seconds is reported as hanging, once', () => {
     const pings = new Pings();
     for (let second = 0; second < 10; second++) expect(pings.count([1, 2])).to.deep.equal([]);
     pings.hear(2);
@@ -10,7 +10,7 @@ describe('pings of workers', () => {
     expect(pings.count([1, 2])).to.deep.equal([]);
   });
 
-  it('a worker that answers late does not hang, however late each of its answers is', () => {
+  it('a worker that answers each ping late is not reported as hanging, however late each answer is', () => {
     const pings = new Pings();
     for (let second = 0; second < 100; second++) {
       if (second % 10 === 9) pings.hear(1);

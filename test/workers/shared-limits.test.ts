@@ -47,7 +47,7 @@ describe('rate limits over worker processes, without Redis', function () {
     expect(allowedOf(answers)).to.have.length(max);
   });
 
-  it('a client above its limit takes no request from a client of another tenant', async () => {
+  it('a client above its limit uses up nothing of the limit of a client of another tenant', async () => {
     const { tokens } = await world.login(world.globex);
     await send('198.51.100.3', max);
     const headers = { 'X-Forwarded-For': '198.51.100.4', Authorization: `Bearer ${tokens?.accessToken}` };

@@ -72,7 +72,7 @@ describe('windows in the primary process', () => {
     store.close();
   });
 
-  it('of calls at once, a worker counts only what the primary process allows, and allows no more than its rate', async () => {
+  it('of simultaneous calls a worker allows as many as the primary process allows, and without a reply as many as the rate', async () => {
     const created = createRateLimitStore({ redisUrl: undefined, primary: inPrimary, log: pino({ level: 'silent' }) });
     await eventually(() => messages.length === 1); // the probe at the start
     reply();

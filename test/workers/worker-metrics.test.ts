@@ -47,7 +47,7 @@ describe('metrics of workers', () => {
     expect((await render(metrics)).process_start_time_seconds).to.be.closeTo(Date.now() / 1_000, 86_400);
   });
 
-  it('what a worker that has ended counted stays in the counters, and leaves the gauges', async () => {
+  it('the counts of a worker that has ended stay in the counters, and are removed from the gauges', async () => {
     const metrics = new WorkerMetrics(() => ({ serving: 1, died: 0 }));
     metrics.record(1, await metricsOf({ requests: 5, seconds: 0.05, open: 2, current: 0 }));
     metrics.record(2, await metricsOf({ requests: 7, seconds: 0.5, open: 4, current: 1 }));

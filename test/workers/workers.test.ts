@@ -27,7 +27,7 @@ describe('PROCESSES', () => {
     );
   }
 
-  it('the processes of one start serve on one port, and one port says that all of them are ready', async () => {
+  it('the workers of one start serve on one port, and one management port reports when all of them are ready', async () => {
     expect(service.workerPids()).to.have.length(2);
     expect(await ready()).to.equal(200);
     const listening = service.lines().find(({ event }) => event === 'listening');

@@ -1,4 +1,4 @@
-import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 
@@ -50,13 +50,6 @@ export function signRecord(secrets: SecretBox, record: UnsignedRecord): SignedRe
   const { x: publicKey = '' } = createPublicKey(privateKey).export({ format: 'jwk' });
   const text = JSON.stringify({ ...record, publicKey } satisfies PurgeRecord);
   return { text, signature: sign(null, Buffer.from(text), privateKey) };
-}
-
-/** Checks the signature of a record with the public key that the record names. */
-export function verifyPurgeRecord({ text, signature }: SignedRecord): boolean {
-  const { publicKey } = JSON.parse(text) as PurgeRecord;
-  const key = createPublicKey({ format: 'jwk', key: { kty: 'OKP', crv: 'Ed25519', x: publicKey } });
-  return verify(null, Buffer.from(text), key, signature);
 }
 
 /** The bytes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410 §7). */

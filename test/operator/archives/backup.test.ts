@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { copyFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { copyFile, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { verifyPurgeRecord } from '../../../src/operator/lifecycle/purge-record.ts';
-import type { Client } from '../../support/client.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { useFolder } from '../../support/use.ts';
+import { verifyPurgeRecord } from '../../support/verify-purge-record.ts';
+import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 interface Outcome {
   slug: string | null;
@@ -17,21 +17,15 @@ interface Outcome {
 }
 
 describe('backup', () => {
-  let world: World;
-  let folder: string;
+  const folder = useFolder();
+  const world = useWorld();
   let environment: Record<string, string>;
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   /** Runs a command of `backup`, and returns its lines of JSON. */
   const backup = async (...args: string[]): Promise<{ code: number | null; lines: Outcome[]; stderr: string }> => {
     const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
-    const lines =
-      args[0] === 'list'
-        ? JSON.parse(stdout)
-        : stdout
-            .split('\n')
-            .filter(Boolean)
-            .map(line => JSON.parse(line));
+    const lines = args[0] === 'list' ? JSON.parse(stdout) : jsonLines(stdout);
     return { code, lines, stderr };
   };
   const stateOf = (lines: Outcome[], slug: string | null): string | undefined =>
@@ -42,21 +36,14 @@ describe('backup', () => {
   };
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backup-'));
-    world = await createWorld();
     environment = { ...world.environment, BACKUP_TARGET: folder };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
-    admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Line\nbreak \\ and "quotes"' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Activity', { ActivityCode: 7, Comment: 'Noted' });
   });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true });
-  });
 
-  it('the first run archives every tenant and the control database, readable by this login alone', async () => {
+  it('the first run archives every tenant and the control database, in files that this login alone can read', async () => {
     const { code, lines, stderr } = await backup('run', '--all');
     expect(code, stderr).to.equal(0);
     expect([stateOf(lines, 'acme'), stateOf(lines, 'globex'), stateOf(lines, null)]).to.deep.equal(
@@ -120,7 +107,7 @@ describe('backup', () => {
     expect((await backup('verify', 'globex')).code).to.equal(0);
   });
 
-  it('a tenant with a table whose rows no archive would have fails, and its file is not left', async () => {
+  it('the archive of a tenant fails, and leaves no file, if a table has rows that it would not contain', async () => {
     await sql(world.acme, 'create table parts (id integer) partition by range (id)');
     const { code, lines } = await backup('run', 'acme');
     await sql(world.acme, 'drop table parts');
@@ -129,7 +116,7 @@ describe('backup', () => {
     expect(lines.find(({ slug }) => slug === 'acme')?.error).to.match(/^parts is not an ordinary table/);
   });
 
-  it('the text of a run names the tenants that failed last, before its totals', async () => {
+  it('the text of a run names failed tenants below all others, and ends with the totals', async () => {
     await sql(world.acme, 'create table parts (id integer) partition by range (id)');
     await sql(world.globex, `insert into entity_statuses (title) values ('New')`);
     const args = ['backup', 'run', '--all', '--concurrency', '1'];
@@ -190,8 +177,8 @@ describe('backup', () => {
     const { record: text, signature } = JSON.parse(stdout);
     const record = JSON.parse(text);
     expect(record.archives.map((archive: { file: string }) => archive.file)).to.include(name);
-    expect(verifyPurgeRecord({ text, signature: Buffer.from(signature, 'base64') })).to.equal(true);
-    expect(verifyPurgeRecord({ text: `${text} `, signature: Buffer.from(signature, 'base64') })).to.equal(false);
+    expect(verifyPurgeRecord(text, signature)).to.equal(true);
+    expect(verifyPurgeRecord(`${text} `, signature)).to.equal(false);
     expect(await readdir(join(folder, 'keys', record.tenant.guid))).to.deep.equal([]);
     expect(await readdir(join(folder, 'purged'))).to.deep.equal([`${record.tenant.guid}.json`]);
 

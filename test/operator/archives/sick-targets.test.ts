@@ -87,7 +87,7 @@ describe('sick backup targets', () => {
     expect((await buffer(unread)).length).to.equal(8 * 1024 * 1024);
   });
 
-  it('after two silent calls in a row every later call fails without a request, and one answer forgets a silence', async () => {
+  it('after two silent calls in a row every later call fails without a request, and a response starts the count anew', async () => {
     const target = open();
     const silence: S3Fault = { kind: 'silent' };
     s3.faultOf = request => (request.startsWith('PUT') ? silence : undefined);

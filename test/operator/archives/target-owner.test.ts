@@ -3,14 +3,15 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('the owner of a backup target', () => {
-  let server: DedicatedServer;
-  let folder: string;
+  const server = use(createDedicatedServer);
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
 
   const run = (script: Script, args: string[], settings: Record<string, string> = {}) =>
@@ -32,14 +33,8 @@ describe('the owner of a backup target', () => {
   const keysOf = async () => (await filesOf()).filter(name => name.startsWith('keys/'));
 
   before(async () => {
-    server = await createDedicatedServer();
-    folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
-  });
-  after(async () => {
-    await server.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it('a run writes nothing to a target that nobody has initialized, and makes no missing folder', async () => {
@@ -57,7 +52,7 @@ describe('the owner of a backup target', () => {
     expect(await keysOf()).to.have.length(3);
   });
 
-  it('a run on a folder that is not mounted fails, and so does one on a target without archives of the ledger, once', async () => {
+  it('a run on a folder that is not mounted fails; on a target that has lost an archive the first run fails and the next succeeds', async () => {
     await rename(folder, `${folder}-mounted`);
     await mkdir(folder);
     expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(/is not mounted: it has no file target\.json/);
@@ -206,7 +201,7 @@ describe('the owner of a backup target', () => {
     await rename(`${folder}-mounted`, folder);
   });
 
-  it('with the control database lost every command names its restore, no other one takes its place, and no key is lost', async () => {
+  it('without the control database every command names its restore, no other database takes its place, and no key is lost', async () => {
     const before = await keysOf();
     await leaveControl();
     await server.sql('alter database office rename to office_lost');

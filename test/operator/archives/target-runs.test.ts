@@ -6,26 +6,22 @@ import { readConfig } from '../../../src/config/config.ts';
 import type { BackupOutcome } from '../../../src/operator/archives/backup-effects.ts';
 import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { type S3Server, startS3Server } from '../../support/s3-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { startS3Server } from '../../support/s3-server.ts';
+import { use } from '../../support/use.ts';
+import { sql, useWorld } from '../../support/world.ts';
 
 describe('backup runs and their target', () => {
-  let world: World;
-  let s3: S3Server;
+  const s3 = use(() => startS3Server('backups', 2));
+  const world = useWorld();
   let environment: Record<string, string>;
 
   const backup = (...args: string[]) => runCommand('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
 
   before(async () => {
-    s3 = await startS3Server('backups', 2);
-    world = await createWorld();
     environment = { ...world.environment, ...s3.environment };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
-  });
-  after(async () => {
-    await world.close();
-    await s3.close();
   });
 
   it('a run archives every tenant to a bucket, and verify reads every byte of it back', async () => {
@@ -107,9 +103,6 @@ describe('backup runs and their target', () => {
 });
 
 function states(stdout: string): string[] {
-  const outcomes: { slug: string | null; state: string }[] = stdout
-    .split('\n')
-    .filter(Boolean)
-    .map(line => JSON.parse(line));
+  const outcomes: { slug: string | null; state: string }[] = jsonLines(stdout);
   return outcomes.filter(({ state }) => state).map(({ slug, state }) => `${slug}: ${state}`);
 }

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { expect } from 'chai';
@@ -8,7 +7,8 @@ import { readConfig } from '../../../src/config/config.ts';
 import type { BackupTarget } from '../../../src/operator/archives/targets/backup-target.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type S3Server, startS3Server } from '../../support/s3-server.ts';
+import { startS3Server } from '../../support/s3-server.ts';
+import { use, useFolder } from '../../support/use.ts';
 
 async function* chunks(bytes: Buffer, failAt = Number.POSITIVE_INFINITY): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += 100_000) {
@@ -18,19 +18,13 @@ async function* chunks(bytes: Buffer, failAt = Number.POSITIVE_INFINITY): AsyncG
 }
 
 describe('backup targets', () => {
-  let s3: S3Server;
-  let folder: string;
+  const s3 = use(() => startS3Server('backups', 2));
+  const folder = useFolder();
   const targets: { name: string; target: BackupTarget }[] = [];
 
   before(async () => {
-    s3 = await startS3Server('backups', 2);
-    folder = await mkdtemp(join(tmpdir(), 'target-'));
     targets.push({ name: 'folder', target: openTarget(readConfig({ BACKUP_TARGET: folder }).backup) });
     targets.push({ name: 'bucket', target: openTarget(readConfig(s3.environment).backup) });
-  });
-  after(async () => {
-    await s3.close();
-    await rm(folder, { recursive: true });
   });
 
   it('a file of any size is read as it was written, listed with its size, replaced and removed', async () => {
@@ -60,7 +54,7 @@ describe('backup targets', () => {
     }
   });
 
-  it('a write that fails leaves neither a file nor the former one changed', async () => {
+  it('a write that fails leaves no new file, and leaves a former file unchanged', async () => {
     for (const { name, target } of targets) {
       await target.write('kept', chunks(Buffer.from('former')));
       for (const file of ['kept', 'new']) {

@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { claimsOf } from '../../auth/forge.ts';
-import { addSampleUser, controlSql, type SampleUser } from '../../auth/sample-users.ts';
+import { addSampleUser, type SampleUser } from '../../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const uuid = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;

@@ -8,10 +8,11 @@ import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { sql, type TestTenant, useWorld, type World } from '../../support/world.ts';
+import { type TestTenant, useWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -309,10 +310,7 @@ describe('command line', () => {
 
       const { code, stdout } = await tenant(['migrate', '--all', '--json']);
       expect(code).to.equal(0);
-      const outcomes = stdout
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line));
+      const outcomes = jsonLines(stdout);
       expect(outcomes).to.have.length(1);
       expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
       expect(outcomes[0].ms).to.be.a('number');
@@ -349,10 +347,7 @@ describe('command line', () => {
         .nativeUpdate(Tenant, { id: { $in: [lost.id, world.acme.id, world.globex.id] } }, { schemaVersion: null });
       const { code, stdout, stderr } = await tenant(['migrate', '--all', '--json']);
       expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-      const outcomes = stdout
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line));
+      const outcomes = jsonLines(stdout);
       const states = Object.fromEntries(outcomes.map(({ slug, state }) => [slug, state]));
       expect(states).to.deep.equal({ acme: 'migrated', globex: 'migrated', lost: 'failed' });
       expect(outcomes.find(({ slug }) => slug === 'lost').error)
@@ -387,24 +382,6 @@ describe('command line', () => {
       expect(applied).to.deep.equal(await migrationNames('control'));
       const lastRun = await runCommand('scripts/control.ts', ['migrate'], environment);
       expect([lastRun.code, lastRun.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
-    });
-
-    it('two processes that migrate a tenant at the same time apply each migration once', async () => {
-      const twice = await world.provision('twice');
-      const rollback = ['rollback', 'twice', '--yes', '--despite-running'];
-      for (let undone = 0; undone < 2; undone++) {
-        const { code, stderr } = await runCommand('scripts/tenant.ts', rollback, world.environment);
-        expect(code, stderr).to.equal(0);
-      }
-      const migrate = () => runScript('scripts/tenant.ts', ['migrate', 'twice', '--json'], world.environment);
-      const both = await Promise.all([migrate(), migrate()]);
-      for (const { code, stdout, stderr } of both) {
-        expect({ code, stderr, stdout }).to.include({ code: 0, stderr: '' });
-        // One process migrates the tenant. The other one waits for it, or finds the tenant at head.
-        if (stdout !== '') expect(JSON.parse(stdout)).to.include({ slug: 'twice', state: 'migrated', to: head });
-      }
-      const applied = await sql<{ name: string }>(twice, 'select name from migrations order by id');
-      expect(applied.map(({ name }) => name)).to.deep.equal(await migrationNames('tenant'));
     });
   });
 });

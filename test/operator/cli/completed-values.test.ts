@@ -8,7 +8,8 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { root, startProgram } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useFolder } from '../../support/use.ts';
+import { useWorld } from '../../support/world.ts';
 
 /** How each shell starts on a terminal, and loads the completion. */
 const shells = {
@@ -57,13 +58,11 @@ const halves: [typed: string, value: string][] = [
 ];
 
 describe('values that a shell completes', () => {
-  let world: World;
+  const world = useWorld();
+  const answers = useFolder();
   let folder: string;
   /** What the program has answered to the shells before, which ask the same. */
-  let answers: string;
   before(async () => {
-    world = await createWorld();
-    answers = await mkdtemp(join(tmpdir(), 'backoffice-answers-'));
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('set session_replication_role = replica'); // the users keep the role of another tenant
       for (const [index, email] of values.entries()) {
@@ -83,10 +82,6 @@ describe('values that a shell completes', () => {
         await client.query(copy('users'), [{ id, guid: names.guid, tenant_id: id, email }]);
       }
     });
-  });
-  after(async () => {
-    await rm(answers, { recursive: true });
-    await world.close();
   });
 
   beforeEach(async () => {

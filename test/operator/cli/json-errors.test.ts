@@ -5,6 +5,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';
 
@@ -104,11 +105,7 @@ describe('errors of the command line', () => {
       await eventually(async () => backup.output.stderr.includes(text));
       await client.query('rollback');
       const { stdout, code } = await backup.ended;
-      const outcomes = stdout
-        .trim()
-        .split('\n')
-        .slice(0, -1)
-        .map(line => JSON.parse(line));
+      const outcomes = jsonLines(stdout).slice(0, -1);
       const [first, second, control] = outcomes;
       expect([first.slug, first.state]).to.deep.equal(['acme', 'archived']);
       expect([second.slug, second.state]).to.deep.equal(['globex', 'failed']);

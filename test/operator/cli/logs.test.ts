@@ -3,10 +3,9 @@ import { expect } from 'chai';
 import type { Command } from 'commander';
 import { createProgram } from '../../../src/operator/cli/program.ts';
 import type { ActionSummary } from '../../../src/operator/tenants/list-actions.ts';
-import { controlSql } from '../../auth/sample-users.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 describe('log of operators', () => {
   const world = useWorld();

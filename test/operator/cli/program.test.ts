@@ -1,8 +1,8 @@
-import { mkdtemp, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
+import { useFolder } from '../../support/use.ts';
 import { useWorld } from '../../support/world.ts';
 
 /** Writes the URL of every module that is loaded to stderr. */
@@ -13,13 +13,9 @@ const traceModules = `data:text/javascript,${encodeURIComponent(`
 
 describe('program of the command line', () => {
   const world = useWorld();
-  let folder: string;
+  const folder = useFolder();
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-bin-'));
     await symlink(join(root, 'bin/backoffice'), join(folder, 'backoffice'));
-  });
-  after(async () => {
-    await rm(folder, { recursive: true });
   });
 
   function run(program: string, args: string[]) {

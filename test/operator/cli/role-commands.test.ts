@@ -1,17 +1,12 @@
 import { expect } from 'chai';
-import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
-import type { Client } from '../../support/client.ts';
+import { addSampleUser } from '../../auth/sample-users.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 
 describe('commands for roles and users', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   async function json<Document>(...args: string[]): Promise<Document> {

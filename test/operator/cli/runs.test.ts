@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 describe('runs of migrations, and servers', () => {
   const world = useWorld();
@@ -10,7 +10,7 @@ describe('runs of migrations, and servers', () => {
 
   it('runs list, show and watch have the run with its tenants, and watch ends with it', async () => {
     expect((await run('runs', 'show')).stderr).to.equal('There is no run yet. List them: npx backoffice runs list\n');
-    await world.control.em.fork().execute(`update tenants set schema_version = null where slug = 'acme'`);
+    await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
     expect((await run('migrate', '--all')).code).to.equal(0);
     const head = (await migrationNames('tenant')).at(-1);
     const [newest] = JSON.parse((await run('runs', 'list', '--json')).stdout);

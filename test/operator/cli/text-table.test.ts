@@ -31,11 +31,11 @@ describe('text table', () => {
     expect(tableLines(keys)[1]).to.equal(`${guid}  ${keys[0]?.note}  ${createdAt}  ${createdAt}`);
   });
 
-  it('the name of a property that every object has is text like any other', () => {
+  it('a cell such as "constructor", which every object has as a property, is text like any other', () => {
     expect(tableLines([{ slug: 'constructor' }])).to.deep.equal(['slug', 'constructor']);
   });
 
-  it('the columns without room are the last ones, and are named', () => {
+  it('the last columns are left out when there is no room for them, and are named', () => {
     expect(omittedColumns(rows, 120)).to.deep.equal([]);
     expect(omittedColumns(rows, 80)).to.deep.equal(['guid']);
     expect(omittedColumns(rows, 40)).to.deep.equal(['status', 'error', 'guid']);

@@ -1,20 +1,18 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../../src/operator/command/operation.ts';
 import { addSampleUser } from '../../auth/sample-users.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { useFolder } from '../../support/use.ts';
 import { insertWarm } from '../../support/warm-databases.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 
 const width = 80;
 
 describe('width of the text', () => {
   const world = useWorld();
-  let folder: string;
+  const folder = useFolder();
   let email: string;
 
   const run = (...args: string[]): Promise<ScriptResult> =>
@@ -22,7 +20,6 @@ describe('width of the text', () => {
 
   /** Makes a fleet with long names, several users, sessions, clients, archives and runs, one of which has failed. */
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'width-'));
     ({ email } = await addSampleUser(world, world.acme));
     await world.login(world.acme);
     const name = 'International Trading and Shipping Company of Lower Austria and Vienna Ltd';
@@ -37,11 +34,10 @@ describe('width of the text', () => {
     ];
     for (const line of lines) await run(...line);
     await insertWarm(world);
-    await world.control.em.fork().execute(`update tenants set schema_fingerprint = null`);
+    await controlSql(world, `update tenants set schema_fingerprint = null`);
     await sql(world.globex, 'create table unexpected_table_of_somebody (id bigint)');
     await run('migrate', '--all');
   });
-  after(() => rm(folder, { recursive: true, force: true }));
 
   /** What a list or `show` needs, by its name; of some there is nothing to see without a restore or RECOVERY_COMMAND. */
   const argumentsOf = (): Record<string, string> => ({
@@ -66,7 +62,7 @@ describe('width of the text', () => {
   ];
   const prose = ['backup verify', 'doctor'];
 
-  it('no line of a list, of show or of any other look is folded on a terminal of 80 columns', async () => {
+  it('no line of list, of show or of any other view is wrapped on a terminal of 80 columns', async () => {
     const all = (await Promise.all(catalogue.map(operationsOf))).flat();
     const looks = all.filter(({ effect, name }) => effect === 'reads' && ![...without, ...prose].includes(name));
     expect(looks.length).to.be.greaterThan(20);

@@ -3,8 +3,9 @@ import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import type { TenantUsageSummary } from '../../../src/operator/tenants/read-usage.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const january = ['--from', '2025-01-01', '--to', '2025-02-01'];
 
@@ -19,9 +20,7 @@ describe('usage', () => {
       [world.acme.id, '2025-02-01T00:00Z', 7, 0, 0, 0, 0, null],
     ];
     for (const row of rows)
-      await world.control.em
-        .fork()
-        .execute(`insert into tenant_usage values (${row.map(() => '?').join(', ')})`, row as never);
+      await controlSql(world, `insert into tenant_usage values (${row.map(() => '?').join(', ')})`, row as never);
   });
 
   const run = (...args: string[]): Promise<ScriptResult> =>
@@ -45,7 +44,7 @@ describe('usage', () => {
     expect(stdout).to.match(/acme +2025-01 +35 +1 +2 +1\.0 TiB +1\.5 s +8\.6 MiB\n/);
   });
 
-  it('usage of one tenant is by day, or by the period that is asked for, within hours of UTC', async () => {
+  it('usage of one tenant is by day, or by the requested period, in whole hours of UTC', async () => {
     const periods = async (...args: string[]): Promise<[string, number][]> =>
       (await read('acme', ...args)).map(({ period, requests }) => [period, requests]);
     expect(await periods(...january)).to.deep.equal([
@@ -63,7 +62,7 @@ describe('usage', () => {
     ]);
   });
 
-  it('usage until a moment is until before its hour, so that two periods in a row count no hour twice', async () => {
+  it('usage until a moment ends before the hour of that moment, so that two periods in a row count no hour twice', async () => {
     const moment = '2025-01-31T23:30Z';
     const requests = async (from: string, to: string): Promise<number[]> =>
       (await read('acme', '--from', from, '--to', to, '--by', 'month')).map(each => each.requests);
@@ -95,7 +94,8 @@ describe('usage', () => {
 
   it('usage warns of processes that ended without their last batch, and of no process that ended in order', async () => {
     const insert = (pid: number, minutes: number, hasEnded: boolean) =>
-      world.control.em.fork().execute(
+      controlSql(
+        world,
         `insert into usage_writers (id, process, host, pid, batch, requests, counted_until, written_at, ended_at)
          select ?, ?, 'host-a', ?, 1, 0, t, t, case when ? then t end
            from (select '2025-01-10T10:00Z'::timestamptz + ? * interval '1 minute' as t) as at`,
@@ -108,7 +108,8 @@ describe('usage', () => {
     expect(stderr).to.match(/^Warning: Process 2222 on host-a ended without its last batch: .*2025-01-10T10:01:00/);
     expect(stderr).to.not.include('1111');
     expect((await run('--from', '2025-01-11')).stderr).to.equal('');
-    await world.control.em.fork().execute(
+    await controlSql(
+      world,
       `insert into processes (id, kind, host, pid, build) select process, 'service', host, pid, '1' from usage_writers
           where pid = 2222`,
     );
@@ -116,11 +117,6 @@ describe('usage', () => {
       /^Warning: Process 2222 on host-a could not store its usage after /,
     );
     for (let minute = 2; minute < 10; minute++) await insert(3000 + minute, minute, false);
-    expect(
-      (await run(...january, '--json')).stderr
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line)),
-    ).to.have.length(6);
+    expect(jsonLines((await run(...january, '--json')).stderr)).to.have.length(6);
   });
 });

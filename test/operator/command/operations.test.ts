@@ -5,9 +5,9 @@ import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { type Operation, operationsOf } from '../../../src/operator/command/operation.ts';
 import type { Context } from '../../../src/operator/command/operation-context.ts';
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
-import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 
 /** Tables that change by themselves while the service runs, or while a command reads. */
 const volatile = [

@@ -1,8 +1,7 @@
 import { connect } from 'node:net';
 import { expect } from 'chai';
-import { controlSql } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole, pages } from './console-client.ts';
 
 describe('console: access', () => {

@@ -1,10 +1,9 @@
 import { expect } from 'chai';
 import type { Browser, Page } from 'playwright-core';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { controlSql } from '../../auth/sample-users.ts';
 import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../../docs/browser.ts';
 import { eventually } from '../../support/eventually.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from './console-client.ts';
 
 const pages = [
@@ -148,7 +147,7 @@ const maxWaitMs = 120_000;
     await page.close();
   });
 
-  it('without script, a page that was loaded again leaves one step of the keyboard to the end of its run', async () => {
+  it('without script, the button that ends a run is one press of Tab away after its page was loaded again', async () => {
     const page = await open({ javaScriptEnabled: false });
     await withRun(page, async () => {
       let seen = '';

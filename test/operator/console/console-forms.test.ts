@@ -2,9 +2,8 @@ import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../../src/operator/command/operation.ts';
 import { withheld } from '../../../src/operator/console/offered.ts';
-import { controlSql } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole, pages } from './console-client.ts';
 
 describe('console: forms and plans', () => {

@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import { controlSql } from '../../auth/sample-users.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole, pages } from './console-client.ts';
 
 const script = '<script>alert(1)</script>';

@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type pg from 'pg';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { controlSql } from '../../auth/sample-users.ts';
 import { eventually } from '../../support/eventually.ts';
 import { isAlive, seeProcesses } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from './console-client.ts';
 
 describe('console: runs', () => {

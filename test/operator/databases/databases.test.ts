@@ -1,34 +1,26 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import type { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { stopCommand } from '../../support/stopped-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { use } from '../../support/use.ts';
+import { controlSql, createWorld, useLogin } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('databases of tenants', () => {
-  let world: World;
-  let archives: string;
-  let acme: Client;
-  let globex: Client;
+  const archives = useServerFolder('archives');
+  const world = use(() => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', BACKUP_TARGET: archives }));
+  const acme = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
 
   before(async () => {
-    archives = await makeServerFolder('archives');
-    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '2000', BACKUP_TARGET: archives });
-    [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
     await acme.post(path, { Title: 'archived' });
     await run(['backup', 'init']);
     await run(['backup', 'run', '--all']);
     await acme.post(path, { Title: 'later' });
-  });
-  after(async () => {
-    await world.close();
-    await rm(archives, { recursive: true, force: true });
   });
 
   const command = (args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
@@ -45,7 +37,7 @@ describe('databases of tenants', () => {
     (await list(slug)).find(each => each.state === state)?.database ?? `no ${state} database`;
   const prune = async (...args: string[]): Promise<object[]> =>
     JSON.parse(await run(['databases', 'prune', ...args, '--json']));
-  const control = (text: string) => world.control.em.fork().execute(text);
+  const control = (text: string) => controlSql(world, text);
   const restore = (slug: string) => run(['restore', slug, '--archive', 'latest', '--json']);
   /** Returns how many databases and login roles with this name exist. */
   const remains = (name: string): Promise<number> =>

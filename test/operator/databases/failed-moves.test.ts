@@ -78,7 +78,7 @@ describe('moves that fail', () => {
     await writes.expectAll(titles);
   });
 
-  it('a run that fails when the tenant has its new database opens it, and a later one does if that run is killed', async () => {
+  it('a run that fails after the switch opens the new database, and the next run does so if the first one was killed', async () => {
     const to = await servers.otherServer();
     const { result, titles } = await move(to, 'open current');
     expect(result).to.include({ slug: 'acme', to });

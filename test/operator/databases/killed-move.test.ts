@@ -1,8 +1,7 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { guardProcesses, stopCommand } from '../../support/stopped-command.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 
@@ -12,17 +11,15 @@ const back = ['acme', '--back'];
 
 describe('killed moves', () => {
   let servers: TwoServers;
-  let archives: string;
+  const archives = useServerFolder('archives');
   let acme: Client;
 
   before(async () => {
-    archives = await makeServerFolder('archives');
     servers = await TwoServers.start({ ACQUIRE_TIMEOUT_MS: '2000', BACKUP_TARGET: archives });
     acme = await servers.world.login(servers.world.acme);
   });
   after(async () => {
     await servers.close();
-    await rm(archives, { recursive: true, force: true });
   });
 
   const stop = (args: string[], at: 'change' | 'lift' = 'change') =>
@@ -43,7 +40,7 @@ describe('killed moves', () => {
       [['databases', 'prune', 'acme'], []],
       [['restore', 'acme', '--archive', 'latest'], ['default filled']],
     ] as [string[], string[]][])
-      it(`has its fence lifted by: ${args.join(' ')}`, async () => {
+      it(`the fence of a move that was killed before the switch is lifted by: ${args.join(' ')}`, async () => {
         await (await stop(there)).kill();
         const [current, target] = await servers.databases();
         expect(current?.why).to.equal(
@@ -57,7 +54,7 @@ describe('killed moves', () => {
         expect(await servers.states()).to.deep.equal(['default current', ...left]);
       });
 
-    it('is run again, and moves the tenant', async () => {
+    it('a move that was killed before the switch moves the tenant when it is run again', async () => {
       await (await stop(there)).kill();
       await servers.move(...there);
       expect(await servers.states()).to.deep.equal(['default filled', 'default kept', 'second current']);
@@ -67,7 +64,7 @@ describe('killed moves', () => {
   });
 
   describe('a move that is killed when the tenant has its new database', () => {
-    it('is reported by the same command, which lifts its fence and moves nothing', async () => {
+    it('a move that was killed after the switch is reported by the same command, which lifts its fence and moves nothing', async () => {
       await (await stop(there, 'lift')).kill();
       expect(await fences()).to.have.length(1);
       expect(await servers.move(...there)).to.include({ slug: 'acme', from: 'default', to: 'second' });
@@ -80,7 +77,7 @@ describe('killed moves', () => {
       await expectServed('back');
     });
 
-    it('is reported by the same command also when the process that outlives it has lifted the fence', async () => {
+    it('a move that was killed after the switch is reported by the same command also when its guard has lifted the fence', async () => {
       expect(await servers.move(...back)).to.include({ from: 'default', to: 'second' });
       await (await stop(back, 'lift')).killAlone();
       const isOwn = ({ environment }: { environment: string }) =>
@@ -91,7 +88,7 @@ describe('killed moves', () => {
       expect(await servers.serverOf()).to.equal('default');
     });
 
-    it('is undone by --back, if the command was to move it there', async () => {
+    it('move --back undoes a move that was killed after the switch', async () => {
       await (await stop(there, 'lift')).kill();
       expect(await servers.move(...back)).to.include({ from: 'second', to: 'default' });
       expect(await servers.serverOf()).to.equal('default');

@@ -142,7 +142,7 @@ describe('move whose target dies behind the fence', () => {
     expect(await onSecond()).to.deep.equal([]);
   });
 
-  it('a command that dies together with the target leaves a tenant that is served again by itself, and that abort frees', async () => {
+  it('a tenant whose command dies together with the target is served again without a command, and move abort drops the rest', async () => {
     const { process: command, ended } = await killBehindFence();
     command.kill('SIGKILL');
     await ended;
@@ -167,7 +167,7 @@ describe('move whose target dies behind the fence', () => {
     expect(await write()).to.equal(201);
   });
 
-  it('a tenant is served by its old server again while the new one is silent, and accepts connections', async () => {
+  it('a tenant is served by its old server again while the new one accepts connections and is silent', async () => {
     const proxy = await startSilentProxy(second.url);
     try {
       const added = await run(['server', 'add', 'second'], proxy.through(second.url));

@@ -9,6 +9,7 @@ import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts'
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { attributesOf, startCollector } from '../../support/collector.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { sql, type World } from '../../support/world.ts';
@@ -111,10 +112,7 @@ describe('move of a tenant', () => {
       const args = ['move', 'globex', '--to', 'second', '--pause', '60', '--json'];
       const { stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
       expect(stderr).to.equal('');
-      const lines: { step?: string }[] = stdout
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line));
+      const lines: { step?: string }[] = jsonLines(stdout);
       const spans = collector.spans();
       const root = spans.find(({ name }) => name === 'move');
       const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);

@@ -6,7 +6,7 @@ import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { guardProcesses, stopCommand } from '../../support/stopped-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { controlSql, createWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 /** Runs a program as process 1 of a namespace, as a container does: with it, the kernel kills all other processes. */
@@ -52,9 +52,9 @@ describe('a command that is process 1 of its container', () => {
     (await guardProcesses())
       .filter(({ environment }) => environment.includes(`${world.environment.DATABASE_URL}\0`))
       .map(({ pid }) => pid);
-  const fences = () => world.control.em.fork().execute<{ closed: boolean }[]>('select closed from tenant_fences');
+  const fences = () => controlSql<{ closed: boolean }>(world, 'select closed from tenant_fences');
 
-  it('leaves its fence when it is killed, as its guard dies with it; run again, it lifts the fence and completes', async () => {
+  it('a command that is process 1 leaves its fence when it is killed, because its guard dies with it; run again, it completes', async () => {
     const swap = ['restore', 'swap', 'acme', '--yes'];
     const command = await stopCommand(world, swap, { more, launcher });
     expect(await ownGuards()).to.have.length(1);
@@ -76,7 +76,7 @@ describe('a command that is process 1 of its container', () => {
       .and.not.include('served again');
   });
 
-  it('has its fence lifted by its guard when it is not process 1', async () => {
+  it('a killed command that is not process 1 has its fence lifted by its guard', async () => {
     const command = await stopCommand(world, ['restore', 'swap', 'acme', '--yes'], { more });
     await command.killAlone();
     await eventually(async () => (await fences()).length === 0);

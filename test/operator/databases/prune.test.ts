@@ -74,7 +74,7 @@ describe('databases prune', () => {
     expect((await acme.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
 
-  it('a move that died when the tenant was on the other server already lifts its fence when it is repeated', async () => {
+  it('a move that died after the tenant was switched to the other server lifts its fence when it is repeated', async () => {
     await leaveFence('acme');
     const { code, stderr } = await run('move', 'acme', '--to', 'default');
     expect(code).to.equal(1);
@@ -83,7 +83,7 @@ describe('databases prune', () => {
     expect((await acme.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
 
-  it('databases prune of all tenants leaves out one that another command works on, and refuses it by name', async () => {
+  it('databases prune of all tenants skips one that another command works on, and is refused for that tenant alone', async () => {
     await leaveReserved('acme');
     await leaveReserved('globex');
     await control.query(`select pg_advisory_lock($1, (select id::int from tenants where slug = 'globex'))`, [
@@ -132,7 +132,7 @@ describe('databases prune', () => {
     await withConnection(postgresUrl(), server => server.query(`drop database ${name}`));
   });
 
-  it('the databases that a tenant can lose are completed, and no others', async () => {
+  it('completion offers the databases of a tenant that can be dropped, and no others', async () => {
     await leaveReserved('acme');
     await control.query(
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)

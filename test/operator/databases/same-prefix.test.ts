@@ -1,13 +1,13 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 describe('two installations with the same prefix on one server', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
 
   before(async () => {
-    server = await createDedicatedServer();
     await server.sql('create database other');
     const { code } = await runCommand('scripts/control.ts', ['migrate'], environmentOf('other'));
     expect(code).to.equal(0);
@@ -17,7 +17,6 @@ describe('two installations with the same prefix on one server', () => {
         control,
       );
   });
-  after(() => server.close());
 
   const controls = ['office', 'other'] as const;
   const environmentOf = (control: string) => ({
@@ -69,7 +68,7 @@ describe('two installations with the same prefix on one server', () => {
       }
     });
 
-  it('a database that nobody has recorded is no warm one, and stays', async () => {
+  it('a database that is not recorded does not count as a warm one, and is not dropped', async () => {
     await collide('office', 'office_tenant_5000', 1);
     await run('office', 'pool', 'drain');
     await server.sql('create database office_tenant_5000');

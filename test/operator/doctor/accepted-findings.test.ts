@@ -1,7 +1,8 @@
 import { hostname, userInfo } from 'node:os';
 import { expect } from 'chai';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 interface Finding {
   id: string;
@@ -11,17 +12,15 @@ interface Finding {
 }
 
 describe('accepted findings of doctor', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   let acme: string;
   let globex: string;
 
   before(async () => {
-    server = await createDedicatedServer();
     acme = (await server.provision('acme')).tenant.databaseName;
     globex = (await server.provision('globex')).tenant.databaseName;
     for (const role of [acme, globex]) await server.sql(`alter role "${role}" createdb`);
   });
-  after(() => server.close());
   afterEach(() => server.control('delete from accepted_findings'));
 
   const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
@@ -65,7 +64,7 @@ describe('accepted findings of doctor', () => {
     await server.sql(`alter role "${globex}" createdb`);
   });
 
-  it('an acceptance covers its own finding only: neither the other tenant, nor another text', async () => {
+  it('an acceptance covers its own finding only, neither that of another tenant nor one with another text', async () => {
     await accept(of((await check()).findings, 'acme').id);
     await server.sql(`alter role "${acme}" createrole`);
     const { code, findings } = await check();
@@ -73,7 +72,7 @@ describe('accepted findings of doctor', () => {
     await server.sql(`alter role "${acme}" nocreaterole`);
   });
 
-  it('what is not in the last report cannot be accepted, and nothing without a reason', async () => {
+  it('a finding can be accepted only with a reason, and only while the last report has it', async () => {
     const { findings } = await check();
     const [unknown, missing, notAccepted] = [
       await accept('00000000'),
@@ -88,7 +87,7 @@ describe('accepted findings of doctor', () => {
     expect(await server.control('select from accepted_findings')).to.deep.equal([]);
   });
 
-  it('the control database has the last report as --json prints it, and only that, without a statement', async () => {
+  it('the control database stores the last report alone, as --json prints it, without statements', async () => {
     await check();
     const { stdout } = await doctor('--json');
     const rows = await server.control<{ report: object; age: number; made_by: string }>(

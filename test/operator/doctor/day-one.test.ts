@@ -100,7 +100,7 @@ describe('day one by the handbook', () => {
   const namesOf = ({ findings }: Report) =>
     findings.map(({ server, severity, check }) => `${server}: ${severity} ${check}`).sort();
 
-  it('ends with a doctor that exits with 0, on a plain server with a login that is no superuser', async () => {
+  it('day one on a plain server, with a login that is no superuser, ends with a doctor that exits with 0', async () => {
     expect(report.healthy).to.equal(true);
     expect(namesOf(report)).to.deep.equal(['default: warning default_access']);
     const [finding] = report.findings;
@@ -115,7 +115,7 @@ describe('day one by the handbook', () => {
     expect((await doctor(settings)).findings).to.deep.equal([]);
   });
 
-  it('with a login that is no superuser, each remedy can be run by that login, or names who has to run it', async () => {
+  it('with a login that is no superuser, each remedy can be run by that login, or names who must run it', async () => {
     const [tenant] = await host.sql<{ name: string }>(
       `select datname as name from pg_database where datname like 'backoffice_tenant_%'`,
     );
@@ -153,7 +153,7 @@ describe('day one by the handbook', () => {
     await doctor(settings, 0, '--full');
   });
 
-  it('ends with a doctor that exits with 0, on the servers of the Compose file, with the second one added', async () => {
+  it('day one on the servers of the Compose file, with the second one added, ends with a doctor that exits with 0', async () => {
     const [first, second] = await Promise.all([createServer('superuser'), createServer('superuser')]);
     // POSTGRES_DB of the image makes a database as its own login.
     for (const server of [first, second]) await server.sql('create database backoffice owner operator');

@@ -4,8 +4,9 @@ import { expect } from 'chai';
 import { createSecretBox } from '../../../src/control/secret-box.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 interface ReportedFinding {
   check: string;
@@ -27,19 +28,17 @@ interface Fault {
 }
 
 describe('doctor', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   let acme: string;
   let globex: string;
   let head: string;
 
   before(async () => {
-    server = await createDedicatedServer();
     const { tenant } = await server.provision('acme');
     acme = tenant.databaseName;
     head = tenant.schemaVersion ?? '';
     globex = (await server.provision('globex')).tenant.databaseName;
   });
-  after(() => server.close());
 
   const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
 

@@ -6,17 +6,15 @@ import {
 } from '../../../src/operator/doctor/check-server-settings.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 describe('doctor on the settings of a server', () => {
-  let server: DedicatedServer;
-
-  before(async () => {
-    server = await createDedicatedServer(['autovacuum=on', 'autovacuum_naptime=1h', 'max_slot_wal_keep_size=-1']);
-  });
-  after(() => server.close());
+  const server = use(() =>
+    createDedicatedServer(['autovacuum=on', 'autovacuum_naptime=1h', 'max_slot_wal_keep_size=-1']),
+  );
 
   const good: ServerSettings = {
     version: 180_004,

@@ -2,21 +2,20 @@ import { expect } from 'chai';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { readServerEvidence } from '../../../src/operator/doctor/server-evidence.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 describe('doctor on tenant databases that did not change', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   let acme: string;
   let globex: string;
 
   before(async () => {
-    server = await createDedicatedServer();
     acme = (await server.provision('acme')).tenant.databaseName;
     globex = (await server.provision('globex')).tenant.databaseName;
     expect(await check()).to.deep.equal([0, []]);
   });
-  after(() => server.close());
   beforeEach('nothing is wrong, and nothing changed', async () => {
     await check();
     expect(await check()).to.deep.equal([2, []]);
@@ -95,7 +94,7 @@ describe('doctor on tenant databases that did not change', () => {
     }
   });
 
-  it('doctor finds what a login of a tenant feels although the database of the tenant did not change', async () => {
+  it('doctor finds a fault of the login of a tenant although the database of the tenant did not change', async () => {
     const [row] = await server.sql<{ verifier: string }>(
       `select rolpassword as verifier from pg_authid where rolname = '${acme}'`,
     );
@@ -136,7 +135,7 @@ describe('doctor on tenant databases that did not change', () => {
     );
   });
 
-  it('nothing is proved while a session may change rows without counting, or the login may not read passwords', async () => {
+  it('no database is proved unchanged while a session may change rows without counting, or the login may not read passwords', async () => {
     const evidence = () => withConnection(server.url, client => readServerEvidence(client, 'office'));
     expect((await evidence()).server).to.be.a('string');
     await server.sql(`alter role "${globex}" set track_counts = off`);

@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { Ajv2020 } from 'ajv/dist/2020.js';
@@ -8,22 +7,19 @@ import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import { extract } from 'tar-stream';
 import { runCommand } from '../../support/run-command.ts';
+import { useFolder } from '../../support/use.ts';
 import { useWorld } from '../../support/world.ts';
 
 describe('export of a tenant', () => {
   const world = useWorld();
-  let folder: string;
+  const folder = useFolder();
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'export-'));
     const admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Semi;colon, "quotes" \\ and ü' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     const other = await world.login(world.globex);
     await other.post('/api/v1/Currency', { Code: 'USD', Name: 'Secret of globex' });
-  });
-  after(async () => {
-    await rm(folder, { recursive: true });
   });
 
   it('JSON Lines and CSV have the same rows, each row fits its schema, and nothing is of another tenant or a secret', async () => {

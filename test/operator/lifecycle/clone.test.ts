@@ -1,24 +1,21 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/people/clients.ts';
-import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
-import { type MailServer, startMailServer } from '../../support/mail-server.ts';
+import { startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { use } from '../../support/use.ts';
+import { controlSql, createWorld, sql, type TestTenant, useLogin } from '../../support/world.ts';
 
 describe('clones of tenants', () => {
-  let world: World;
-  let admin: Client;
+  const mails = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mails.url }));
+  const admin = useLogin(world, 'acme');
   let clone: TestTenant;
-  let mails: MailServer;
 
   before(async () => {
-    mails = await startMailServer();
-    world = await createWorld({ SMTP_URL: mails.url });
-    await world.control.em.fork().execute(`update tenants set features = '{legacyTokens}' where slug = 'acme'`);
-    admin = await world.login(world.acme);
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where slug = 'acme'`);
     await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Entities', { Name: 'Northwind', EntityType: 'customer', CurrencyId: 1 });
@@ -41,10 +38,6 @@ describe('clones of tenants', () => {
     expect(code, stderr).to.equal(0);
     const { id, guid, slug, database } = JSON.parse(stdout);
     clone = { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: world.acme.admin };
-  });
-  after(async () => {
-    await world.close();
-    await mails.close();
   });
 
   it('a clone has the data of its source, and its sequences continue', async () => {
@@ -106,7 +99,7 @@ describe('clones of tenants', () => {
     await runCommand('scripts/tenant.ts', ['isolate', 'copy', '--yes'], world.environment);
     const used = world.anonymous.withToken(body.token);
     await eventually(async () => (await used.get('/api/v1/EntityStatus')).status === 410);
-    await world.control.em.fork().execute('delete from api_clients where id = ?', [client.id]);
+    await controlSql(world, 'delete from api_clients where id = ?', [client.id]);
   });
 
   it('a clone has no session, API client or token of its source, and has its own signing key', async () => {
@@ -117,7 +110,8 @@ describe('clones of tenants', () => {
       { 'X-Tenant': clone.guid },
     );
     expect(refreshed.status).to.equal(401);
-    const [counts] = await world.control.em.fork().execute(
+    const [counts] = await controlSql(
+      world,
       `select (select count(*)::int from api_clients where tenant_id = ?) as clients,
               (select count(*)::int from signing_keys where tenant_id = ?) as keys,
               (select count(*)::int from users where tenant_id = ?) as users,

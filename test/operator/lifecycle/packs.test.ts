@@ -4,22 +4,17 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import type { Client } from '../../support/client.ts';
 import { startScript } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 const counts = { countries: 249, currencies: 155, units: 113 };
 
 describe('packs of reference data', () => {
   const world = useWorld();
-  let admin: Client;
-
-  before(async () => {
-    admin = await world.login(world.acme);
-  });
+  const admin = useLogin(world, 'acme');
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
 

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
@@ -12,19 +11,13 @@ import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { useFolder } from '../../support/use.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { argumentsOf, at, killMoments, provisionChecks } from './provision-checks.ts';
 
 describe('provision of tenants', () => {
   const world = useWorld();
-  let folder: string;
-
-  before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
-  });
-  after(async () => {
-    await rm(folder, { recursive: true });
-  });
+  const folder = useFolder();
 
   const {
     runProvision,
@@ -117,7 +110,7 @@ describe('provision of tenants', () => {
   });
 
   it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
-    const before = await world.control.em.fork().execute('select id from tenants');
+    const before = await controlSql(world, 'select id from tenants');
     const nothing = { databases: [], roles: [] };
     expect(await listServer('initrode')).to.deep.equal(nothing);
 
@@ -167,7 +160,7 @@ describe('provision of tenants', () => {
         expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
       }),
     );
-    expect(await world.control.em.fork().execute('select id from tenants')).to.deep.equal(before);
+    expect(await controlSql(world, 'select id from tenants')).to.deep.equal(before);
     expect(await listServer('initrode')).to.deep.equal(nothing);
   });
 
@@ -228,9 +221,9 @@ describe('provision of tenants', () => {
     for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
       await sql(older, [setGroup, ...down, `delete from migrations where name = '${name}'`].join(';'));
     await sql(older, 'delete from tenant_identity');
-    await world.control.em
-      .fork()
-      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [older.id]);
+    await controlSql(world, `update tenants set status = 'provisioning', schema_version = null where id = ?`, [
+      older.id,
+    ]);
     const { code, stdout, stderr } = await runProvision(...argumentsOf('older'));
     expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
     await expectServed(JSON.parse(stdout));

@@ -3,21 +3,20 @@ import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { sqlState } from '../../../src/postgres/database-error.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 
 describe('the login of a tenant', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   let login: string;
   let globex: { guid: string; roleName: string };
   before(async () => {
-    server = await createDedicatedServer();
     const { tenant } = await server.provision('acme');
     globex = (await server.provision('globex')).tenant;
     const password = server.installation.secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
     login = databaseUrl(server.url, tenant.databaseName, { user: tenant.roleName, password });
   });
-  after(() => server.close());
 
   it('the login of a tenant stores no large object, by any function', async () => {
     const calls = [
@@ -41,7 +40,7 @@ describe('the login of a tenant', () => {
     });
   });
 
-  it('the login of a tenant reads neither the slug nor the guid of another tenant in what all databases share', async () => {
+  it('the login of a tenant reads neither the slug nor the guid of another tenant in the catalogs that all databases share', async () => {
     const { rows } = await withConnection(login, client =>
       client.query<{ shared: string }>(`
         select string_agg(shared, ' ') as shared from (

@@ -9,19 +9,16 @@ import { provision } from '../../../src/operator/lifecycle/provision.ts';
 import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';
 import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
-import { createDedicatedServer, type DedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
+import { createDedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { use } from '../../support/use.ts';
 import { fillMoments, poolChecks, provisionMoments } from './warm-pool-checks.ts';
 
 describe('warm pool', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   const passwords = createQuickPasswords();
-
-  before(async () => {
-    server = await createDedicatedServer();
-  });
-  after(() => server.close());
 
   const runTenant = (...args: string[]): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, server.environment);
@@ -194,7 +191,7 @@ describe('warm pool', () => {
     it(`a pool fill that is killed ${moment.name} is completed by the next pool fill`, () =>
       checks.expectCompletedFill(moment));
 
-  it('provision of a folder creates each tenant once, in a line for each login, and reports the manifests that fail last', async () => {
+  it('provision of a folder creates each tenant once, prints a line for each login, and reports failed manifests at the end', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
       for (const slug of ['folder-0', 'folder-1'])
@@ -203,10 +200,7 @@ describe('warm pool', () => {
       await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
       const { code, stdout, stderr } = await runTenant('provision', '--file', folder, '--json');
       expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-      const lines: { slug: string; created: boolean; file: string; error?: string }[] = stdout
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line));
+      const lines: { slug: string; created: boolean; file: string; error?: string }[] = jsonLines(stdout);
       const made = lines.filter(({ error }) => !error).map(({ slug, created }) => [slug, created]);
       expect(made.sort()).to.deep.equal([
         ['folder-0', true],

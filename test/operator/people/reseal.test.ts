@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { newProcess } from '../../../src/control/process-identity.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const { host, pid, build } = newProcess('service');
 /** The process that serves the world, which has the former key only. */
@@ -14,8 +14,7 @@ describe('control reseal beside running processes', () => {
   const next = randomBytes(32).toString('base64');
   let former: string;
 
-  const query = <Row extends object>(text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<Row[]>(text, values);
+  const query = <Row extends object>(text: string, values: unknown[] = []) => controlSql<Row>(world, text, values);
   const sealed = () => query('select secret from signing_keys order by kid');
   const run = (args: string[], keys: Record<string, string>) =>
     runCommand('scripts/tenant.ts', args, { ...world.environment, ...keys });

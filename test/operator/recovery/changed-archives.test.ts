@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { controlSql, createWorld, sql, type World } from '../../support/world.ts';
 
 /** 8 bytes that name the format, 4 with the length of the header. */
 const headerStart = 12;
@@ -38,7 +38,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     return { file, bytes: await readFile(join(folder, file)) };
   };
   const write = (file: string, bytes: Buffer): Promise<void> => writeFile(join(folder, file), bytes);
-  const control = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute(text);
+  const control = <Row extends object>(text: string): Promise<Row[]> => controlSql(world, text);
 
   /** Expects that a restore names the file and the tenant, and makes no database. */
   async function expectRefused(slug: string, file: string, why: RegExp, what: string): Promise<void> {
@@ -118,7 +118,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await write(file, bytes);
   });
 
-  it('who follows the refusal of a damaged archive restores an older one, beside the tenant or in place of a lost database', async () => {
+  it('the refusal of a damaged archive names the command that restores an older one, beside the tenant or as a lost database', async () => {
     await write(acme.file, acme.bytes.subarray(0, -1));
     const { database } = JSON.parse(await run('show', 'acme'));
     await sql(world.globex, `drop database "${database}" with (force)`);

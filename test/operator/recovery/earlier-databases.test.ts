@@ -1,15 +1,15 @@
-import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { startScript } from '../../support/command-line.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('a control database of an earlier time than the databases of its tenants', () => {
-  let server: DedicatedServer;
-  let folder: string;
+  const server = use(createDedicatedServer);
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
   let own: string;
   let restored: string;
@@ -41,8 +41,6 @@ describe('a control database of an earlier time than the databases of its tenant
   };
 
   before(async () => {
-    server = await createDedicatedServer();
-    folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
     await server.provision('globex');
     own = (await server.provision('acme')).tenant.databaseName;
@@ -50,12 +48,8 @@ describe('a control database of an earlier time than the databases of its tenant
     await backUp(environment);
     restored = JSON.parse(await run('restore', 'acme', '--archive', 'latest')).database;
   });
-  after(async () => {
-    await server.close();
-    await rm(folder, { recursive: true, force: true });
-  });
 
-  it('from before a swap: the former database lets nobody in, and a swap puts the one in place that has the later data', async () => {
+  it('after a restore to before a swap, the former database lets nobody in, and a swap puts the later data in place', async () => {
     await run('backup', 'run', '--all');
     await run('restore', 'swap', 'acme', '--yes');
     await add('CHF', restored);
@@ -70,7 +64,7 @@ describe('a control database of an earlier time than the databases of its tenant
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('from after a swap that was undone since: back puts the one in place that has the later data', async () => {
+  it('after a restore to between a swap and its undoing, back puts the later data in place', async () => {
     await run('backup', 'run', '--all');
     await run('restore', 'back', 'acme', '--yes');
     await add('NOK', own);
@@ -82,7 +76,7 @@ describe('a control database of an earlier time than the databases of its tenant
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('no command drops the database that has the later data, whatever the earlier time says of it', async () => {
+  it('no command drops the database with the later data, whatever the restored control database says of it', async () => {
     const states = [`state = 'reserved'`, `keep_until = now() - interval '1 hour'`, `state = 'condemned'`];
     for (const state of states) {
       await server.control(`update tenant_databases set ${state} where database_name = '${restored}'`);
@@ -105,7 +99,7 @@ describe('a control database of an earlier time than the databases of its tenant
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('from before a swap that was killed behind its fence: databases prune with the slug lets the closed database serve again', async () => {
+  it('after a restore to before a swap that was killed behind its fence, databases prune of the tenant opens its closed database', async () => {
     await run('backup', 'run', '--all');
     const killedRestore = fileURLToPath(new URL('../../support/killed-restore.ts', import.meta.url));
     const { signal, stderr } = await startScript(killedRestore, ['swap', 'acme', 'exchange'], environment).ended;

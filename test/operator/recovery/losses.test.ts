@@ -71,13 +71,13 @@ describe('the table of losses in the handbook', () => {
     await rm(target, { recursive: true, force: true });
   });
 
-  it('a tenant that was deleted by mistake is served again', async () => {
+  it('the line for a tenant that was deleted by mistake lets it be served again', async () => {
     await succeed('delete northwind --yes');
     await recover('A tenant, deleted by mistake');
     await expectAll();
   });
 
-  it('rows of some time ago are beside the tenant', async () => {
+  it('the line for lost rows restores those of an earlier time beside the tenant', async () => {
     await recover('Rows of a tenant, some time ago');
     const restored = await server.control<{ name: string }>(
       `select database_name as name from tenant_databases where state = 'filled'`,
@@ -90,34 +90,34 @@ describe('the table of losses in the handbook', () => {
     await expectAll();
   });
 
-  it('the database of a tenant is there again', async () => {
+  it('the line for a lost database of a tenant restores it', async () => {
     await dropTenant('northwind');
     await recover('The database of a tenant');
     await expectAll();
   });
 
-  it('all databases of a server are there again', async () => {
+  it('the line for a lost server restores all its databases', async () => {
     for (const slug of databases.keys()) await dropTenant(slug);
     await recover('A PostgreSQL server with tenants');
     await expectAll();
     await succeed('backup run --all');
   });
 
-  it('the control database is there again', async () => {
+  it('the line for a lost control database restores it', async () => {
     await server.sql('drop database office with (force)');
     await recover('The control database');
     await expectAll();
     await succeed('backup run --all');
   });
 
-  it('everything is there again after the loss of the machine', async () => {
+  it('the lines for a lost machine restore everything', async () => {
     for (const slug of databases.keys()) await dropTenant(slug);
     await server.sql('drop database office with (force)');
     await recover('The machine, with every database');
     await expectAll();
   });
 
-  it('a new target takes the archives of all tenants', async () => {
+  it('the line for a lost target archives all tenants to a new one', async () => {
     await rm(target, { recursive: true });
     await mkdir(target);
     await recover('The target');

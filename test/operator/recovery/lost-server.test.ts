@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { backUp } from '../../support/succeed.ts';
@@ -25,33 +26,24 @@ describe('restore of all tenants of a lost server', () => {
   });
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
-  const databaseOf = async (slug: string): Promise<string> => {
-    const [row] = await server.control<{ name: string }>(
-      `select database_name as name from tenants where slug = '${slug}'`,
-    );
-    return row?.name ?? '';
-  };
-  const lose = async (slug: string) => server.sql(`drop database "${await databaseOf(slug)}" with (force)`);
-  const codes = async (slug: string) => server.sql(`select code from currencies`, await databaseOf(slug));
+  const lose = async (slug: string) => server.sql(`drop database "${await server.databaseOf(slug)}" with (force)`);
+  const codes = async (slug: string) => server.sql(`select code from currencies`, await server.databaseOf(slug));
 
   for (const scope of [['--server', 'default'], ['--all']])
     it(`restore --lost ${scope.join(' ')} restores every lost database, and no other, in one run with a report`, async () => {
-      const kept = await databaseOf('initech');
+      const kept = await server.databaseOf('initech');
       await lose('acme');
       await lose('globex');
       const { code, stdout, stderr } = await run('restore', '--lost', ...scope, '--concurrency', '2', '--json');
       expect(code, stderr).to.equal(0);
-      const lines = stdout
-        .trim()
-        .split('\n')
-        .map(line => JSON.parse(line));
+      const lines = jsonLines(stdout);
       expect(lines.slice(0, -1).map(({ slug, state }) => [slug, state])).to.have.deep.members([
         ['acme', 'restored'],
         ['globex', 'restored'],
       ]);
       expect(lines.at(-1)).to.include({ tenants: 2, restored: 2, failed: 0 });
       for (const slug of ['acme', 'globex']) expect(await codes(slug)).to.deep.equal([{ code: slug }]);
-      expect(await databaseOf('initech')).to.equal(kept);
+      expect(await server.databaseOf('initech')).to.equal(kept);
     });
 
   it('a restore of many tenants is for one server or for all, also in a dry run', async () => {

@@ -1,14 +1,15 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('restore of an older archive of the control database beside a newer one', () => {
-  let server: DedicatedServer;
-  let folder: string;
+  const server = use(createDedicatedServer);
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
 
   const run = (script: Script, ...args: string[]) => succeed(environment, script, args);
@@ -38,8 +39,6 @@ describe('restore of an older archive of the control database beside a newer one
     );
 
   before(async () => {
-    server = await createDedicatedServer();
-    folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex']) {
       await server.provision(slug);
@@ -59,12 +58,8 @@ describe('restore of an older archive of the control database beside a newer one
     }
     await server.control(`update users set entity_id = 7 where email in ('moved@acme.test', 'clerk@acme.test')`);
   });
-  after(async () => {
-    await server.close();
-    await rm(folder, { recursive: true, force: true });
-  });
 
-  it('where an older and a newer archive differ, the narrower holds, a replaced password is none, and all is printed', async () => {
+  it('where an older and a newer archive differ, the narrower rights hold, a replaced password is void, and all is printed', async () => {
     const first = await controlArchive();
     const archive = await readFile(join(folder, first));
     const before = await people();

@@ -1,4 +1,4 @@
-import { readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
@@ -8,10 +8,10 @@ import type { Client } from '../../support/client.ts';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const killedRestore = fileURLToPath(new URL('../../support/killed-restore.ts', import.meta.url));
@@ -28,24 +28,18 @@ interface Steps {
 
 /** Adds the tests of restores that are paused or killed; each step takes some seconds. */
 export function testPausedRestores({ pausedSwap, killedSwap, pausedBeside, pausedLost, purged }: Steps): void {
-  let world: World;
-  let folder: string;
+  const folder = useServerFolder('archives');
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '2000' });
   let environment: Record<string, string>;
   let acme: Client;
 
   before(async () => {
-    folder = await makeServerFolder('archives');
-    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '2000' });
     environment = { ...world.environment, BACKUP_TARGET: folder };
     acme = await world.login(world.acme);
     await acme.post(path, { Title: 'restored' });
     await backUp(environment);
     await run('restore', 'acme', '--archive', 'latest');
     await acme.post(path, { Title: 'later' });
-  });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
@@ -60,7 +54,7 @@ export function testPausedRestores({ pausedSwap, killedSwap, pausedBeside, pause
       .findings.filter(({ tenant }: { tenant: string | null }) => tenant?.startsWith('acme'))
       .map(({ check }: { check: string }) => check);
   };
-  const control = <Row>(text: string): Promise<Row[]> => world.control.em.fork().execute(text);
+  const control = <Row extends object>(text: string): Promise<Row[]> => controlSql(world, text);
   const kill = async (kind: string, step: string): Promise<void> => {
     const killed = await startScript(killedRestore, [kind, 'acme', step], environment).ended;
     expect(killed.signal, killed.stderr).to.equal('SIGKILL');

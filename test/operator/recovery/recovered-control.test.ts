@@ -1,14 +1,14 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('restore of the control database from a recovered server', () => {
-  let server: DedicatedServer;
-  let archives: string;
+  const server = use(createDedicatedServer);
+  const archives = useServerFolder('archives');
   let environment: Record<string, string>;
   let recovered: CopiedServer;
 
@@ -21,8 +21,6 @@ describe('restore of the control database from a recovered server', () => {
   };
 
   before(async () => {
-    server = await createDedicatedServer();
-    archives = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: archives };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const name of ['nora', 'otto'])
@@ -34,8 +32,6 @@ describe('restore of the control database from a recovered server', () => {
   });
   after(async () => {
     await recovered.close();
-    await server.close();
-    await rm(archives, { recursive: true, force: true });
   });
 
   it('a control database with tenants is not replaced', async () => {
@@ -44,7 +40,7 @@ describe('restore of the control database from a recovered server', () => {
     expect(message).to.match(/^The control database has 2 tenants\./);
   });
 
-  it('has the users of then, no session, and what a later archive knows as disabled', async () => {
+  it('a recovered control database has the users of its time and no session, and disables what a later archive has disabled', async () => {
     const before = await server.control('select id, database_name from tenants order by id');
     await server.sql('drop database office with (force)');
     const { code, stdout, stderr } = await run('control', ['restore', '--from'], recovered.url);

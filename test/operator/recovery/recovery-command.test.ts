@@ -1,23 +1,18 @@
-import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { requireRecoveredTo } from '../../../src/operator/recovery/recovered-tenant.ts';
 import { listMoments, withRecoveryCommand } from '../../../src/operator/recovery/recovery-command.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { eventually } from '../../support/eventually.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
 const args = ['default', 'office_tenant_1', '2026-11-21 14:05:00.000000+00'] as const;
 const url = 'postgresql://operator:very-secret@db.test/postgres';
 
 describe('RECOVERY_COMMAND', () => {
-  let folder: string;
-
-  before(async () => {
-    folder = await makeServerFolder('recovery');
-  });
-  after(() => rm(folder, { recursive: true, force: true }));
+  const folder = useServerFolder('recovery');
 
   /** Makes a program of shell commands; `$FOLDER` is a folder of its own. */
   async function program(name: string, commands: string): Promise<string> {
@@ -35,7 +30,7 @@ describe('RECOVERY_COMMAND', () => {
       (error: Error) => error.message,
     );
 
-  it('gets server, database and time as arguments that no shell reads, and cleans up when the work has ended', async () => {
+  it('RECOVERY_COMMAND gets server, database and time as arguments that no shell reads, and cleans up after the work', async () => {
     const path = await program(
       'good',
       `printf '%s|' "$@" > "$FOLDER/args"; echo '${url}'; cat > /dev/null; touch "$FOLDER/clean"`,
@@ -49,7 +44,7 @@ describe('RECOVERY_COMMAND', () => {
     expect(await fileOf('good', 'clean')).to.equal('');
   });
 
-  it('cleans up also when the work fails', async () => {
+  it('RECOVERY_COMMAND cleans up also when the work fails', async () => {
     const path = await program('failing', `echo '${url}'; cat > /dev/null; touch "$FOLDER/clean"`);
     const work = withRecoveryCommand(path, args, () => Promise.reject(new Error('the copy failed')));
     expect(await messageOf(work)).to.equal('the copy failed');
@@ -75,7 +70,7 @@ describe('RECOVERY_COMMAND', () => {
     );
   });
 
-  it('a command that is killed has its child clean up, and the killing is the reason if it has printed nothing', async () => {
+  it('the child of a killed RECOVERY_COMMAND cleans up, and the kill is the reason of the refusal if nothing was printed', async () => {
     const child = `exec 3<&0; { cat <&3 > /dev/null; touch "$FOLDER/clean"; } &`;
     const before = await program('killed', `${child}\nkill -KILL $$`);
     expect(await messageOf(withRecoveryCommand(before, args, async () => {}))).to.match(/has ended with SIGKILL$/);
@@ -88,7 +83,7 @@ describe('RECOVERY_COMMAND', () => {
     expect(await fileOf('killed-later', 'clean')).to.equal('');
   });
 
-  it('gets no secret of the installation in its environment', async () => {
+  it('RECOVERY_COMMAND gets no secret of the installation in its environment', async () => {
     const path = await program('environment', `env > "$FOLDER/env"; echo '${url}'; cat > /dev/null`);
     process.env.MASTER_KEY = 'a-master-key';
     process.env.RECOVERY_DIR = '/backups';
@@ -101,7 +96,7 @@ describe('RECOVERY_COMMAND', () => {
       .and.not.include('a-master-key');
   });
 
-  it('lists the moments that it prints, or says why there are none', async () => {
+  it('moments lists what RECOVERY_COMMAND prints, or says why there are none', async () => {
     const path = await program(
       'list',
       `[ "$*" = '--list second' ] && echo '2026-11-20T00:00:00Z 2026-11-21T00:00:00Z'`,

@@ -1,19 +1,18 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 
 describe('restore of a tenant from an archive', () => {
-  let world: World;
-  let folder: string;
+  const world = useWorld();
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   const tenant = async (args: string[]) =>
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
@@ -49,20 +48,13 @@ describe('restore of a tenant from an archive', () => {
   };
 
   before(async () => {
-    world = await createWorld();
-    folder = await makeServerFolder('archives');
     environment = { ...world.environment, BACKUP_TARGET: folder };
-    admin = await world.login(world.acme);
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
     await backUp(environment);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
     await admin.put('/api/v1/Currency/1', { Code: 'EUR', Name: 'Changed' });
     await sql(world.acme, `delete from currencies where code = 'CHF'`);
-  });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it('the newest archive is restored into a database that lets nobody in, and diff names what has changed since', async () => {
@@ -85,7 +77,7 @@ describe('restore of a tenant from an archive', () => {
     expect(await letsIn(document.database)).to.equal(false);
     expect(await letsIn(world.acme.database)).to.equal(true);
     expect(await findings()).to.deep.equal([]);
-    expect(await world.control.em.fork().execute('select slug from tenants order by slug')).to.deep.equal([
+    expect(await controlSql(world, 'select slug from tenants order by slug')).to.deep.equal([
       { slug: 'acme' },
       { slug: 'globex' },
     ]);

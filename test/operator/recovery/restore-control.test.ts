@@ -4,14 +4,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { addClient } from '../../../src/operator/people/clients.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { makeServerFolder, useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('restore of the control database', () => {
-  let server: DedicatedServer;
-  let folder: string;
+  const server = use(createDedicatedServer);
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
   /** The first archive of the control database. */
   let first: string;
@@ -27,8 +28,6 @@ describe('restore of the control database', () => {
     );
 
   before(async () => {
-    server = await createDedicatedServer();
-    folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
@@ -39,10 +38,6 @@ describe('restore of the control database', () => {
       .filter(({ slug }: { slug: string | null }) => slug === null)
       .map(({ file }: { file: string }) => file);
     archive = await readFile(join(folder, first));
-  });
-  after(async () => {
-    await server.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it('an older archive brings back no user, client and key that a newer archive has as revoked', async () => {

@@ -5,13 +5,14 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
-import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { documentOf } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('restore of a tenant from a recovered server', () => {
-  let server: DedicatedServer;
+  const server = use(createDedicatedServer);
   /** A copy of the server, before a currency of acme was deleted. */
   let recovered: CopiedServer;
   /** What every command has printed. */
@@ -25,31 +26,26 @@ describe('restore of a tenant from a recovered server', () => {
   };
   const restoreFrom = (slug: string, url: string, ...options: string[]) =>
     tenant(['restore', slug, '--from', ...options], url);
-  const databaseOf = async (slug: string): Promise<string> =>
-    (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
-      ?.name ?? '';
   const codesIn = async (database: string): Promise<string[]> =>
     (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
   const addCurrency = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
-      await databaseOf(slug),
+      await server.databaseOf(slug),
     ));
   const databases = () => server.control('select database_name, state from tenant_databases order by id');
   const passwordOf = (url: string): string => new URL(url).password;
 
   before(async () => {
-    server = await createDedicatedServer();
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
     await addCurrency('globex', 'USD');
     recovered = await copyServer(server.url);
-    await server.sql(`delete from currencies where code = 'CHF'`, await databaseOf('acme'));
+    await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
   });
   after(async () => {
     await recovered.close();
-    await server.close();
   });
 
   it('a tenant gets the data of the recovered server beside its own, and another tenant keeps what it has', async () => {
@@ -58,43 +54,43 @@ describe('restore of a tenant from a recovered server', () => {
     expect(document).to.include({ slug: 'acme', server: 'default' });
     expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+, last change \d{4}-/);
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
-    expect(await codesIn(await databaseOf('acme'))).to.deep.equal(['EUR']);
-    expect(await codesIn(await databaseOf('globex'))).to.deep.equal(['USD', 'CAD']);
+    expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
+    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CAD']);
     const diff = await tenant(['restore', 'diff', 'acme']);
     const table = diff.document.tables.find((each: { table: string }) => each.table === 'currencies');
     expect(table).to.include({ added: 0, changed: 0, gone: 1 });
   });
 
   it('the recovered server stays as it is, and the former name of a tenant is found after a swap', async () => {
-    const former = await databaseOf('acme');
+    const former = await server.databaseOf('acme');
     const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
     expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
     const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document.restoredFrom).to.include(former);
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
-    expect(await databaseOf('acme')).not.to.equal(former);
+    expect(await server.databaseOf('acme')).not.to.equal(former);
   });
 
   it('a clone gets the data of the recovered server, and is a tenant of its own', async () => {
     const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(await codesIn(await databaseOf('globex-then'))).to.deep.equal(['USD']);
+    expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD']);
   });
 
   it('a lost database comes back from the recovered server, and is served', async () => {
-    await server.sql(`drop database "${await databaseOf('globex')}" with (force)`);
+    await server.sql(`drop database "${await server.databaseOf('globex')}" with (force)`);
     const { code, document } = await restoreFrom('globex', recovered.url, '--lost');
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'globex', status: 'active' });
-    expect(await codesIn(await databaseOf('globex'))).to.deep.equal(['USD']);
+    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD']);
   });
 
-  it('a tenant whose database was closed at the moment is found by what a closed database is stamped with', async () => {
+  it('a database that was closed at the moment is found by the stamp of a closed database', async () => {
     const [{ guid } = { guid: '' }] = await server.control<{ guid: string }>(
       `select guid from tenants where slug = 'globex'`,
     );
-    const database = await databaseOf('globex');
+    const database = await server.databaseOf('globex');
     const copy = await copyServer(server.url);
     await withConnection(databaseUrl(copy.url, database), client =>
       client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
@@ -122,7 +118,7 @@ describe('restore of a tenant from a recovered server', () => {
     const { document: made } = await tenant(['provision', 'initech', '--name', 'Initech', '--admin', 'a@initech.test']);
     const { code, document } = await restoreFrom('initech', recovered.url);
     expect(code, JSON.stringify(made)).to.equal(1);
-    expect(`${document.message} ${document.hint}`).to.include(await databaseOf('initech'));
+    expect(`${document.message} ${document.hint}`).to.include(await server.databaseOf('initech'));
   });
 
   it('a URL is refused as an argument, and when it is no PostgreSQL URL or cannot be used, without being shown', async () => {
@@ -155,7 +151,7 @@ describe('restore of a tenant from a recovered server', () => {
     }
   });
 
-  it('a server that was recovered to another time, or still recovers, is refused, nothing is changed, and its command ends', async () => {
+  it('a server that was recovered to another time, or still recovers, is refused without a change, and its command ends', async () => {
     const [{ at } = { at: '' }] = await server.sql<{ at: string }>(
       `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
     );

@@ -1,37 +1,33 @@
 import { cp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { type ArchivedServer, createArchivedServer } from '../../support/archived-server.ts';
+import { createArchivedServer } from '../../support/archived-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { makeServerFolder, useServerFolder } from '../../support/server-folder.ts';
 import { documentOf } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
 
 describe('restore of a tenant to a moment with the command for a host of its own', () => {
-  let server: ArchivedServer;
-  let archives: string;
+  const server = use(createArchivedServer);
+  const archives = useServerFolder('archives');
   let environment: Record<string, string>;
   /** A database with the data of acme at a moment. */
   let restored: string;
 
   const tenant = async (args: string[]) =>
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
-  const databaseOf = async (slug: string): Promise<string> =>
-    (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
-      ?.name ?? '';
   const codesIn = async (database: string): Promise<string[]> =>
     (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
   const addCurrency = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
-      await databaseOf(slug),
+      await server.databaseOf(slug),
     ));
-  const currencies = async (slug: string): Promise<string[]> => codesIn(await databaseOf(slug));
+  const currencies = async (slug: string): Promise<string[]> => codesIn(await server.databaseOf(slug));
   /** Returns what recoveries have left. */
   const leftovers = (): Promise<string[]> => readdir(join(server.folder, 'scratch'));
 
   before(async () => {
-    server = await createArchivedServer();
-    archives = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: archives };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     await addCurrency('acme', 'EUR');
@@ -39,12 +35,8 @@ describe('restore of a tenant to a moment with the command for a host of its own
     await server.makeBaseBackup();
     await server.makeBaseBackup(); // two are kept
   });
-  after(async () => {
-    await server.close();
-    await rm(archives, { recursive: true, force: true });
-  });
 
-  it('has every transaction that was committed by then and no later one, while another tenant changes', async () => {
+  it('a restore to a moment has every transaction committed by then and no later one, while another tenant changes', async () => {
     await addCurrency('acme', 'CHF');
     const moment = await server.now();
     await addCurrency('acme', 'NOK');
@@ -63,13 +55,13 @@ describe('restore of a tenant to a moment with the command for a host of its own
     await server.provision('initech');
     await addCurrency('initech', 'SEK');
     const moment = await server.now();
-    await server.sql('delete from currencies', await databaseOf('initech'));
+    await server.sql('delete from currencies', await server.databaseOf('initech'));
     const { code, document } = await tenant(['restore', 'initech', '--at', moment]);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(await codesIn(document.database)).to.deep.equal(['SEK']);
   });
 
-  it('makes no tenant and lets nobody into the restored database', async () => {
+  it('a restore to a moment makes no tenant, and lets nobody into the restored database', async () => {
     const slugs = await server.control<{ slug: string }>('select slug from tenants order by slug');
     expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex', 'initech']);
     const [own] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
@@ -155,12 +147,12 @@ describe('restore of a tenant to a moment with the command for a host of its own
     await addCurrency('acme', 'JPY');
     const moment = await server.now();
     await addCurrency('globex', 'AUD');
-    const database = await databaseOf('acme');
+    const database = await server.databaseOf('acme');
     await server.sql(`drop database "${database}" with (force)`);
     const { code, document } = await tenant(['restore', 'acme', '--lost', '--at', moment]);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', status: 'active', restoredFrom: moment });
-    expect(await databaseOf('acme')).not.to.equal(database);
+    expect(await server.databaseOf('acme')).not.to.equal(database);
     expect(await currencies('acme')).to.include.members(['EUR', 'CHF', 'JPY']);
     expect(await leftovers()).to.deep.equal([]);
   });

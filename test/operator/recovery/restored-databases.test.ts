@@ -1,20 +1,19 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import type { Client } from '../../support/client.ts';
 import { runScript } from '../../support/command-line.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 
 describe('restored databases of a tenant', () => {
-  let world: World;
-  let folder: string;
+  const world = useWorld();
+  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
-  let admin: Client;
+  const admin = useLogin(world, 'acme');
 
   const tenant = async (args: string[], build?: NextBuild) => {
     const words = [...args, '--json'];
@@ -39,17 +38,10 @@ describe('restored databases of a tenant', () => {
   };
 
   before(async () => {
-    world = await createWorld();
-    folder = await makeServerFolder('archives');
     environment = { ...world.environment, BACKUP_TARGET: folder };
-    admin = await world.login(world.acme);
     for (const Code of ['EUR', 'CHF']) await admin.post('/api/v1/Currency', { Code, Name: Code });
     await backUp(environment);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
-  });
-  after(async () => {
-    await world.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it('of several restored databases a swap takes the one that is named, and a dropped one is gone for ever', async () => {
@@ -115,9 +107,7 @@ describe('restored databases of a tenant', () => {
       expect(await labels(world.acme.database)).to.deep.equal([{ has: true }]);
       const back = await tenant(['restore', 'back', 'acme', '--yes'], build);
       expect(back.document).to.include({ database: world.acme.database });
-      const version = await world.control.em
-        .fork()
-        .execute(`select schema_version as version from tenants where slug = 'acme'`);
+      const version = await controlSql(world, `select schema_version as version from tenants where slug = 'acme'`);
       expect(version).to.deep.equal([{ version: build.head }]);
       const former = await tenant(['restore', 'swap', 'acme', '--yes']);
       expect([former.code, former.document.message]).to.deep.equal([

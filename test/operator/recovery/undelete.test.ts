@@ -5,14 +5,14 @@ import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { controlSql, createWorld, sql, type World } from '../../support/world.ts';
 
 describe('restore of a deleted tenant', () => {
   let world: World;
   let proxy: SilentProxy;
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
-  const control = (text: string) => world.control.em.fork().execute(text);
+  const control = (text: string) => controlSql(world, text);
   const undelete = async (slug: string) => {
     expect((await run('delete', slug, '--yes')).code).to.equal(0);
     const { code, stdout, stderr } = await run('restore', slug);
@@ -32,7 +32,7 @@ describe('restore of a deleted tenant', () => {
     await proxy.close();
   });
 
-  it('names the command that restores the database of the tenant, if it is missing', async () => {
+  it('restore of a deleted tenant names the command that restores its database, if that is missing', async () => {
     const lost =
       'acme is active, but it is not served: its database does not exist or is incomplete. ' +
       'Restore it: npx backoffice restore acme --lost\n';
@@ -42,7 +42,7 @@ describe('restore of a deleted tenant', () => {
     expect((await undelete('globex')).stdout).to.equal('globex is active.\n');
   });
 
-  it('succeeds with a warning while the server of the tenant does not respond', async () => {
+  it('restore of a deleted tenant succeeds with a warning while its server does not respond', async () => {
     const url = proxy.through(postgresUrl());
     const { control: database, secrets } = world.installation;
     const { prefix } = await database.em.fork().findOneOrFail(Server, { name: 'default' });

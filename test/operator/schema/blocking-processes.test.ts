@@ -5,7 +5,7 @@ import { newProcess } from '../../../src/control/process-identity.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { controlSql, createWorld, sql, type World } from '../../support/world.ts';
 
 describe('changes that running processes block', () => {
   let world: World;
@@ -29,8 +29,7 @@ describe('changes that running processes block', () => {
     await query('delete from processes where host = ?', ['elsewhere']);
   });
 
-  const query = <Row extends object>(text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<Row[]>(text, values);
+  const query = <Row extends object>(text: string, values: unknown[] = []) => controlSql<Row>(world, text, values);
   const tenant = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
   const versions = async () =>
     (await query<{ version: string }>('select schema_version as version from tenants order by slug')).map(

@@ -9,7 +9,7 @@ import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { createServiceProcesses } from '../../support/service-processes.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { controlSql, createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 /** Between two requests of a client: eleven clients without a pause would take the CPU time of the migration. */
@@ -55,8 +55,7 @@ describe('migration runs', () => {
     await Promise.all(tenants.map(resetTenant));
   });
 
-  const query = <Row extends object>(text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<Row[]>(text, values);
+  const query = <Row extends object>(text: string, values: unknown[] = []) => controlSql<Row>(world, text, values);
   const runTenant = (args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
   /** The process of the current build runs on, and stops serving the tenants that the next build migrates. */
   const migrate = (...args: string[]) => runTenant(['migrate', '--json', '--despite-running', ...args]);

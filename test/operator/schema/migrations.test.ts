@@ -184,7 +184,7 @@ describe('migrations', () => {
     expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
   });
 
-  it('the sessions of a tenant end before its migration commits, and one that waited for its locks ends after it', async () => {
+  it('the sessions of a tenant end before its migration commits, and a session that waits for the migration ends after it', async () => {
     const url = await createScratch();
     const role = `sessions_${randomBytes(4).toString('hex')}`;
     await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));

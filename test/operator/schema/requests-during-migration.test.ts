@@ -12,7 +12,7 @@ import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { controlSql, createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -46,8 +46,7 @@ describe('requests during a migration', () => {
     await eventually(async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200);
   });
 
-  const control = <Row extends object>(text: string, values: unknown[] = []) =>
-    world.control.em.fork().execute<Row[]>(text, values);
+  const control = <Row extends object>(text: string, values: unknown[] = []) => controlSql<Row>(world, text, values);
   const controlName = () => new URL(world.installation.controlUrl).pathname.slice(1);
   const titles = async () =>
     (await sql<{ title: string }>(world.acme, 'select title from entity_statuses')).map(({ title }) => title);

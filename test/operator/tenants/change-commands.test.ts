@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -61,7 +61,7 @@ describe('commands that change people and tenants', () => {
     expect((await run('user', 'remove', 'acme', gone.email, '--yes')).stderr).to.match(/has no user/);
   });
 
-  it('no command takes the management of its users from the last user of a tenant who has it, also not in a dry run', async () => {
+  it('no command takes the right to manage users from the last user of a tenant who has it, and a dry run refuses it too', async () => {
     const { email } = world.globex.admin;
     await addSampleUser(world, world.globex, { role: 'Administrator', scope: 'Self' });
     const commands = [

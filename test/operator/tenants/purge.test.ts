@@ -5,7 +5,6 @@ import pg from 'pg';
 import { readConfig } from '../../../src/config/config.ts';
 import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
-import { verifyPurgeRecord } from '../../../src/operator/lifecycle/purge-record.ts';
 import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { startScript } from '../../support/command-line.ts';
@@ -13,6 +12,7 @@ import { createDedicatedServer, type DedicatedServer } from '../../support/dedic
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { verifyPurgeRecord } from '../../support/verify-purge-record.ts';
 
 describe('purge', () => {
   const slugs = ['acme', 'globex', 'hooli', 'initech', 'umbrella', 'vandelay', 'wonka'];
@@ -44,7 +44,7 @@ describe('purge', () => {
     return work().finally(() => holder.end());
   }
 
-  it('a purge that has begun can only be ended, and every refusal names the command', async () => {
+  it('a purge that has begun can only be completed, and every other command is refused with the one that completes it', async () => {
     const killed = await purgeTenant(server.installation, 'acme', step => {
       if (step === 'forget') throw new Error('the run is killed here');
     }).catch(error => error.message);
@@ -96,7 +96,7 @@ describe('purge', () => {
     expect(second.code, second.stderr).to.equal(0);
     const { record, signature } = JSON.parse(second.stdout);
     expect(JSON.parse(record)).to.deep.include({ keyFingerprint: key });
-    expect(verifyPurgeRecord({ text: record, signature: Buffer.from(signature, 'base64') })).to.equal(true);
+    expect(verifyPurgeRecord(record, signature)).to.equal(true);
     expect(await keys('globex')).to.deep.equal([]);
     expect(await isSigned()).to.deep.equal([{ signed: true }]);
     expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
@@ -194,7 +194,7 @@ describe('purge', () => {
     expect(await server.sql(`select from pg_roles where rolname in (${names})`)).to.deep.equal([]);
   });
 
-  it('a clone of a tenant that is purged meanwhile ends in one sentence with the next command', async () => {
+  it('a clone whose source is purged meanwhile fails with one sentence that names the next command', async () => {
     const holder = new pg.Client(Object.assign(new URL(server.url), { pathname: databases.get('umbrella') }).href);
     holder.on('error', () => {});
     await holder.connect();

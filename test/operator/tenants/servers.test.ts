@@ -11,7 +11,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { insertWarm } from '../../support/warm-databases.ts';
-import { createWorld, type TestTenant, type World } from '../../support/world.ts';
+import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -74,7 +74,7 @@ describe('servers', () => {
       }
   });
 
-  it('doctor does not call databases of a server orphans that an earlier build has added under a second name', async () => {
+  it('doctor reports no orphans on a server that an earlier build has added under a second name', async () => {
     const { control, secrets } = world.installation;
     const identity = await withConnection(postgresUrl(), readServerIdentity);
     const { prefix } = await control.em.fork().findOneOrFail(Server, { name: 'default' });
@@ -88,7 +88,7 @@ describe('servers', () => {
     expect(checks.filter((text: string) => own.some(name => text.includes(name)))).to.deep.equal([]);
   });
 
-  it('pool drain drops the warm databases, and server remove a server on which no tenant is', async () => {
+  it('pool drain drops the warm databases, and server remove then removes a server without tenants', async () => {
     const databases = () =>
       withConnection(second.url, async client => {
         const { rows } = await client.query(`select datname from pg_database where datname ~ '_(tenant|template)_'`);
@@ -134,13 +134,12 @@ describe('servers', () => {
     expect((await onSecond.get(path)).body).to.have.length(3);
     expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
     // The service uses the address, which holds no login, and a migration of the control database fills it in.
-    const addresses = () =>
-      world.control.em.fork().execute('select address, identity from servers where address is not null');
+    const addresses = () => controlSql(world, 'select address, identity from servers where address is not null');
     const address = second.url.replace(/\/\/.*@/, '//');
     const identity = await withConnection(second.url, readServerIdentity);
     expect(identity).to.match(/^\d+:\d+$/);
     expect(await addresses()).to.deep.equal([{ address, identity }]);
-    await world.control.em.fork().execute('update servers set address = null, identity = null');
+    await controlSql(world, 'update servers set address = null, identity = null');
     expect((await runCommand('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
     expect(await addresses()).to.deep.equal([{ address, identity }]);
     expect((await onDefault.get(path)).body).to.have.length(3);
@@ -156,13 +155,14 @@ describe('servers', () => {
     expect(ready.status).to.equal(200);
     // world.close() drops the databases of its tenants; the server of this one is gone.
     const ofFar = `(select id from tenants where slug = 'far')`;
-    await world.control.em.fork().execute(`delete from tenant_databases where tenant_id = ${ofFar}`);
-    await world.control.em.fork().execute(`delete from tenants where slug = 'far'`);
+    await controlSql(world, `delete from tenant_databases where tenant_id = ${ofFar}`);
+    await controlSql(world, `delete from tenants where slug = 'far'`);
   });
 
   it('a lost server is removed with the databases of tenants that nobody uses', async () => {
     const columns = 'tenant_id, server_id, database_name, role_name, state, origin';
-    await world.control.em.fork().execute(
+    await controlSql(
+      world,
       `insert into tenant_databases (${columns})
        select t.id, s.id, state || '_1', state || '_1', state, 'template'
          from tenants t, servers s, unnest(array['reserved', 'filled', 'kept', 'condemned', 'gone']) as state

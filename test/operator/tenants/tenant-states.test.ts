@@ -5,7 +5,7 @@ import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { useWorld } from '../../support/world.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -75,7 +75,8 @@ describe('states of a tenant', () => {
     expect(JSON.parse(record)).to.deep.include({ keyFingerprint: null, archives: [] });
     expect(signature).to.be.a('string');
     await bothRespond(401);
-    const [rowCounts] = await world.control.em.fork().execute(
+    const [rowCounts] = await controlSql(
+      world,
       `select (select count(*)::int from tenants where id = ?) as tenants,
               (select count(*)::int from signing_keys where tenant_id = ?) as keys,
               (select count(*)::int from users where tenant_id = ?) as users,
