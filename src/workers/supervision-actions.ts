@@ -25,6 +25,7 @@ export interface Report {
   /** Why a restart has failed. */
   readonly reason?: string;
 }
+export const report = (report: Report): Action => ({ kind: 'report', report });
 type RestartReport = 'restarting' | 'restarted' | 'restart_queued' | 'restart_ignored' | 'restart_failed';
 
 /** Returns the exit code or the signal in words. */

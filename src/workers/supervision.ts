@@ -1,14 +1,14 @@
 import { BackOff } from './back-off.ts';
 import { RollingRestart } from './rolling-restart.ts';
-import { type Action, describeEnd, type ProcessEnd } from './supervision-actions.ts';
+import { type Action, describeEnd, type ProcessEnd, report } from './supervision-actions.ts';
 import { type Worker, WorkerTable } from './worker-table.ts';
 
 /**
  * Decides when workers are started, replaced, restarted and stopped. Has no timers, and no input or output: each method
  * returns what to do now, and `nextAt` says when `tick` must be called. Times are in milliseconds of one clock.
  *
- *   I1: While running, the workers that start (without that of a restart), serve, or wait for their fork are
- *   `processes`.
+ *   I1: While running, `processes` is the number of workers that start (other than that of a restart) or serve, and of
+ *   forks that wait.
  *   I2: A restart asks a worker to end only when the new one in its place serves.
  *   I3: At most one worker at a time is replaced by a restart.
  *   I4: While stopping, nothing is forked.
@@ -52,7 +52,7 @@ export class Supervision {
     const worker = this.#workers.get(number);
     if (worker?.state !== 'starting') return [];
     this.#workers.serves(worker);
-    const started: Action[] = [{ kind: 'report', report: { what: 'started', worker: number } }];
+    const started = [report({ what: 'started', worker: number })];
     if (this.#phase === 'starting') {
       if (this.serving.length < this.#processes) return started;
       this.#phase = 'running';
@@ -78,11 +78,7 @@ export class Supervision {
     this.#workers.ends(number, now);
     this.#died++;
     const delayMs = this.#restart?.leave(number) ? undefined : this.#replaceLater(now);
-    return [
-      { kind: 'report', report: { what: 'leaving', worker: number, delayMs } },
-      ...this.#forkDue(now),
-      ...this.#continueRestart(now),
-    ];
+    return [report({ what: 'leaving', worker: number, delayMs }), ...this.#forkDue(now), ...this.#continueRestart(now)];
   }
 
   onEnded(number: number, end: ProcessEnd, now: number): Action[] {
@@ -91,20 +87,19 @@ export class Supervision {
     if (this.#phase === 'starting') return this.#failStart(worker, end, now);
     if (this.#phase === 'stopping') return this.#endWhenAlone(end);
     if (worker.state !== 'ending') return this.#replaceDead(number, worker, end, now);
-    const report: Action[] =
-      end.code === 0 ? [] : [{ kind: 'report', report: { what: 'ended_badly', worker: number, end } }];
-    return this.#restart?.replacing?.previous === number ? [...report, ...this.#endStep(now)] : report;
+    const reports = end.code === 0 ? [] : [report({ what: 'ended_badly', worker: number, end })];
+    return this.#restart?.replacing?.previous === number ? [...reports, ...this.#endStep(now)] : reports;
   }
 
   /** Replaces all workers, one after the other. */
   restart(now: number): Action[] {
-    if (this.#phase !== 'running') return [{ kind: 'report', report: { what: 'restart_ignored' } }];
+    if (this.#phase !== 'running') return [report({ what: 'restart_ignored' })];
     if (this.#restart) {
       this.#restart.again = true;
-      return [{ kind: 'report', report: { what: 'restart_queued' } }];
+      return [report({ what: 'restart_queued' })];
     }
     this.#restart = new RollingRestart([...this.serving, ...this.#workers.in('starting')]);
-    return [{ kind: 'report', report: { what: 'restarting' } }, ...this.#continueRestart(now)];
+    return [report({ what: 'restarting' }), ...this.#continueRestart(now)];
   }
 
   /** Asks all workers to end. @param exitCode 1 after a fault of the primary process */
@@ -120,10 +115,8 @@ export class Supervision {
   }
 
   tick(now: number): Action[] {
-    const kills = this.#workers.takeLate(now).flatMap((worker): Action[] => [
-      { kind: 'report', report: { what: 'killed', worker } },
-      { kind: 'kill', worker },
-    ]);
+    const late = this.#workers.takeLate(now);
+    const kills = late.flatMap((worker): Action[] => [report({ what: 'killed', worker }), { kind: 'kill', worker }]);
     return [...kills, ...this.#forkDue(now)];
   }
 
@@ -156,12 +149,12 @@ export class Supervision {
       this.#restart = undefined;
       const reason = worker.failure ?? `the worker ended during its start (${describeEnd(end)})`;
       if (previous === undefined) this.#replaceLater(now);
-      return [{ kind: 'report', report: { what: 'restart_failed', reason } }, ...this.#forkDue(now)];
+      return [report({ what: 'restart_failed', reason }), ...this.#forkDue(now)];
     }
     // If a restart is replacing this very worker, the next one is starting already.
     const delayMs = this.#restart?.leave(number) ? undefined : this.#replaceLater(now);
     return [
-      { kind: 'report', report: { what: 'died', worker: number, end, delayMs } },
+      report({ what: 'died', worker: number, end, delayMs }),
       ...this.#forkDue(now),
       ...this.#continueRestart(now),
     ];
@@ -179,7 +172,7 @@ export class Supervision {
     }
     if (!restart.isDone) return []; // a worker starts; `onStarted` continues
     this.#restart = undefined;
-    const restarted: Action = { kind: 'report', report: { what: 'restarted' } };
+    const restarted = report({ what: 'restarted' });
     return restart.again ? [restarted, ...this.restart(now)] : [restarted];
   }
 

@@ -7,7 +7,7 @@ import type { Entrance } from './entrance.ts';
 
 const headers = {
   ...fixedHeaders,
-  'Referrer-Policy': 'same-origin', // without it, a browser says of no form which page it is of
+  'Referrer-Policy': 'same-origin', // otherwise, browsers send `Origin: null` with a form
   'Content-Security-Policy': contentSecurityPolicy,
   'X-Frame-Options': 'DENY',
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -15,12 +15,12 @@ const headers = {
 };
 
 /**
- * Lets only those requests pass that a page of the console sends, from a browser whose user is known:
+ * Lets a request pass only if a page of the console sends it, from a browser whose user is known:
  *
- * 1. from an address that is admitted (a team: from the proxy),
- * 2. to a host that the console has (DNS rebinding asks for another one),
- * 3. with the cookie of the session, or the name that the proxy gives,
- * 4. and what is not a GET or HEAD, from a page of the same origin.
+ * 1. It comes from an admitted address (of a team: from the proxy).
+ * 2. It names a host of the console: with DNS rebinding it would name another one.
+ * 3. It has the cookie of the session, or the name that the proxy gives.
+ * 4. Unless it is a GET or HEAD, a page of the same origin sends it.
  *
  * Files without secrets pass without 3 (`isPublic`).
  */
@@ -52,14 +52,17 @@ function refuse(ctx: Context, text: string): void {
   sendPage(ctx, { title: 'No access', main: html`<h1>No access</h1><p>${text}</p>` }, 403);
 }
 
-/** A page that goes on by itself, and no redirect: a browser sends a strict cookie only with requests of this site. */
+/**
+ * Sends a page that goes on by itself. A redirect would lose the strict cookie, which browsers send only with requests
+ * that a page of this site begins.
+ */
 function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
   const main = html`<h1>The console is open</h1><p><a href="/">Go on to the fleet</a></p>`;
   sendPage(ctx, { title: 'Start', main, refresh: { seconds: 0, to: '/' } });
 }
 
-/** True if a page of the console sends a request. Browsers that do not say so say at least the origin. */
+/** True if a page of the console sends the request, by `Sec-Fetch-Site` of browsers that have it, and by `Origin`. */
 function isOwnOrigin(ctx: Context, host: string): boolean {
   const site = ctx.get('Sec-Fetch-Site');
   return ['', 'same-origin'].includes(site) && [`http://${host}`, `https://${host}`].includes(ctx.get('Origin'));

@@ -3,7 +3,7 @@ import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import type { Installation } from '../../installation.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { type RunningService, runningServices } from '../tenants/running-services.ts';
-import { lastOutcomeSql } from './migration-outcomes.ts';
+import { lastOutcome } from './migration-outcomes.ts';
 import type { RunRequest } from './migration-runs.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -37,7 +37,7 @@ export async function processesBlockingRun(
     `select schema_version as "schemaVersion", compatible_from as "compatibleFrom", count(*)::int as tenants
        from tenants t
       where status <> 'provisioning' and (?::jsonb is null or slug in (select jsonb_array_elements_text(?::jsonb)))
-        and (not ?::boolean or ${lastOutcomeSql('t.id')} = 'failed')
+        and (not ?::boolean or ${lastOutcome} = 'failed')
       group by 1, 2`,
     [only, only, retryFailed],
   );

@@ -10,12 +10,10 @@ export interface TenantResult {
   error?: string;
 }
 
-/** Returns an SQL expression: the outcome of a tenant in the newest run that reached it. `tenant` is SQL for its id. */
-export function lastOutcomeSql(tenant: string): string {
-  return `(select l.state from migration_outcomes l
-            where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
-            order by run_id desc limit 1)`;
-}
+/** SQL for the outcome of the tenant `t` in the newest run that reached it. */
+export const lastOutcome = `(select l.state from migration_outcomes l
+                              where l.tenant_id = t.id and l.state in ('migrated', 'current', 'failed')
+                              order by run_id desc limit 1)`;
 
 /** Records that a run works on a tenant. */
 export async function recordRunning(control: Queryable, run: number, tenant: number): Promise<void> {

@@ -4,7 +4,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
-import { lastOutcomeSql } from './migration-outcomes.ts';
+import { lastOutcome } from './migration-outcomes.ts';
 
 /** The options of a run. */
 export interface RunRequest {
@@ -52,7 +52,7 @@ export async function beginRun(
          from run, tenants t join json_each_text($6) f on f.key = t.server_id::text,
               lateral (select coalesce(schema_version = $1 and schema_fingerprint = f.value, false) as done) d
         where status <> 'provisioning' and ($7::text[] is null or slug = any ($7))
-          and (not $8 or ${lastOutcomeSql('t.id')} = 'failed')
+          and (not $8 or ${lastOutcome} = 'failed')
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
     [
       head,
