@@ -52,7 +52,6 @@ const firstSince = {
           order by era, feed_xid limit 1`,
 };
 
-/** Reads changes that a webhook receives. */
-export function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now', limit = 1) {
-  return readChanges(read, { after, limit, filter: { resources, actions } });
+function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now') {
+  return readChanges(read, { after, limit: 1, filter: { resources, actions } });
 }
