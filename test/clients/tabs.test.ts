@@ -23,8 +23,10 @@ interface AppWindow {
   office: ReturnType<typeof createBackOffice>;
   ended: number;
   localStorage: Storage;
+  sessionStorage: Storage;
+  open(url: string): void;
 }
-type Store = 'localStorage' | undefined;
+type Store = 'localStorage' | 'sessionStorage' | undefined;
 
 describe('TypeScript client in two tabs of a browser', () => {
   const world = useWorld();
@@ -55,6 +57,13 @@ describe('TypeScript client in two tabs of a browser', () => {
     });
   });
   afterEach(() => context.close());
+
+  /** Opens a second tab as a browser duplicates one: with a copy of its `sessionStorage`. */
+  async function duplicate(tab: Page, store: Store): Promise<Page> {
+    const opened = context.waitForEvent('page');
+    await tab.evaluate(() => (globalThis as unknown as AppWindow).open('/app/'));
+    return openTab(store, undefined, await opened);
+  }
 
   /** Opens a tab with a client, which has the tokens of another tab if there is no storage that has them. */
   async function openTab(store: Store, tokens?: unknown, tab?: Page): Promise<Page> {
@@ -97,11 +106,11 @@ describe('TypeScript client in two tabs of a browser', () => {
     world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
   };
 
-  for (const store of ['localStorage', undefined] as Store[]) {
+  for (const store of ['localStorage', 'sessionStorage', undefined] as Store[]) {
     it(`two tabs with one session, with ${store ?? 'no storage'}, stay logged in for more than an hour`, async () => {
       const one = await openTab(store);
       const tokens = await logIn(one);
-      const other = await openTab(store, store === 'localStorage' ? undefined : tokens);
+      const other = store ? await duplicate(one, store) : await openTab(store, tokens);
       for (let quarter = 0; quarter < 5; quarter++) {
         passTime();
         expect(await Promise.all([call(one), call(other)]), 'at once').to.deep.equal([200, 200]);
@@ -120,6 +129,19 @@ describe('TypeScript client in two tabs of a browser', () => {
       expect(await call(one)).to.equal(200);
     });
   }
+
+  it('with sessionStorage, a tab that logs in again has a session of its own, whose logout ends no other', async () => {
+    const one = await openTab('sessionStorage');
+    await logIn(one);
+    const other = await duplicate(one, 'sessionStorage');
+    await logIn(other);
+    passTime();
+    expect([await call(other), await call(one)]).to.deep.equal([200, 200]);
+    await other.evaluate(() => (globalThis as unknown as AppWindow).office.logout());
+    expect([await call(other), await call(one), await ended(one)]).to.deep.equal([401, 200, 0]);
+    await openTab('sessionStorage', undefined, one);
+    expect(await call(one), 'after a reload').to.equal(200);
+  });
 
   it('after a logout, or the end of a session by the service, both tabs get 401, and their pages are notified', async () => {
     const one = await openTab('localStorage');

@@ -43,11 +43,11 @@ export function createSession({ send, baseUrl, tenant, storage, onTokens, ...opt
     tokens = replacing;
   };
 
-  const store = async (response: LoginResponse | undefined): Promise<void> => {
+  const store = async (response: LoginResponse | undefined, isLogin = false): Promise<void> => {
     const replacing = response && { accessToken: response.accessToken, refreshToken: response.refreshToken };
     const former = tokens;
     await adopt(replacing);
-    tabs.replace(former, replacing);
+    tabs.replace(former, replacing, isLogin);
   };
 
   const post = (path: string, body: object): Promise<Response> =>
@@ -103,7 +103,7 @@ export function createSession({ send, baseUrl, tenant, storage, onTokens, ...opt
     send: sendWithToken,
     login: async (email, password) => {
       const response = await bodyOf<LoginResponse>(await post('login', { email, password }));
-      await store(response);
+      await store(response, true);
       return response;
     },
     logout: async () => {
