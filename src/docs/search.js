@@ -1,6 +1,40 @@
 // Runs in the browser, on every page: the search of the header.
 import { create } from './element.js';
 
+/** What readers search for, by the words that the pages have for it. */
+const readersWords = {
+  'page by page': 'pagination paging paginate offset',
+  'how many': 'total count',
+  reset: 'forgot forgotten lost recover',
+  'log in': 'sign signin authenticate authentication',
+  logout: 'sign signout',
+  register: 'sign signup',
+  invite: 'add',
+  create: 'add insert',
+  patch: 'partial update edit modify',
+  delete: 'remove destroy',
+  restore: 'undelete undo disaster',
+  duplicate: 'conflict unique exists 409',
+  rate_limited: 'throttling throttle quota',
+  filter: 'where query',
+  sort: 'order ordering',
+  csv: 'excel spreadsheet',
+  import: 'bulk upload',
+  export: 'download',
+  idempotency: 'retry retries twice',
+  'if-match': 'concurrency optimistic locking version',
+  tenant: 'company account organisation organization multi',
+  permission: 'authorisation authorization access right rights',
+  openapi: 'swagger postman',
+  typescript: 'sdk client javascript',
+  stream: 'sse realtime live polling',
+  upgrade: 'downtime',
+};
+const synonyms = Map.groupBy(
+  Object.entries(readersWords).flatMap(([word, others]) => others.split(' ').map(other => [other, word])),
+  ([other]) => other,
+);
+
 addSearch();
 
 /** The search of the header. It loads its index when it first gets the focus, and needs no server after that. */
@@ -60,15 +94,13 @@ function toItem([title, address, place, shown]) {
   return create('li', { children: [link] });
 }
 
-/** The entries that have every term, the best first: those with the terms in their title or address. */
+/** The entries that have every term, or a synonym of it, the best first: those with it in their title or address. */
 function rank(entries, terms) {
   const scored = entries.map(entry => {
-    const [title, , place, shown, words] = entry.map(text => text.toLowerCase());
+    const texts = entry.map(text => text.toLowerCase());
     const scores = terms.map(term => {
-      if (title.startsWith(term)) return 8;
-      if (title.includes(term)) return 5;
-      if (shown.includes(term)) return 3;
-      return place.includes(term) ? 2 : words.includes(term) ? 1 : 0;
+      const ofSynonyms = (synonyms.get(term) ?? []).map(([, word]) => scoreOf(word, texts) - 0.5);
+      return Math.max(scoreOf(term, texts), ...ofSynonyms);
     });
     return { entry, score: scores.includes(0) ? 0 : scores.reduce((sum, score) => sum + score) };
   });
@@ -76,4 +108,15 @@ function rank(entries, terms) {
     .filter(({ score }) => score > 0)
     .sort((a, b) => b.score - a.score)
     .map(({ entry }) => entry);
+}
+
+/** How much a word counts in the parts of an entry; half as much within another word. */
+const weights = [8, 0, 2, 3, 1];
+
+function scoreOf(word, texts) {
+  const scores = texts.map((text, part) => {
+    const at = text.indexOf(word);
+    return at < 0 ? 0 : weights[part] * (at > 0 && /[\p{L}\p{N}]/u.test(text[at - 1]) ? 0.5 : 1);
+  });
+  return Math.max(...scores);
 }

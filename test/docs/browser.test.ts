@@ -132,6 +132,33 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await page.close();
   });
 
+  it('the search finds a page also by words that readers have for it, such as pagination and forgot password', async () => {
+    const { page, browserErrors } = await open('/docs');
+    for (const [words, address] of [
+      ['pagination', '/docs/guide/lists#page-by-page'],
+      ['total count', '/docs/guide/lists#how-many-there-are'],
+      ['forgot password', '/docs/reference/authentication#postAuthResetPassword'],
+      ['sign in', '/docs/reference/authentication#postAuthLogin'],
+      ['optimistic locking', '/docs/guide/safe-changes#two-editors-if-match'],
+      ['partial update', '/docs/guide/safe-changes#one-field-patch'],
+      ['retry', '/docs/guide/safe-changes#a-lost-response-idempotency-key'],
+      ['excel', '/docs/guide/import#export-as-csv'],
+      ['bulk upload', '/docs/guide/import'],
+      ['realtime', '/docs/guide/events#follow-the-stream'],
+      ['throttling', '/docs/errors#rate_limited'],
+      ['sdk', '/docs/guide/first-call#with-typescript'],
+      ['undelete', '/docs/operate/restore'],
+    ] as const) {
+      await page.getByRole('searchbox').fill(words);
+      const first = page.locator('#search-results li:first-child a');
+      await first.and(page.locator(`[href="${address}"]`)).waitFor();
+    }
+    await page.getByRole('searchbox').fill('nothing has these words');
+    await page.getByText('No page has these words.').waitFor();
+    expect(browserErrors).to.deep.equal([]);
+    await page.close();
+  });
+
   it('an example is copied, and the chosen language holds for all examples and the next page', async () => {
     const permissions = ['clipboard-read', 'clipboard-write'];
     const { page, browserErrors } = await open('/docs/reference/country', { permissions });
