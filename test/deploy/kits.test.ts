@@ -17,14 +17,17 @@ describe('kits of deploy/', () => {
     kit = undefined;
   });
 
+  it('every shell line of the page is in a section whose lines are run below', () => {
+    const run = ['The image', 'One machine, with Compose', 'Kubernetes', 'systemd'];
+    const others = page.split('\n## ').filter(section => !run.includes(section.split('\n')[0] ?? ''));
+    expect(others).to.have.length(2);
+    expect(others.join()).to.not.include('```');
+  });
+
   it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
     kit = await createKit(['docker'], [['postgres-1', 'recovered'], ['postgres-2']]);
-    // The recovery of a server needs its containers: recovery-commands.test.ts tests the programs.
-    const lines = shellLines(page, 'One machine, with Compose').replace(
-      /^docker .* exec postgres-1[\s\S]*?^docker rm .*$/m,
-      '',
-    );
-    const { code, stdout, stderr } = await kit.run(lines);
+    const lines = ['The image', 'One machine, with Compose'].map(heading => shellLines(page, heading));
+    const { code, stdout, stderr } = await kit.run(lines.join('\n'));
     expect(code, `${stdout}${stderr}`).to.equal(0);
     const url = await readFile(join(kit.scratch, 'deploy/secrets/service-database-url'), 'utf8');
     expect(url).to.match(
@@ -33,6 +36,7 @@ describe('kits of deploy/', () => {
     expectServed(await kit.calls(), 4); // two processes, at the first start and in the upgrade
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);
+    expect(stdout).to.match(/^restoredFrom +recovered backoffice_tenant_/m);
   });
 
   it('the lines for Kubernetes, pasted one after another, start the service with a login of its own beside its commands', async () => {

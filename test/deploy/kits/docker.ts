@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { readYaml } from '../read-deploy.ts';
-import { beginServer } from './postgres.ts';
+import { beginServer, servers } from './postgres.ts';
 import { fail, note, runInImage, scratch, tryService } from './programs.ts';
 
 // Stands for docker: does what compose.yaml says with the programs and secrets of this machine.
@@ -21,9 +22,12 @@ const [compose] = (await readYaml('compose.yaml')) as [Compose];
 const args = process.argv.slice(3);
 await note(`docker ${args.join(' ')}`);
 const [file, verb] = [args[2], args[3]];
+if (args[0] === 'build' && !(args[1] === '-f' && existsSync(args[2] ?? ''))) fail(`no such file: ${args[2]}`);
 if (args[0] === 'compose') {
   if (args[1] !== '-f' || file !== 'deploy/compose.yaml' || !existsSync(file)) fail(`no such file: ${file}`);
   if (verb === 'run') await runService(args.slice(4));
+  if (verb === 'exec' && args[5] === 'psql')
+    await withConnection(servers[0]?.url ?? '', client => client.query(args.at(-1) ?? ''));
   const named = args.slice(4).filter(arg => !arg.startsWith('-'));
   if (verb === 'up')
     for (const name of named.length > 0 ? named : ['service-1', 'service-2'])
@@ -35,7 +39,7 @@ async function runService(words: string[]): Promise<void> {
   const at = words.findIndex((word, index) => !word.startsWith('-') && words[index - 1] !== '--name');
   const [name = '', ...command] = words.slice(at);
   if (!compose.services[name]) fail(`no such service: ${name}`);
-  if (name === 'recovered') return;
+  if (name === 'recovered') return; // the kit gives its first server this name; recovery-commands.test.ts has the program
   const password = await readFile(join(scratch, 'deploy/secrets/postgres-password'), 'utf8');
   const tls = ['tls-certificate', 'tls-key'].map(each => join(scratch, 'deploy/secrets', each)) as [string, string];
   for (const number of [0, 1]) await beginServer(number, { name: 'operator', password, attributes: 'superuser' }, tls);
