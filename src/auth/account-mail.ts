@@ -27,7 +27,7 @@ function htmlPart({ subject, paragraphs, link, notes }: Omit<AccountMail, 'to'>)
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${subject}</title></head>
 <body style="margin:0;padding:24px;background:#f4f7f9;color:#1d2733;font-size:16px;line-height:1.5;${fonts}">
-<div style="max-width:32rem;margin:0 auto;padding:28px;background:#ffffff;border:1px solid #d9e0e7;border-radius:8px">
+<div role="main" style="max-width:32rem;margin:0 auto;padding:28px;background:#ffffff;border:1px solid #d9e0e7;border-radius:8px">
 <h1 style="margin:0 0 16px;font-size:22px;line-height:1.3">${subject}</h1>
 ${paragraphs.map(paragraph => html`<p style="margin:0 0 16px">${withBreaks(paragraph)}</p>\n`)}
 <p style="margin:24px 0"><a href="${link.address}" style="${button}">${link.text}</a></p>

@@ -4,6 +4,7 @@ import { create } from './element.js';
 addCopyButtons(document);
 addTabs();
 followMovedSection();
+showPresentPage();
 
 /** Opens a section that is now on another page, such as that of an alert's old address, if this page links to it. */
 function followMovedSection() {
@@ -11,6 +12,12 @@ function followMovedSection() {
   if (hash === '' || document.getElementById(hash.slice(1))) return;
   const link = [...document.querySelectorAll('main a')].find(each => each.hash === hash);
   if (link) location.replace(link.href);
+}
+
+/** On a phone, the list of pages is one line, which scrolls. */
+function showPresentPage() {
+  const link = document.querySelector('.contents [aria-current]');
+  if (link) link.closest('ul').scrollLeft = link.offsetLeft - link.closest('ul').offsetLeft;
 }
 
 /** A button above each block of code below a root that copies its text. */

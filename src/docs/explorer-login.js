@@ -66,7 +66,7 @@ function lifetimeMs(token) {
 }
 
 function wordsOf({ code, title, errors }) {
-  if (code === 'tenant_required') return 'There is no active tenant with this guid.';
+  if (code === 'tenant_required') return 'There is no active tenant with this guid or slug.';
   if (code === 'rate_limited') return 'Too many logins. Wait some minutes, and try again.';
   const [field] = Object.entries(errors ?? {});
   return field ? `${field[0]} ${field[1][0]}.` : `${title}.`;

@@ -11,12 +11,10 @@ interface HtmlDocument {
   /** What stands beside the main part, or above it on a phone. */
   readonly contents?: Html | undefined;
   readonly main: Html;
-  /** Whether the page takes more room than text needs. */
-  readonly isWide?: boolean;
 }
 
 /** A complete HTML page of the service or of the console. */
-export function htmlDocument({ title, styles, scripts, head, header, contents, main, isWide }: HtmlDocument): string {
+export function htmlDocument({ title, styles, scripts, head, header, contents, main }: HtmlDocument): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -28,7 +26,7 @@ ${scripts.map(path => html`<script src="${path}" type="module"></script>\n`)}${h
 <body>
 <a class="skip" href="#content">Skip to the content</a>
 ${header}
-<div class="page${isWide ? ' wide' : ''}">
+<div class="page">
 ${contents}<main id="content" tabindex="-1">${main}</main>
 </div>
 </body>

@@ -30,8 +30,6 @@ interface Page extends PageLink {
   chain?: PageChain | undefined;
   sections: readonly Section[];
   body: Html;
-  /** Whether the page has a column of examples beside its text. */
-  isWide?: boolean;
 }
 
 const handbookPath = '/docs/operate';
@@ -48,7 +46,7 @@ const navigation = [
  * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy buttons
  * and tabs. The style sheets fit it to phones and dark mode.
  */
-export function page({ site, path, title, chain, sections, body, isWide = false }: Page): string {
+export function page({ site, path, title, chain, sections, body }: Page): string {
   return htmlDocument({
     title: `${title} – Sales back office`,
     styles: ['/css/base.css', '/css/docs.css', '/css/reference.css'],
@@ -60,7 +58,6 @@ ${sections.length > 0 ? sectionLinks(sections) : ''}
 </div>
 `,
     main: html`${body}${chain ? adjacentPages(chain, path) : ''}`,
-    isWide,
   });
 }
 

@@ -23,7 +23,7 @@ export function groupPage(tag: string, groups: readonly EndpointGroup[], site: S
 ${renderFragment(description)}
 ${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
   const sections = endpoints.map(({ id, summary }) => [id, summary] as const);
-  return page({ site, path: group.page, title: name, chain: referenceChain(groups), sections, body, isWide: true });
+  return page({ site, path: group.page, title: name, chain: referenceChain(groups), sections, body });
 }
 
 /** Every endpoint in a line, grouped as on the pages that describe them. */

@@ -35,7 +35,6 @@ export function sendPage(ctx: Context, { title, main, refresh }: ConsolePage, st
       ? header(ctx)
       : html`<header><div class="bar"><strong>Sales back office console</strong></div></header>`,
     main,
-    isWide: true,
   });
 }
 
