@@ -1,6 +1,6 @@
 import createClient, { type Client } from 'openapi-fetch';
 import type { components, paths } from './api.ts';
-import { type Change, type ChangesQuery, followChanges, readChanges } from './changes.ts';
+import { type Change, type ChangesQuery, followChanges } from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
 import { createSession, type Tokens } from './session.ts';
@@ -70,6 +70,7 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
   const baseUrl = url.replace(/\/+$/, '');
   const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
   const session = createSession({ send, baseUrl, tenant, tokens, storage, onTokens });
+  const connection = { send: session.send, baseUrl };
   const client = createClient<paths>({
     baseUrl,
     fetch: session.send,
@@ -79,8 +80,9 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
     ...client,
     login: session.login,
     logout: session.logout,
-    all: (path, query) => readPages({ send: session.send, baseUrl, path, query }),
-    changes: (query = {}) => readChanges({ send: session.send, baseUrl }, query),
-    followChanges: (query = {}, signal) => followChanges({ send: session.send, baseUrl }, query, signal),
+    // An empty `q` finds all, and makes the service send `Link`.
+    all: (path, query) => readPages({ ...connection, path, query: { q: '', ...query } }),
+    changes: query => readPages({ ...connection, path: '/api/v1/Changes', query }),
+    followChanges: (query = {}, signal) => followChanges(connection, query, signal),
   };
 }

@@ -1,5 +1,5 @@
-import { createQuerySerializer } from 'openapi-fetch';
 import type { components } from './api.ts';
+import { serialize } from './pages.ts';
 import { bodyOf } from './problem-error.ts';
 
 export type Change = components['schemas']['Change'];
@@ -18,19 +18,7 @@ interface Connection {
   baseUrl: string;
 }
 
-const defaultPage = 200;
 const minRetryMs = 1_000;
-const serialize = createQuerySerializer({ array: { style: 'form', explode: false } });
-
-/** Yields the changes that there are now. @throws {ProblemError} such as `cursor_expired` */
-export async function* readChanges({ send, baseUrl }: Connection, query: ChangesQuery): AsyncGenerator<Change, void> {
-  const first = `/api/v1/Changes?${serialize({ limit: defaultPage, ...query })}`;
-  for (let next: string | undefined = first; next !== undefined; ) {
-    const response: Response = await send(new Request(`${baseUrl}${next}`));
-    yield* await bodyOf<Change[]>(response);
-    next = /<([^>]+)>; *rel="next"/.exec(response.headers.get('Link') ?? '')?.[1];
-  }
-}
 
 /**
  * Yields changes as they happen, without end: connects again when the stream was lost, and goes on where it was.

@@ -26,11 +26,12 @@ interface ReadOptions {
 }
 
 const defaultPage = 200;
-const serialize = createQuerySerializer({ array: { style: 'form', explode: false } });
+/** Writes the parameters of a query as the service reads them. */
+export const serialize = createQuerySerializer({ array: { style: 'form', explode: false } });
 
-/** Yields the records of all pages of a list. An empty `q` finds all, and makes the service send `Link`. */
+/** Yields the records of all pages of a list. @throws {ProblemError} when the service refuses a page */
 export async function* readPages<Item>({ send, baseUrl, path, query }: ReadOptions): AsyncGenerator<Item, void> {
-  const first = `${path}?${serialize({ limit: defaultPage, q: '', ...query })}`;
+  const first = `${path}?${serialize({ limit: defaultPage, ...query })}`;
   for (let next: string | undefined = first; next !== undefined; ) {
     const response: Response = await send(new Request(`${baseUrl}${next}`));
     yield* await bodyOf<Item[]>(response);
