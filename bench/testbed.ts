@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
@@ -79,7 +78,7 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
   const { folder, serverUrl, controlUrl, masterKey, postgresPid } = opened;
   const redis = await startRedis(children, folder);
 
-  const passwords = createPasswords(availableParallelism());
+  const passwords = createPasswords();
   const password = generatePassword();
   const users = Array.from({ length: loginUserCount }, (_, n) => ({ email: `login-${n}@bench.test`, password }));
   const passwordHash = await passwords.hash(password);

@@ -24,7 +24,8 @@ const bounds = { memory: [8, 65_536], iterations: [1, 6], lanes: [1, 4] } as con
 export const noPassword = 'none';
 
 const maxQueue = 48; // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
-const busyUtilization = 0.8; // of the event loop
+const idleUtilization = 0.5; // of the event loop
+const busyUtilization = 0.8;
 const maxPauseMs = 40; // a hash that takes longer than usual shows that other processes get the CPU already
 
 /** Hashes and verifies passwords on other threads, a few at a time, so that other requests are still served. */
@@ -46,19 +47,20 @@ export interface Passwords {
   isOutdated(storedHash: string): boolean;
 }
 
-/**
- * Returns how many hashes each of the processes computes at a time: together one less than there are cores, for
- * requests without a password, but each of them one; and at most three, so that one of the four threads of Node's pool
- * is free for name look-ups of new connections.
- */
-export function hashConcurrency(processes: number): number {
-  return Math.max(1, Math.min(3, Math.floor((availableParallelism() - 1) / processes)));
-}
+/** Hashes at a time, while the event loop is busy and while it is idle. */
+type HashConcurrency = Readonly<Record<'busy' | 'idle', number>>;
 
 /**
- * @param concurrency hashes at a time
- * @param work of new hashes
+ * Returns how many hashes each of the processes computes at a time, at least one: together as many as there are cores
+ * while requests without a password are few, otherwise one less; and at most three, so that one of the four threads of
+ * Node's pool is free for name look-ups of new connections.
  */
+export function hashConcurrency(processes: number): HashConcurrency {
+  const share = (cores: number): number => Math.max(1, Math.min(3, Math.floor(cores / processes)));
+  return { busy: share(availableParallelism() - 1), idle: share(availableParallelism()) };
+}
+
+/** @param work of new hashes */
 export function createPasswords(concurrency = hashConcurrency(1), work = defaultWork): Passwords {
   const parameters = { ...variant, ...work };
   const currentPrefix = `$argon2id$v=19$m=${work.memoryCost},t=${work.timeCost},p=${variant.parallelism}$`;
@@ -125,16 +127,18 @@ interface Limiter {
 }
 
 /**
- * Runs at most `concurrency` tasks at a time, and queues at most `maxWaiting`. While the event loop is busy, each task
- * is followed by a pause twice as long as the task, at most `maxPauseMs`: that leaves most of the cores to the
- * database, Redis and other processes that the requests depend on.
+ * Runs as many tasks at a time as `concurrency` says for the event loop during the last task, and queues at most
+ * `maxWaiting`. While the event loop is busy, each task is followed by a pause twice as long as the task, at most
+ * `maxPauseMs`: that leaves most of the cores to the database, Redis and other processes that the requests depend on.
  */
-function createLimiter(concurrency: number, maxWaiting: number): Limiter {
+function createLimiter(concurrency: HashConcurrency, maxWaiting: number): Limiter {
   const queue = new HashQueue(maxWaiting);
+  let limit = concurrency.idle;
   let running = 0;
   let hashed = 0;
-  const next = (): void => {
-    if (!queue.startNext()) running--;
+  const end = (): void => {
+    running--;
+    while (running < limit && queue.startNext()) running++;
   };
   return {
     usage: {
@@ -149,7 +153,7 @@ function createLimiter(concurrency: number, maxWaiting: number): Limiter {
     run: async (task, requester) => {
       const trace = requester.deadline?.trace;
       const requestedAt = performance.now();
-      if (running >= concurrency) await queue.enqueue(requester);
+      if (running >= limit) await queue.enqueue(requester);
       else running++;
       hashed++;
       const startedAt = performance.now();
@@ -159,8 +163,9 @@ function createLimiter(concurrency: number, maxWaiting: number): Limiter {
         return await (trace ? trace.step('hash', {}, task) : task());
       } finally {
         const { utilization } = performance.eventLoopUtilization(utilizationBefore);
-        if (utilization > busyUtilization) setTimeout(next, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
-        else next();
+        limit = utilization < idleUtilization ? concurrency.idle : concurrency.busy;
+        if (utilization > busyUtilization) setTimeout(end, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
+        else end();
       }
     },
   };

@@ -49,7 +49,7 @@ describe('crowd of logins', () => {
 
   it('no password is hashed for a client that left while its login waited', async () => {
     // Hashes that take longer than the service needs to notice that a client has left, on a busy machine too.
-    const slow = await createWorld({}, createPasswords(1, { memoryCost: 65_536, timeCost: 3 }));
+    const slow = await createWorld({}, createPasswords({ busy: 1, idle: 1 }, { memoryCost: 65_536, timeCost: 3 }));
     const { usage } = slow.passwords;
     const sockets = await Promise.all(Array.from({ length: 40 }, () => openLogin(slow)));
     await eventually(() => usage.waiting >= 20);

@@ -4,7 +4,7 @@ import { createPasswords } from '../../src/auth/passwords.ts';
 
 const argon2id = 2;
 
-describe('verification of a password', () => {
+describe('hashes of passwords', () => {
   const passwords = createPasswords();
   const storedHash = (memoryCost: number, timeCost: number, parallelism = 1): Promise<string> =>
     hash('the right password', { algorithm: argon2id, memoryCost, timeCost, parallelism });
@@ -25,5 +25,13 @@ describe('verification of a password', () => {
   it('a wrong password takes one hash if the stored hash is current, more expensive or missing', async () => {
     for (const stored of [await passwords.hash('the right password'), await storedHash(19_456, 3), undefined])
       expect(await verify(stored, 'a wrong password'), stored).to.deep.equal([false, 1]);
+  });
+
+  it('while the event loop is idle, as many hashes as there are cores are computed at a time, and others wait', async () => {
+    const { hash, usage } = createPasswords({ busy: 1, idle: 2 });
+    const hashes = ['one', 'two', 'three'].map(password => hash(password));
+    expect({ ...usage }).to.deep.equal({ hashed: 2, waiting: 1 });
+    await Promise.all(hashes);
+    expect({ ...usage }).to.deep.equal({ hashed: 3, waiting: 0 });
   });
 });
