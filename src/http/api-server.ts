@@ -3,7 +3,6 @@ import { Server as NetServer, type Socket } from 'node:net';
 import { Connections } from './connections.ts';
 import { PipelinedRequest } from './pipelined-request.ts';
 import type { RefuseUnparsed } from './refuse-unparsed.ts';
-import { bodyLimits } from './route.ts';
 
 export interface ApiServer {
   readonly http: Server;
@@ -88,13 +87,7 @@ export function createApiServer({
       if (connections.isAnswering(socket as Socket)) socket.destroy();
       else refuse(error, socket as Socket);
     });
-  // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
-  http.on('checkContinue', (request, response) =>
-    connections.onRequest(request, response, () => {
-      if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
-      handle(request, response);
-    }),
-  );
+  http.on('checkContinue', onRequest); // Node would ask for any body; `askForBody` asks for one that is read
   http.on('checkExpectation', onRequest); // Node would answer any other expectation, past all limits
   const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();
   http.on('close', () => clearInterval(check));

@@ -1,9 +1,13 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
 import { Problem, problem } from '../errors.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
+
+/** Levels of lists and objects in a body: far more than any route reads, and far fewer than fill a stack. */
+const maxLevels = 100;
 
 /**
  * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. PATCH may also send
@@ -20,13 +24,13 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};
   const isPatch = ctx.method === 'PATCH';
-  const isAccepted = isPlainJson(headers['content-type']) || (isPatch && isMergePatch(headers['content-type']));
-  if (!isAccepted || (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity') {
+  if (!isPlain(headers, isPatch ? [json, mergePatch] : [json])) {
     const accepted = isPatch ? { 'Accept-Patch': mergePatch } : {}; // RFC 5789 §2.2
     throw problem('unsupported_media_type', { headers: { ...closing, ...accepted } });
   }
   if (length > limit) throw problem('payload_too_large', { headers: closing });
   delete headers['content-encoding']; // the parser knows it in lower case only
+  askForBody(ctx);
 
   const checkUtf8 = utf8Checker(ctx);
   const deadline: Deadline = ctx.state.deadline;
@@ -35,21 +39,37 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const body: unknown = (ctx.request as { body?: unknown }).body;
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
+  if (isDeeper(body, maxLevels))
+    throw problem('malformed_json', { detail: `The body must have at most ${maxLevels} levels.` });
   return body;
+}
+
+/** Lets a client send its body that waits for `100 Continue`, once nothing in the head refuses it. */
+export function askForBody({ req, res }: Context): void {
+  if (req.httpVersion === '1.1' && /\b100-continue\b/i.test(req.headers.expect ?? '')) res.writeContinue();
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some(each => isDeeper(each, levels - 1));
 }
 
 /** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
 export const closing = { Connection: 'close' };
 
+const json = 'application/json';
 /** The media type of a JSON merge patch (RFC 7396). */
 export const mergePatch = 'application/merge-patch+json';
 
-function isPlainJson(contentType = ''): boolean {
-  return /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(contentType.trim());
-}
-
-function isMergePatch(contentType = ''): boolean {
-  return isPlainJson(contentType.replace(/^\s*application\/merge-patch\+json/i, 'application/json'));
+/** True for a body of one of the media types, in UTF-8 and not compressed. */
+export function isPlain(headers: IncomingHttpHeaders, mediaTypes: readonly string[]): boolean {
+  const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
+  const [type = '', ...parameters] = contentType
+    .toLowerCase()
+    .split(';')
+    .map(part => part.trim());
+  const isKnown = (parameter: string) => /^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
+  return mediaTypes.includes(type) && parameters.every(isKnown) && coding.toLowerCase() === 'identity';
 }
 
 async function parse(ctx: Context, limit: number): Promise<void> {
@@ -61,7 +81,7 @@ async function parse(ctx: Context, limit: number): Promise<void> {
       multipart: false,
       jsonLimit: limit,
       parsedMethods: ['POST', 'PUT', 'PATCH'] as never,
-      jsonTypes: ['application/json', mergePatch],
+      jsonTypes: [json, mergePatch],
     });
     parsers.set(limit, parser);
   }

@@ -80,10 +80,7 @@ function validate<Shape extends z.ZodRawShape>(
   return parsed.data;
 }
 
-/**
- * Compares scalars and lists of scalars. Deeper values are never equal: they are invalid in any case, and a recursive
- * comparison could overflow the stack.
- */
+/** Compares scalars and lists of scalars. Deeper values are never equal: they are invalid in any case. */
 function isSame(one: unknown, other: unknown): boolean {
   if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
   return one.length === other.length && one.every((item, index) => item === other[index]);

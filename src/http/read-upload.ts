@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
 import { problem } from '../errors.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
-import { closing } from './read-body.ts';
+import { askForBody, closing, isPlain } from './read-body.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {
@@ -41,16 +41,13 @@ export async function readUpload(
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
-  if (
-    !isPlain(headers['content-type'], mediaType) ||
-    (headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity'
-  )
+  if (!isPlain(headers, [mediaType]))
     throw problem('unsupported_media_type', {
       detail: `The body must be ${mediaType} in UTF-8, not compressed.`,
       headers: closing,
     });
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw problem('payload_too_large', { headers: closing });
-  if (headers.expect?.toLowerCase() === '100-continue') ctx.res.writeContinue(); // the server has not, for a large body
+  askForBody(ctx);
   const deadline: Deadline = ctx.state.deadline;
   uploads.add(ctx.req);
   try {
@@ -113,10 +110,4 @@ async function nextPiece(pieces: AsyncIterator<Buffer>): Promise<Buffer | undefi
 function tooSlow({ bytes, ms }: typeof defaultProgress) {
   const detail = `The body must bring ${bytes / 1024} KiB in every ${ms / 1_000} seconds.`;
   return problem('request_timeout', { detail, headers: closing });
-}
-
-function isPlain(contentType = '', mediaType: string): boolean {
-  const [type = '', ...parameters] = contentType.split(';').map(part => part.trim().toLowerCase());
-  const isKnown = (parameter: string) => /^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
-  return type === mediaType && parameters.every(isKnown);
 }

@@ -271,6 +271,16 @@ describe('request bodies', () => {
         expect(response.body.code).to.be.oneOf(['validation_failed', 'malformed_json']);
       }));
 
+    it('a body may have 100 levels of lists and objects, also in fields that are ignored, and no more', () =>
+      expectNoWrites(async () => {
+        const nested = (levels: number) => `{"Title":"","Other":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+        expectProblem(await admin.post(path, nested(100)), 400, 'validation_failed');
+        for (const levels of [101, 30_000]) {
+          expectProblem(await admin.post(path, nested(levels)), 400, 'malformed_json');
+          expectProblem(await admin.put(`${path}/1`, nested(levels)), 400, 'malformed_json');
+        }
+      }));
+
     it('a body with two spellings of a field, each 15,000 brackets deep, is rejected with 400', () =>
       expectNoWrites(async () => {
         const value = '['.repeat(15_000) + ']'.repeat(15_000);

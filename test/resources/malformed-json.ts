@@ -114,6 +114,8 @@ export const notJsonObjects: (string | Uint8Array)[] = [
   deep(30_000, '[', ''),
   deep(10_000, '{"a":', ''),
   deep(30_000, '[', ']'),
+  `{"Name":"Odd","a":${deep(30_000, '[', ']')}}`,
+  `{"Name":"Odd","a":${deep(9_000, '{"a":', '}', '1')}}`,
   // Bytes that are not UTF-8
   ...[
     [0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d],
@@ -140,11 +142,11 @@ export const oddJsonObjects: string[] = [
   '{"Name":"Odd","a":"\\/\\"\\\\\\b\\f\\n\\r\\t"}',
   '{"Name":"Odd","constructor":{"prototype":{"polluted":true}}}',
   '{"Name":"Odd","toString":1,"valueOf":null,"hasOwnProperty":false,"then":{},"toJSON":"x","length":-1}',
-  `{"Name":"Odd","a":${deep(30_000, '[', ']')}}`,
-  `{"Name":"Odd","a":${deep(9_000, '{"a":', '}', '1')}}`,
+  `{"Name":"Odd","a":${deep(99, '[', ']')}}`,
+  `{"Name":"Odd","a":${deep(99, '{"a":', '}', '1')}}`,
   `{"Name":"Odd",${Array.from({ length: 5_000 }, (_, n) => `"k${n}":${n}`).join(',')}}`,
   `{"Name":"Odd","${'x'.repeat(60_000)}":1}`,
 ];
 
 /** A JSON object with both spellings of a field, nested as deep as a body can be. */
-export const deepTwice: string = `{"Name":${deep(15_000, '[', ']')},"name":${deep(15_000, '[', ']')}}`;
+export const deepTwice: string = `{"Name":${deep(99, '[', ']')},"name":${deep(99, '[', ']')}}`;
