@@ -12,12 +12,13 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
     }
     case 'too_small': {
       const min = Number(issue.minimum);
-      const message = `must be ${issue.inclusive ? 'at least' : 'more than'} ${min}`;
+      const message = `must be at least ${min}${units[issue.origin] ?? ''}`;
+      if (issue.origin === 'string' && min === 1) return { message: 'must not be empty', code: 'too_short', min };
       return { message, code: issue.origin === 'string' ? 'too_short' : 'too_small', min };
     }
     case 'too_big': {
       const max = Number(issue.maximum);
-      const message = `must be ${issue.inclusive ? 'at most' : 'less than'} ${max}`;
+      const message = `must be at most ${max}${units[issue.origin] ?? ''}`;
       return { message, code: codeOfExcess[issue.origin] ?? 'too_large', max };
     }
     case 'invalid_value':
@@ -35,6 +36,7 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
   }
 }
 
+const units: Partial<Record<string, string>> = { string: ' characters long', array: ' items long' };
 const codeOfExcess: Partial<Record<string, FieldError['code']>> = { string: 'too_long', array: 'too_many' };
 
 /** The formats whose definition contains no message. */

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { invalid } from '../runtime/field-error.ts';
 
-/** An int: −2³¹ … 2³¹−1. A string of digits is not a number. */
-export const int32 = () => z.int32();
+const int32Bounds = { min: -(2 ** 31), max: 2 ** 31 - 1 };
+/** An int: −2³¹ … 2³¹−1. A string of digits is not a number. (`z.int32` names another bound to numbers beyond 2⁵³.) */
+export const int32 = () => z.number().min(int32Bounds.min).max(int32Bounds.max).int();
 
 /** A long id: 1 … 2⁵³−1, the range in which every JSON number is exact. */
 export const longId = () => z.int().min(1).max(Number.MAX_SAFE_INTEGER);
@@ -49,11 +50,11 @@ export const queryId = () =>
     .optional();
 
 /** `true` or `false` in a query string. */
-export const flag = () =>
+export const flag = (byDefault = false) =>
   z
     .enum(['true', 'false'])
     .transform(value => value === 'true')
-    .default(false);
+    .default(byDefault);
 
 interface TextOptions {
   /** Maximum length in Unicode code points. */

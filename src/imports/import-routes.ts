@@ -82,11 +82,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         resource: z.enum(names).describe('The resource whose records the file has.'),
         mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
         dryRun: flag().describe('Whether to check the file only, and change nothing.'),
-        atomic: z
-          .enum(['true', 'false'])
-          .transform(value => value === 'true')
-          .default(true)
-          .describe('Whether one refused row rejects the whole file.'),
+        atomic: flag(true).describe('Whether one refused row rejects the whole file.'),
       }),
       upload: { mediaType: 'text/csv', maxBytes, example: 'Title,Weighting\nKey account,3\nFormer customer,4\n' },
       response: view,

@@ -45,6 +45,12 @@ describe('errors of fields', () => {
         },
       ],
       [
+        'EntityStatus',
+        { Title: 'A', Weighting: 2 ** 53 + 2 },
+        { Weighting: ['must be at most 2147483647'] },
+        { Weighting: [{ code: 'too_large', max: 2_147_483_647 }] },
+      ],
+      [
         'Entities',
         { Name: 'A', name: 'B', EntityType: 'friend', StatusId: 99_999 },
         {
@@ -72,8 +78,28 @@ describe('errors of fields', () => {
       { limit: ['must be a whole number above 0'] },
       { limit: [{ code: 'wrong_format' }] },
     ]);
-    const password = { token: 'x', newPassword: 'short' };
-    const reset = await world.anonymous.post('/api/v1/auth/reset-password', password, { 'X-Tenant': world.acme.guid });
+    const many = {
+      PromoCode: 'P',
+      Name: 'P',
+      DiscountType: 'Percentage',
+      DiscountValue: 1,
+      EntityIds: Array(101).fill(1),
+    };
+    expect(errorsOf(await admin.post('/api/v1/Promotions', many))).to.deep.equal([
+      { EntityIds: ['must be at most 100 items long'] },
+      { EntityIds: [{ code: 'too_many', max: 100 }] },
+    ]);
+    const anonymously = (path: string, body: object) =>
+      world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
+    expect(errorsOf(await anonymously('login', { email: 'a@b.test', password: 'x'.repeat(1_025) }))).to.deep.equal([
+      { password: ['must be at most 1024 characters long'] },
+      { password: [{ code: 'too_long', max: 1024 }] },
+    ]);
+    expect(errorsOf(await anonymously('refresh', { refreshToken: '' }))).to.deep.equal([
+      { refreshToken: ['must not be empty'] },
+      { refreshToken: [{ code: 'too_short', min: 1 }] },
+    ]);
+    const reset = await anonymously('reset-password', { token: 'x', newPassword: 'short' });
     expect(errorsOf(reset)).to.deep.equal([
       { newPassword: ['must be at least 8 characters long'] },
       { newPassword: [{ code: 'too_short', min: 8 }] },

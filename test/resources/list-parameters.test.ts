@@ -168,6 +168,16 @@ describe('list parameters', () => {
     expect(sorted.body.errorCodes.sort[0].values).to.include('IsActive').and.not.include('Value');
   });
 
+  it('a parameter of a list that takes one plain value is refused with 400 in brackets, also on a plain list', async () => {
+    for (const path of [currencies, '/api/v1/Activity', '/api/v1/Entities'])
+      for (const parameter of ['limit[]=1', 'limit=1&limit[]=1', 'after[0]=1', 'sort[]=Id', 'q[a]=e', 'bom[]=true']) {
+        const { status, body } = await admin.get(`${path}?${parameter}`);
+        expect([status, body.code], `${path}?${parameter}`).to.deep.equal([400, 'validation_failed']);
+        expect(Object.values(body.errorCodes)).to.deep.equal([[{ code: 'ambiguous' }]]);
+      }
+    expect((await admin.get(`${currencies}?other[]=1`)).status).to.equal(200);
+  });
+
   it('entities are sorted and filtered by the titles of their statuses, page by page', async () => {
     const globex = await world.login(world.globex);
     await sql(

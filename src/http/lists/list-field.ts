@@ -2,8 +2,6 @@ import { z } from 'zod';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { moment } from '../fields.ts';
 
-const maxInt32 = 2 ** 31 - 1;
-
 export type FieldKind = 'text' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
 
 /** A field of a view that a list can be filtered by. */
@@ -31,7 +29,7 @@ export function listField(
   const kind = kindOf(inner);
   if (!kind) return undefined;
   const values = inner instanceof z.ZodEnum ? inner.options.map(String) : [];
-  const max = inner instanceof z.ZodNumberFormat && inner.format === 'int32' ? maxInt32 : Number.MAX_SAFE_INTEGER;
+  const max = inner instanceof z.ZodNumber ? (inner.maxValue ?? 0) : 0;
   return { name, kind, isNullable, isSortable, isComputed, max, values };
 }
 
@@ -39,8 +37,7 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
   if (schema instanceof z.ZodISODateTime) return 'timestamp';
   if (schema instanceof z.ZodEnum) return 'choice';
   if (schema instanceof z.ZodBoolean) return 'boolean';
-  if (schema instanceof z.ZodNumberFormat) return 'integer';
-  if (schema instanceof z.ZodNumber) return 'decimal';
+  if (schema instanceof z.ZodNumber) return schema.isInt ? 'integer' : 'decimal';
   if (schema instanceof z.ZodString) return schema.meta()?.format === 'uuid' ? 'uuid' : 'text';
   return undefined;
 }

@@ -31,12 +31,13 @@ export interface ListQuery {
   readonly parameters: URLSearchParams;
 }
 
-const single = ['sort', 'q', 'limit', 'after'];
+const single = ['sort', 'q', 'limit', 'after', 'bom'];
 
-/** True for the parameters that a list takes beside those of its own. */
+/** True for the parameters that a list takes beside those of its own, also when they are written as `limit[]`. */
 export function isListParameter({ includes }: ListContract, name: string): boolean {
-  if (name === 'include') return includes.length > 0;
-  return single.includes(name) || name === 'bom' || isFilterParameter(name);
+  const [plain = ''] = name.split('[');
+  if (plain === 'include') return includes.length > 0;
+  return single.includes(plain) || isFilterParameter(name);
 }
 
 /**
