@@ -12,7 +12,7 @@ import { readFields } from './http/read-fields.ts';
 import { type QueryInput, readParameters } from './http/read-parameters.ts';
 import { readPatch } from './http/read-patch.ts';
 import { readUpload } from './http/read-upload.ts';
-import { Representation } from './http/representation.ts';
+import { preconditionOf, Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { ReadUpload } from './http/route.ts';
 import type { Routers } from './http/routers.ts';
@@ -44,7 +44,7 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
  * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
  */
 export function respond(route: TenantRoute): Middleware {
-  const filter = filterOf(route);
+  const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
     const idempotencyKey = idempotencyKeyOf(ctx, route);
@@ -52,12 +52,11 @@ export function respond(route: TenantRoute): Middleware {
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
-    const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),
       params: ctx.params,
-      ifMatch,
+      precondition: route.takesIfMatch ? preconditionOf(ctx.req.headers) : undefined,
       lastEventId: route.takesLastEventId ? (ctx.req.headers['last-event-id'] as string | undefined) : undefined,
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
@@ -102,12 +101,6 @@ function uploadReader(ctx: Context, { upload }: TenantRoute): ReadUpload {
 const noUpload: ReadUpload = async () => {
   throw new Error('the route has no upload');
 };
-
-/** JSON is limited to the declared fields; a response of another media type is sent as the handler returns it. */
-function filterOf({ response, contentType }: TenantRoute): ResponseFilter {
-  if (!response) return () => undefined;
-  return contentType === undefined ? responseFilter(response) : result => result;
-}
 
 async function readInput(
   ctx: Context,

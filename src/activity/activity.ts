@@ -9,7 +9,6 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readList } from '../lists/read-page.ts';
-import { readsOf } from '../lists/read-records.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { toRow } from '../runtime/casing.ts';
@@ -99,6 +98,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       method: 'GET',
       path: `${path}/:id`,
       access: 'full.read',
+      cache: 'revalidate',
       summary: 'One Activity record by its id',
       response: activityView,
       handler: async ({ params }, context) => {
@@ -125,7 +125,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         ];
         const userNames = userNamesOf(control, context);
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
-        const source = { table, conditions, ...readsOf(context), userNames };
+        const source = { table, conditions, reads: context, userNames };
         return readList(list, source, { orderBy: newestFirst, limit });
       },
     }),
@@ -139,6 +139,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
       response: activityView,
       status: 201,
+      hasTag: true,
       takesIdempotencyKey: true,
       location: activity => `${path}/${activity.Id}`,
       handler: async ({ body }, context) => {

@@ -2,15 +2,14 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
 import type { Permission } from '../control/permissions.ts';
-import { queryList } from '../control/tenant-queues.ts';
+import { controlReads } from '../control/tenant-queues.ts';
 import { userNamesOf } from '../control/user-names.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { readList } from '../lists/read-page.ts';
-import { readsOf } from '../lists/read-records.ts';
 import { toIso } from '../postgres/column-types.ts';
-import type { Condition, Statement } from '../postgres/statement.ts';
+import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { pascalCase } from '../runtime/casing.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
@@ -121,11 +120,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
-        const reads = isControl
-          ? { read: (statement: Statement) => queryList(control, context, statement) }
-          : readsOf(context);
-        const userNames = userNamesOf(control, context);
-        const source = { table, conditions, ...reads, toResponse: entryText, userNames };
+        const reads = isControl ? controlReads(control, context) : context;
+        const source = { table, conditions, reads, toResponse: entryText, userNames: userNamesOf(control, context) };
         return readList(list, source, { orderBy: { id: 'desc' }, limit });
       },
     }),

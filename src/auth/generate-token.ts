@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { LegacyToken } from '../control/client-entities.ts';
 import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
-import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { basicAuthRequired } from './authenticate-client.ts';
+import { entityTypeOf } from './issue-tokens.ts';
 import { removeExpired } from './remove-expired.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
@@ -39,7 +39,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
       const { caller, tenant } = context;
       const token = createLegacyToken();
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
-      const entity = caller.entityId === null ? null : await context.em.findOne(Entity, { id: caller.entityId });
+      const entityType = await entityTypeOf(caller, context);
       await control.em.fork().transactional(async em => {
         // The lock makes a concurrent revocation of the client wait until this token is stored, and then revoke it too;
         // and it makes other tokens of the client wait, so that their number is limited.
@@ -55,7 +55,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
           tenant: tenant.id,
           user: caller.userId,
           client: caller.tokenId,
-          entityType: entity?.entityType ?? null,
+          entityType,
           expiresAt,
         });
       });

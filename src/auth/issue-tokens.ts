@@ -35,8 +35,16 @@ export async function loadTokenHolder(
   const found = await findActiveUser(directory, context.tenant.id, userId);
   if (!found) return undefined;
   const { user, role } = found;
-  const entity = user.entityId === null ? null : await context.em.findOne(Entity, { id: user.entityId });
-  return { user, permissions: [...role.permissions], entityType: entity?.entityType ?? null };
+  return { user, permissions: [...role.permissions], entityType: await entityTypeOf(user, context) };
+}
+
+/** Returns the type of the entity that a user belongs to; null if it is none. */
+export async function entityTypeOf(
+  { entityId }: Pick<UserRecord, 'entityId'>,
+  context: RequestContext,
+): Promise<z.output<typeof entityType>> {
+  const entity = entityId === null ? null : await context.em.findOne(Entity, { id: entityId });
+  return entity?.entityType ?? null;
 }
 
 /** Returns an access token and a refresh token for a session. */

@@ -42,11 +42,10 @@ export async function runInQueue<Result>(
   }
 }
 
-/** Returns the rows of a list, after the earlier lists of its tenant. */
-export async function queryList(
-  control: ControlDatabase,
-  request: TenantRequest,
-  statement: Statement,
-): Promise<RowValues[]> {
-  return runInQueue(control, 'list', request, () => queryStatement(control, statement));
+/** How a request reads a list of the control database: after the earlier lists of its tenant. */
+export function controlReads(control: ControlDatabase, request: TenantRequest) {
+  return {
+    read: (statement: Statement): Promise<RowValues[]> =>
+      runInQueue(control, 'list', request, () => queryStatement(control, statement)),
+  };
 }

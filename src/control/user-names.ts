@@ -1,6 +1,6 @@
 import { preparedStatement } from '../postgres/statement.ts';
 import type { ControlDatabase } from './database.ts';
-import { queryList, type TenantRequest } from './tenant-queues.ts';
+import { controlReads, type TenantRequest } from './tenant-queues.ts';
 
 const selectNames = 'select id, first_name, last_name from users where tenant_id = $1 and id = any ($2::bigint[])';
 
@@ -11,7 +11,7 @@ export function userNamesOf(
 ): (ids: readonly number[]) => Promise<ReadonlyMap<number, string>> {
   return async ids => {
     const statement = preparedStatement(selectNames, [request.tenant.id, ids]);
-    const rows = await queryList(control, request, statement);
+    const rows = await controlReads(control, request).read(statement);
     return new Map(rows.map(row => [Number(row.id), `${row.first_name} ${row.last_name}`.trim()]));
   };
 }

@@ -84,7 +84,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       takesLastEventId: true,
       problems: ['forbidden', 'cursor_expired'],
       contentType: 'text/event-stream; charset=utf-8',
-      response: z.any(),
+      response: z.string(),
       handler: async ({ query, lastEventId }, context) => {
         const { tenant, caller } = context;
         const { changeStreams } = services;
@@ -100,7 +100,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const after = asked === 'now' || changes.length === 0 ? last : asked;
         const isWithRecord = query.include === 'record';
         changeStreams.requireRoom(request); // others may have begun meanwhile
-        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink));
+        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink)) as never;
       },
     }),
     defineRoute({

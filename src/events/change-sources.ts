@@ -3,7 +3,7 @@ import type { Permission } from '../control/permissions.ts';
 import { resources } from '../resources/index.ts';
 import { promotions } from '../resources/promotion.ts';
 import { promotionUseView } from '../resources/promotion-use.ts';
-import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { hrefOf, type ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
 
@@ -34,9 +34,10 @@ export interface ChangeSource {
 
 const withColumns = (fields: readonly string[]) => fields.map(field => [field, snakeCase(camelCase(field))] as const);
 
-function sourceOf({ name, access, scopedBy, view, computed = [], recordPath }: ResourceDefinition): ChangeSource {
+function sourceOf(resource: ResourceDefinition): ChangeSource {
+  const { name, access, scopedBy, view, computed = [] } = resource;
   const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
-  const href = (key: string) => recordPath.replace(/:\w+$/, encodeURIComponent(key));
+  const href = (key: string) => hrefOf(resource, key);
   return { name, access: access.read, isOwned: scopedBy !== undefined, fields: withColumns(fields), href };
 }
 

@@ -1,8 +1,9 @@
 import { createHash, hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem } from '../errors.ts';
 import { type ContentCoding, compress } from './content-coding.ts';
-import { namesStrongly } from './entity-tags.ts';
+import { nameOf, namesStrongly } from './entity-tags.ts';
 
 const maxTextLength = 4_096;
 /** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
@@ -126,11 +127,20 @@ export class Representation {
 }
 
 /**
- * Requires that `If-Match` names what a client has received of a record: its view, before a change.
+ * Checks a record before its change, given what a client has received of it: its view.
  * @throws {Problem} `precondition_failed`
  */
-export function requireMatch(ifMatch: string, viewed: unknown): void {
-  if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+export type Precondition = (viewed: unknown) => void;
+
+/** Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined without them. */
+export function preconditionOf(headers: IncomingHttpHeaders): Precondition | undefined {
+  const { 'if-match': required, 'if-none-match': refused } = headers;
+  if (required === undefined && refused === undefined) return undefined;
+  return viewed => {
+    const { tag } = Representation.of(viewed);
+    const isRefused = refused !== undefined && nameOf(refused, tag) !== undefined;
+    if (isRefused || (required !== undefined && !namesStrongly(required, tag))) throw problem('precondition_failed');
+  };
 }
 
 function toTag(hash: string): string {

@@ -3,6 +3,7 @@ import type { ProblemCode } from '../errors.ts';
 import type { ListContract } from './lists/list-contract.ts';
 import type { ListQuery } from './lists/list-query.ts';
 import type { UploadContract } from './read-upload.ts';
+import type { Precondition } from './representation.ts';
 
 /** The rate limits that a route can have: `login` counts by client and account, the others by client. */
 export type RouteLimit = 'login' | 'account' | 'token';
@@ -38,10 +39,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly rateLimit?: RouteLimit | undefined;
   /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
-  /**
-   * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string,
-   * bytes, or a `Readable` that is streamed) is then sent as it is; `cache` and `location` have no effect on it.
-   */
+  /** Media type of a response that is no JSON: the handler returns an `EventStream`. For the documentation. */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;
   /** Whether a successful response may also be 204 without a body. */
@@ -50,7 +48,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly cache: 'no-store' | 'revalidate';
   /** Whether the response has the `ETag` of the record that it contains, although the client must not store it. */
   readonly hasTag?: boolean | undefined;
-  /** Whether the handler makes the change only if `ifMatch` of its input names the record. */
+  /** Whether the handler makes the change only if the record meets the `precondition` of its input. */
   readonly takesIfMatch?: boolean | undefined;
   /** Whether the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
   readonly takesIdempotencyKey?: boolean | undefined;
@@ -73,8 +71,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly list?: ListQuery | undefined;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;
-  /** The header `If-Match`. */
-  readonly ifMatch?: string | undefined;
+  /** Of a route that takes it. */
+  readonly precondition?: Precondition | undefined;
   /** The header `Last-Event-ID` of a route that takes it. */
   readonly lastEventId?: string | undefined;
   /** Reads the body of a route with `upload`. */

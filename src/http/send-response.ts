@@ -9,7 +9,7 @@ const json = 'application/json; charset=utf-8';
 /** Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate the response. */
 export function sendResponse(
   ctx: Context,
-  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType' | 'hasTag' | 'list'>,
+  route: Pick<Route, 'status' | 'location' | 'cache' | 'hasTag' | 'list'>,
   result: unknown,
 ): void | Promise<void> {
   ctx.status = result === undefined ? 204 : route.status;
@@ -18,11 +18,6 @@ export function sendResponse(
     return;
   }
   const { res } = ctx;
-  if (route.contentType !== undefined) {
-    res.setHeader('Content-Type', route.contentType); // before the body, or Koa would guess a type
-    ctx.body = result;
-    return;
-  }
   if (route.location) res.setHeader('Location', route.location(result as never));
   if (route.cache === 'revalidate') {
     const representation = result instanceof Representation ? result : Representation.of(result);

@@ -1,5 +1,5 @@
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
-import type { RowValues, Statement } from '../postgres/statement.ts';
+import { nothing, type RowValues, type Statement } from '../postgres/statement.ts';
 import { rememberLookups } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { changeInBackground } from '../tenancy/change-in-background.ts';
@@ -72,7 +72,6 @@ export async function runImport(
 }
 
 const command = (text: string): Statement => ({ name: text.replaceAll(' ', '_'), text, values: [] });
-const nothing: Statement = { name: 'import_nothing', text: 'select', values: [] };
 
 const noCounts = (): ImportCounts => ({ rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] });
 const rejectImport = (id: number, reason: string): Statement =>

@@ -13,9 +13,10 @@ const maxMs = 1_000;
  * @returns undefined when there are more than 100,000, or when the count takes more than a second
  */
 export async function countRecords(query: ListQuery, source: ListSource): Promise<number | undefined> {
-  const { table, conditions, read, readWithin = read } = source;
+  const { table, conditions, reads } = source;
   const { conditions: filters, searches } = listConditions(query, table);
-  const rows = await readWithin(table.selectCount([...conditions, ...filters, ...searches], maxCount + 1), maxMs);
+  const select = table.selectCount([...conditions, ...filters, ...searches], maxCount + 1);
+  const rows = await (reads.readWithin?.(select, maxMs) ?? reads.read(select));
   const count = rows && Number(rows[0]?.count);
   return count === undefined || count > maxCount ? undefined : count;
 }

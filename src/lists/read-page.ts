@@ -14,8 +14,8 @@ import { type ListedRecord, type ListSource, readRecords } from './read-records.
  */
 export async function readList(query: ListQuery | undefined, source: ListSource, plain: SelectOptions): Promise<never> {
   if (query) return (await readPage(query, source)) as never;
-  const { table, conditions, read, toResponse } = source;
-  const rows = await read(table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }));
+  const { table, conditions, reads, toResponse } = source;
+  const rows = await reads.read(table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }));
   return (await Representation.ofList(textsOf(rows as unknown as ListedRecord[], toResponse))) as never;
 }
 

@@ -4,14 +4,20 @@ import type { TableStatements } from '../postgres/table-statements.ts';
 import { camelCase } from '../runtime/casing.ts';
 import { listConditions } from './list-conditions.ts';
 
+/** How the records of a list are read. */
+interface ListReads {
+  read(statement: Statement): Promise<RowValues[]>;
+  /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */
+  readWithin?(statement: Statement, ms: number): Promise<RowValues[] | undefined>;
+}
+
 /** Where the records of a list come from. */
 export interface ListSource {
   table: TableStatements;
   /** The records that the caller may see, and that the plain list has. */
   conditions: readonly (Condition | undefined)[];
-  read: (statement: Statement) => Promise<RowValues[]>;
-  /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */
-  readWithin?: (statement: Statement, ms: number) => Promise<RowValues[] | undefined>;
+  /** The context of the request, if the records are in its tenant's database. */
+  reads: ListReads;
   /** Returns the names of users by their ids, for a list that may include them. */
   userNames?: (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>;
   /** Turns the JSON text of a record into that of the response. */
@@ -24,20 +30,10 @@ export interface ListedRecord {
   readonly keys: readonly (string | null)[];
 }
 
-type Reads = Required<Pick<ListSource, 'read' | 'readWithin'>>;
-
-/** How a list of a tenant database is read: by the context of the request. */
-export function readsOf(context: Reads): Reads {
-  return {
-    read: select => context.read(select),
-    readWithin: (select, ms) => context.readWithin(select, ms),
-  };
-}
-
 /** Reads the records that a request asks for, in their order, from after its cursor on. */
 export async function readRecords(
   query: ListQuery,
-  { table, conditions, read }: ListSource,
+  { table, conditions, reads }: ListSource,
   limit: number | undefined,
 ): Promise<ListedRecord[]> {
   const { conditions: filters, searches } = listConditions(query, table);
@@ -51,5 +47,5 @@ export async function readRecords(
     after: query.after,
     limit,
   });
-  return (await read(statement)) as unknown as ListedRecord[];
+  return (await reads.read(statement)) as unknown as ListedRecord[];
 }

@@ -89,9 +89,6 @@ async function attempt(
   }
 }
 
-/** Reads nothing: the result of a change that responds with 204. */
-export const noResult: Statement = { name: 'no_result', text: 'select', values: [] };
-
 /** The problem of a change that exceeds a limit. @param delayMs until it is allowed */
 export function rateLimited(delayMs: number): Problem {
   return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });

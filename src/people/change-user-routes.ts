@@ -17,14 +17,14 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
   const recordPath = `${path}/:id`;
   /** Makes a change of the user that the path names, and returns the user. */
   const changeUser = async (
-    { params, ifMatch }: Pick<RouteInput<never>, 'params' | 'ifMatch'>,
+    { params, precondition }: Pick<RouteInput<never>, 'params' | 'precondition'>,
     context: RequestContext,
     change: Change,
   ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
     const rows = await changePeople(services, context, async transaction => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-      const user = await findManagedUser(transaction, tenantId, id, ifMatch);
+      const user = await findManagedUser(transaction, tenantId, id, precondition);
       await change(transaction, user);
       return userById([['tenant_id = ?', tenantId]], user.id);
     });

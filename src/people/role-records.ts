@@ -1,7 +1,7 @@
 import type { QueryControl } from '../control/database.ts';
 import { permissions as allPermissions, type Permission } from '../control/permissions.ts';
 import { problem } from '../errors.ts';
-import { requireMatch } from '../http/representation.ts';
+import type { Precondition } from '../http/representation.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById } from './role-statements.ts';
@@ -12,11 +12,11 @@ interface RoleFields {
   readonly Permissions: readonly Permission[];
 }
 
-/** Which role a request names, and the header `If-Match`. */
+/** Which role a request names. */
 interface RoleKey {
   readonly tenantId: number;
   readonly id: number | undefined;
-  readonly ifMatch: string | undefined;
+  readonly precondition?: Precondition | undefined;
 }
 
 const insertRole = `
@@ -78,14 +78,14 @@ export async function deleteRole(transaction: PeopleTransaction, key: RoleKey): 
 /** Returns a role that the caller may change. */
 async function findManagedRole(
   { query, permissions }: PeopleTransaction,
-  { tenantId, id, ifMatch }: RoleKey,
+  { tenantId, id, precondition }: RoleKey,
 ): Promise<RoleView> {
   const { name, text, values } = roleById(tenantId, id ?? 0);
   const role = viewOf<RoleView>(await query(name, text, values));
   if (!role) throw problem('not_found');
   if (isBuiltIn(role.Name)) throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
   requireMayManage(role.Permissions, permissions);
-  if (ifMatch !== undefined) requireMatch(ifMatch, role);
+  precondition?.(role);
   return role;
 }
 

@@ -2,16 +2,16 @@ import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
-import { queryList } from '../control/tenant-queues.ts';
+import { controlReads } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { lengths, text } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { pathId } from '../http/route.ts';
 import { readList } from '../lists/read-page.ts';
-import type { Condition, Statement } from '../postgres/statement.ts';
+import { type Condition, nothing } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { changePeople, noResult } from './change-people.ts';
+import { changePeople } from './change-people.ts';
 import { changeRole, createRole, deleteRole } from './role-records.ts';
 import { type RoleView, roleById, roleFields, roleTable, roleView } from './role-statements.ts';
 import { viewOf } from './user-statements.ts';
@@ -53,9 +53,9 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       response: z.array(roleView),
       list,
       handler: async ({ list }, context) => {
-        const read = (statement: Statement) => queryList(control, context, statement);
+        const reads = controlReads(control, context);
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
-        return readList(list, { table: roleTable, conditions, read }, { orderBy: { name: 'asc', id: 'asc' } });
+        return readList(list, { table: roleTable, conditions, reads }, { orderBy: { name: 'asc', id: 'asc' } });
       },
     }),
     defineRoute({
@@ -104,10 +104,10 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       hasTag: true,
       takesIfMatch: true,
       problems: ['duplicate'],
-      handler: async ({ body, params, ifMatch }, context) => {
+      handler: async ({ body, params, precondition }, context) => {
         const tenantId = context.tenant.id;
         const rows = await changePeople(services, context, async transaction => {
-          const id = await changeRole(transaction, { tenantId, id: idOf(params.id), ifMatch }, body);
+          const id = await changeRole(transaction, { tenantId, id: idOf(params.id), precondition }, body);
           return roleById(tenantId, id);
         });
         return viewOf<RoleView>(rows);
@@ -120,10 +120,10 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       summary: 'Delete one Role record that no user has',
       takesIfMatch: true,
       problems: ['in_use'],
-      handler: async ({ params, ifMatch }, context) => {
+      handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
-          await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), ifMatch });
-          return noResult;
+          await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), precondition });
+          return nothing;
         });
       },
     }),

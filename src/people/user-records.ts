@@ -3,7 +3,7 @@ import { scopes } from '../control/scopes.ts';
 import { fieldProblem, problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { lengths, longId, text } from '../http/fields.ts';
-import { requireMatch } from '../http/representation.ts';
+import type { Precondition } from '../http/representation.ts';
 import { Entity } from '../resources/entity.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
@@ -41,7 +41,6 @@ const managedUser = `
 /**
  * Returns a user whom the caller may manage. Does not lock the row: other administrators wait for the lock of the
  * people, and the user's own changes (a password, a confirmation) touch other columns.
- * @param ifMatch the header `If-Match`
  * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller lacks;
  * `precondition_failed`
  */
@@ -49,15 +48,14 @@ export async function findManagedUser(
   { query, permissions }: PeopleTransaction,
   tenantId: number,
   id: number | undefined,
-  ifMatch?: string,
+  precondition?: Precondition,
 ): Promise<ManagedUser> {
   const [user] = id ? await query<ManagedUser>('managed_user', managedUser, [tenantId, id]) : [];
   if (!user) throw problem('not_found');
   requireMayManage(user.permissions, permissions);
-  if (ifMatch !== undefined) {
+  if (precondition) {
     const { name, text, values } = userById([['tenant_id = ?', tenantId]], user.id);
-    const viewed = viewOf<UserView>(await query(name, text, values));
-    requireMatch(ifMatch, viewed);
+    precondition(viewOf<UserView>(await query(name, text, values)));
   }
   return user;
 }

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
-import { queryList } from '../control/tenant-queues.ts';
+import { controlReads } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { limit, queryId } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { pathId } from '../http/route.ts';
 import { readList } from '../lists/read-page.ts';
-import type { Condition, Statement } from '../postgres/statement.ts';
+import type { Condition } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeUserRoutes } from './change-user-routes.ts';
 import { inviteRoute } from './invite-route.ts';
@@ -41,10 +41,10 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       response: z.array(userView),
       handler: async ({ query: { limit, after }, list }, context) => {
         const { caller, tenant } = context;
-        const read = (statement: Statement) => queryList(services.control, context, statement);
+        const reads = controlReads(services.control, context);
         const conditions: Condition[] = visibleTo(tenant.id, caller);
         if (after !== undefined) conditions.push(['id > ?', after]);
-        return readList(list, { table: userTable, conditions, read }, { orderBy: { id: 'asc' }, limit });
+        return readList(list, { table: userTable, conditions, reads }, { orderBy: { id: 'asc' }, limit });
       },
     }),
     defineRoute({

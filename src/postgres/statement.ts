@@ -26,6 +26,9 @@ export type Conditions = readonly (Condition | undefined)[];
 /** The values of a row, by property of its entity or by field of a view. */
 export type RowValues = Record<string, unknown>;
 
+/** Reads and changes nothing: for a change that is not made, or whose response has no body. */
+export const nothing: Statement = { name: 'nothing', text: 'select', values: [] };
+
 /** The name of each statement text. Bounded: texts come from the source code, values are parameters. */
 const names = new Map<string, string>();
 

@@ -69,6 +69,7 @@ const recordUse = defineRoute({
     'An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.',
   response: promotionUseView,
   status: 201,
+  hasTag: true,
   takesIdempotencyKey: true,
   problems: ['duplicate', 'in_use'],
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,

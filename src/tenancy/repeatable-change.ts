@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type Problem, problem } from '../errors.ts';
 import { sqlState } from '../postgres/database-error.ts';
-import type { RowValues, Statement } from '../postgres/statement.ts';
+import { nothing, type RowValues, type Statement } from '../postgres/statement.ts';
 
 /** Maximum wait for an earlier request with the same key that is still running, in ms; then 409. */
 const maxWaitMs = 2_000;
@@ -93,4 +93,3 @@ const store = {
          on conflict (user_id, key) do update
            set fingerprint = excluded.fingerprint, rows = excluded.rows, created_at = excluded.created_at`,
 };
-const nothing: Statement = { name: 'change_nothing', text: 'select', values: [] };

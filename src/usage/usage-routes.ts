@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
-import { queryList } from '../control/tenant-queues.ts';
+import { controlReads } from '../control/tenant-queues.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { moment, timestamp } from '../http/fields.ts';
 import { isoTime } from '../postgres/iso-time.ts';
@@ -67,11 +67,8 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
       response: z.array(view),
       handler: async ({ query: { from = null, to = null, by } }, context) => {
         requireScopeAll(context.caller);
-        const rows = await queryList(
-          control,
-          context,
-          preparedStatement(selectUsage, [context.tenant.id, by, from, to]),
-        );
+        const select = preparedStatement(selectUsage, [context.tenant.id, by, from, to]);
+        const rows = await controlReads(control, context).read(select);
         const entries = rows.map(row => Object.entries(row).map(([name, value]) => [pascalCase(name), value]));
         return entries.map(each => Object.fromEntries(each));
       },

@@ -6,7 +6,7 @@ import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { readList } from '../lists/read-page.ts';
 import { isoTime } from '../postgres/iso-time.ts';
-import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
+import type { Condition, RowValues } from '../postgres/statement.ts';
 import { lockRecord } from '../resources/rest/resource-access.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
@@ -52,15 +52,14 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       response: z.array(deliveryView),
       handler: async ({ params, query: { limit, after }, list }, context) => {
         const [, id] = webhookCondition(params.id, context);
-        const read = (statement: Statement) => context.read(statement);
-        const [webhook] = await read(webhookTable.select([['id = ?', id]]));
+        const [webhook] = await context.read(webhookTable.select([['id = ?', id]]));
         if (!webhook) throw problem('not_found');
         const conditions: (Condition | undefined)[] = [
           ['webhook_id = ?', id],
           ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
-        return readList(list, { table: deliveryTable, conditions, read }, { orderBy: { id: 'desc' }, limit });
+        return readList(list, { table: deliveryTable, conditions, reads: context }, { orderBy: { id: 'desc' }, limit });
       },
     }),
     defineRoute({

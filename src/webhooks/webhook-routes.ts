@@ -50,8 +50,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       list,
       handler: async ({ list }, context) => {
         requireScopeAll(context.caller);
-        const read = context.read.bind(context);
-        return readList(list, { table: webhookTable, conditions: [], read }, { orderBy: { id: 'asc' } });
+        return readList(list, { table: webhookTable, conditions: [], reads: context }, { orderBy: { id: 'asc' } });
       },
     }),
     defineRoute({
@@ -99,12 +98,12 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       response: webhookView,
       hasTag: true,
       takesIfMatch: true,
-      handler: async ({ body, params, ifMatch }, context) => {
+      handler: async ({ body, params, precondition }, context) => {
         const condition = webhookCondition(params.id, context);
         const row = storedRow(services, context, body);
         return changeWebhooks(services, context, async () => {
           const [changed] = await context.write(async transaction => {
-            const before = await lockRecord(storedWebhook, transaction, [condition], ifMatch);
+            const before = await lockRecord(storedWebhook, transaction, [condition], precondition);
             const id = Number(before.id);
             await transaction.query(retryGaps(id));
             await transaction.query(deleteOthers(id, row.resources as string[]));
@@ -120,10 +119,10 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       path: `${webhookPath}/:id`,
       summary: 'Delete one Webhook record, and what it has not received',
       takesIfMatch: true,
-      handler: async ({ params, ifMatch }, context) => {
+      handler: async ({ params, precondition }, context) => {
         const condition = webhookCondition(params.id, context);
         await context.write(async transaction => {
-          await lockRecord(storedWebhook, transaction, [condition], ifMatch);
+          await lockRecord(storedWebhook, transaction, [condition], precondition);
           return webhookTable.delete([condition]);
         });
       },

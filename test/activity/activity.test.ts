@@ -64,6 +64,18 @@ describe('activities', () => {
       expect(await auditOf(admin, 'Activity', activity.Id)).to.deep.equal([]);
     });
 
+    it('an activity has an ETag, from its creation on, and is not sent again to a client that has it', async () => {
+      const created = await admin.post(path, { ActivityCode: 7 });
+      const read = await admin.get(`${path}/${created.body.Id}`);
+      expect(read.headers.get('etag')).to.match(/^"[\w-]{27}"$/);
+      expect(created.headers.get('etag')).to.equal(read.headers.get('etag'));
+      expect(read.headers.get('cache-control')).to.equal('private, no-cache');
+      const again = await admin.get(`${path}/${created.body.Id}`, {
+        'If-None-Match': String(read.headers.get('etag')),
+      });
+      expect([again.status, again.body]).to.deep.equal([304, '']);
+    });
+
     it('the ids of activities are JSON numbers, in records and in lists', async () => {
       const { Id } = await record({ UserId: 2 ** 53 - 1, EntityId: 2 ** 53 - 1 });
       const text = await (

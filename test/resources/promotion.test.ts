@@ -139,7 +139,9 @@ describe('promotions', () => {
       expect(recorded.headers.get('location')).to.equal(usePath(Id, customer));
       expect(recorded.body).to.include({ PromotionId: Id, EntityId: customer, Used: true });
       expect(Date.parse(recorded.body.UsedAt)).to.be.closeTo(Date.now(), 60_000);
-      expect((await admin.get(usePath(Id, customer))).body).to.deep.equal(recorded.body);
+      const used = await admin.get(usePath(Id, customer));
+      expect(used.body).to.deep.equal(recorded.body);
+      expect(used.headers.get('etag')).to.equal(recorded.headers.get('etag'));
       expect((await admin.get(usePath(Id, supplier))).body.Used).to.equal(false);
       const [entry, ...others] = await auditOf(admin, 'PromotionUse', Id);
       expect(others).to.deep.equal([]);

@@ -92,6 +92,28 @@ describe('If-Match', () => {
       expectRefused(await putWith(condition(await current())), 412, 'precondition_failed');
   });
 
+  it('a change is refused with 412 if If-None-Match names the record, or is *, and made if it names another', async () => {
+    const created = await admin.post(statuses, { Title: 'Unless' });
+    const path = `${statuses}/${created.body.Id}`;
+    const tag = tagOf(created);
+    for (const condition of ['*', tag, `W/${tag}`, `"other", ${tag}`]) {
+      const headers = { 'If-None-Match': condition };
+      for (const response of [
+        await admin.put(path, { Title: 'Changed' }, headers),
+        await admin.patch(path, { Title: 'Changed' }, headers),
+        await admin.delete(path, headers),
+      ])
+        expectRefused(response, 412, 'precondition_failed');
+    }
+    expect((await admin.get(path)).body).to.deep.equal(created.body);
+    const both = { 'If-Match': tag, 'If-None-Match': '"other"' };
+    expect((await admin.put(path, { Title: 'Changed' }, both)).status).to.equal(200);
+    expectRefused(await admin.put(`${statuses}/99999`, { Title: 'New' }, { 'If-None-Match': '*' }), 404, 'not_found');
+    const country = { CountryCode: refs.countryCode, CountryName: 'Changed' };
+    const replaced = await admin.put('/api/v1/Countries', country, { 'If-None-Match': '*' });
+    expectRefused(replaced, 412, 'precondition_failed');
+  });
+
   it('of 10 concurrent changes with the same If-Match, exactly one is made', async () => {
     const created = await admin.post(statuses, { Title: 'Contested' });
     const audited = await newestAudit(admin);

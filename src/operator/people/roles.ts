@@ -102,7 +102,7 @@ export async function removeRole(
     change: async transaction => {
       const role = await findRole(transaction.query, tenant.id, name);
       if (!role) throw noSuchRole(slug, name);
-      await deleteRole(transaction, { tenantId: tenant.id, id: role.Id, ifMatch: undefined });
+      await deleteRole(transaction, { tenantId: tenant.id, id: role.Id });
     },
     refusals: {
       forbidden: `Every tenant has the role ${name}: it cannot be removed`,

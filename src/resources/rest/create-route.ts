@@ -1,14 +1,13 @@
 import type { Prepare } from '../../connections/tenant-driver.ts';
-import type { RowValues } from '../../postgres/statement.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireScopeAll } from '../../tenancy/require-manager.ts';
 import { writeRecord } from './resource-access.ts';
-import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, hrefOf, type ResourceDefinition } from './resource-definition.ts';
 
 /** POST of the collection: creates a record, which gets its audit entry from a trigger of the database. */
 export function createRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, access, table, view, create, example, scopedBy, validate } = resource;
+  const { name, path, key, access, table, view, create, example, scopedBy, validate } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'POST',
@@ -22,7 +21,7 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     hasTag: true,
     takesIdempotencyKey: true,
     problems: changeProblems(resource, 'create'),
-    location: record => locationOf(resource, record),
+    location: record => hrefOf(resource, record['id' in key ? 'Id' : pascalCase(key.code)]),
     handler: async ({ body }, context) => {
       if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
       const row = toRow(body);
@@ -34,9 +33,4 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
       return created;
     },
   });
-}
-
-function locationOf({ path, key }: ResourceDefinition, record: RowValues): string {
-  if ('id' in key) return `${path}/${record.Id}`;
-  return `${path}/code/${encodeURIComponent(String(record[pascalCase(key.code)]))}`;
 }

@@ -16,7 +16,7 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
     summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
     takesIfMatch: true,
     problems: changeProblems(resource, 'delete'),
-    handler: async ({ params, ifMatch }, context) => {
+    handler: async ({ params, precondition }, context) => {
       if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
       if (id !== undefined && (await isReferenced?.(id, context))) throw problem('in_use');
@@ -24,7 +24,7 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
       await writeRecord(resource, context, async transaction => {
-        await lockRecord(resource, transaction, conditions, ifMatch);
+        await lockRecord(resource, transaction, conditions, precondition);
         return softDelete
           ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions)
           : table.delete(conditions);

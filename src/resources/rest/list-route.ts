@@ -4,7 +4,6 @@ import { limit, queryId } from '../../http/fields.ts';
 import { listContract } from '../../http/lists/list-contract.ts';
 import { Representation } from '../../http/representation.ts';
 import { readPage } from '../../lists/read-page.ts';
-import { readsOf } from '../../lists/read-records.ts';
 import type { Condition } from '../../postgres/statement.ts';
 import { camelCase } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -29,7 +28,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ query, list }, context) => {
       if (list) {
         const conditions = visibleTo(resource, context.caller, query);
-        return (await readPage(list, { table, conditions, ...readsOf(context) })) as never;
+        return (await readPage(list, { table, conditions, reads: context })) as never;
       }
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
       const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];

@@ -1,7 +1,7 @@
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
-import { requireMatch } from '../../http/representation.ts';
+import type { Precondition } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/statement.ts';
@@ -78,20 +78,19 @@ export async function writeRecord(
 /**
  * Locks the record of a change until its transaction ends, and returns all its properties. In `prepare` of
  * `writeRecord`, which runs before the change is announced, so that a change of a missing record invalidates nothing.
- * @param ifMatch the header `If-Match`
- * @throws {Problem} `onMissing` when there is no such record; `precondition_failed` when `ifMatch` does not name it
+ * @throws {Problem} `onMissing` when there is no such record; `precondition_failed`
  */
 export async function lockRecord(
   { table, onMissing }: Pick<ResourceDefinition, 'table' | 'onMissing'>,
   transaction: TenantTransaction,
   conditions: (Condition | undefined)[],
-  ifMatch?: string,
+  precondition?: Precondition,
 ): Promise<RowValues> {
   const [record] = await transaction.query(table.selectForUpdate(conditions));
   if (!record) throw problem(onMissing);
-  if (ifMatch !== undefined) {
+  if (precondition) {
     const [viewed] = await transaction.query(table.select(conditions));
-    requireMatch(ifMatch, viewed);
+    precondition(viewed);
   }
   return record;
 }

@@ -62,6 +62,11 @@ export function createDefinition<
   };
 }
 
+/** The path of the record with a key: an id or a code. */
+export function hrefOf({ recordPath }: Pick<ResourceDefinition, 'recordPath'>, key: unknown): string {
+  return recordPath.replace(/:\w+$/, encodeURIComponent(String(key)));
+}
+
 /** The tag and description that every route of a resource has in the documentation. */
 export function documentation({ name, path, key, description }: ResourceDefinition) {
   if ('id' in key) return { tag: name, description };

@@ -13,7 +13,7 @@ import type { ResourceDefinition } from './resource-definition.ts';
  */
 export async function updateRecord(
   resource: ResourceDefinition,
-  { body, params, ifMatch }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'ifMatch'>,
+  { body, params, precondition }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
   context: RequestContext,
 ): Promise<RowValues | undefined> {
   const { key, table, create, update, onMissing, validate } = resource;
@@ -27,7 +27,7 @@ export async function updateRecord(
       const condition = keyCondition(resource, params, body);
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
-      const before = await lockRecord(resource, transaction, conditions, ifMatch);
+      const before = await lockRecord(resource, transaction, conditions, precondition);
       const row = { ...before, ...changes };
       await validate?.(row, transaction.em, before);
       return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
