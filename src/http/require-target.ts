@@ -3,8 +3,17 @@ import type { Context } from 'koa';
 import { problem } from '../errors.ts';
 import { closing } from './read-body.ts';
 
+/** Of several such headers, Node keeps the first one, and says nothing of the others. */
+const singleHeaders = ['host', 'authorization', 'content-type'];
+
 /** A host and a port (RFC 3986 §3.2.2 and §3.2.3), both of which may be empty. */
 const hostPattern = /^(?:\[[\da-f:.]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
+
+/**
+ * A fragment, which no target has (RFC 9112 §3.2), or a backslash in an absolute URL: with either, Koa reads a backslash
+ * in the path as a slash.
+ */
+const ambiguous = /#|^[^/?][^?]*\\/;
 
 /**
  * Rejects a request whose target is ambiguous. A request line may hold an absolute URL (RFC 9112 §3.2.2); Koa throws
@@ -14,21 +23,27 @@ const hostPattern = /^(?:\[[\da-f:.]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::
  * @throws {Problem} `invalid_request`
  */
 export function requireTarget(ctx: Context): void {
-  try {
-    void ctx.path;
-  } catch {
-    throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
-  }
+  if (!hasPath(ctx)) throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
   const { host } = ctx.req.headers;
-  if (host === undefined ? ctx.req.httpVersion === '1.1' : !hostPattern.test(host) || isRepeated(ctx.req, 'host'))
-    throw problem('invalid_request', { detail: 'A request must have one header Host, with a host.', headers: closing });
-  if (isRepeated(ctx.req, 'content-type'))
-    throw problem('invalid_request', { detail: 'A request may have one header Content-Type.', headers: closing });
+  if (host === undefined ? ctx.req.httpVersion === '1.1' : !hostPattern.test(host))
+    throw problem('invalid_request', { detail: 'A request must have a header Host, with a host.', headers: closing });
+  if (singleHeaders.some(name => isRepeated(ctx.req, name)))
+    throw problem('invalid_request', {
+      detail: `Each of these headers may occur once: ${singleHeaders.join(', ')}.`,
+      headers: closing,
+    });
   if ((ctx.req.headers['transfer-encoding'] ?? 'chunked').toLowerCase() !== 'chunked')
     throw problem('invalid_request', { detail: 'The only transfer coding is chunked.', headers: closing });
 }
 
-/** Node keeps the first of several such headers, and says nothing of the others. @param name in lower case */
+function hasPath(ctx: Context): boolean {
+  try {
+    return !ambiguous.test(ctx.url) && ctx.path !== '';
+  } catch {
+    return false;
+  }
+}
+
 function isRepeated({ rawHeaders }: IncomingMessage, name: string): boolean {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {

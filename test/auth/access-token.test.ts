@@ -597,6 +597,9 @@ describe('access tokens', () => {
         expect([status, body.code]).to.deep.equal([400, 'invalid_request']);
       }
     }
+    const basic = ['Authorization', 'Basic YTpi'];
+    const { status } = await withHeaders(world.url, [...basic, ...basic], '/api/Data/GenerateToken');
+    expect(status, 'an API client').to.equal(400);
   });
 
   it('a header that exceeds the size limit is refused with 431', async () => {
@@ -659,10 +662,14 @@ describe('access tokens', () => {
 });
 
 /** Sends headers that `fetch` would join or refuse. `rawHeaders` contains names and values in turn. */
-function withHeaders(url: string, rawHeaders: string[]): Promise<{ status: number; body: Record<string, unknown> }> {
+function withHeaders(
+  url: string,
+  rawHeaders: string[],
+  path = me,
+): Promise<{ status: number; body: Record<string, unknown> }> {
   return new Promise((resolve, reject) => {
     const sent = request(
-      `${url}${me}`,
+      `${url}${path}`,
       { headers: ['Host', 'backoffice.test', ...rawHeaders] as never, agent: false },
       response => {
         const chunks: Buffer[] = [];

@@ -144,6 +144,23 @@ describe('HTTP protocol', () => {
       expect(closed).to.equal(true);
     });
 
+    it('a body that a request may not have is refused without 100 Continue, whatever refuses it', async () => {
+      const [json, expects] = ['Content-Type: application/json', 'Expect: 100-continue'];
+      const named = `X-Tenant: ${world.acme.guid}`;
+      for (const [request, status] of [
+        [rawRequest('POST /api/v1/auth/login', [named, json, 'Content-Length: 9000', expects]), 413],
+        [
+          rawRequest(`POST ${collection}`, [authorization, 'Content-Length: 9', 'Content-Type: text/plain', expects]),
+          415,
+        ],
+        [rawRequest(`POST ${collection}`, [named, json, 'Content-Length: 9', expects]), 401],
+        [rawRequest(`DELETE ${collection}/9999`, [authorization, 'Content-Length: 9', expects]), 404],
+      ] as const) {
+        const { statuses, closed } = await sendRaw(world.url, request);
+        expect([statuses, closed]).to.deep.equal([[status], true]);
+      }
+    });
+
     it('a client that sends Expect: 100-continue may send a body within the limit', async () => {
       const body = '{"Title":"Asked first"}';
       const { text, statuses } = await sendRaw(
@@ -327,6 +344,20 @@ describe('HTTP protocol', () => {
         expect(user.statuses, path).to.deep.equal([404]);
         expect(anonymous.text + user.text, path).not.to.match(/Prospect/);
       }
+    });
+
+    it('a backslash in a path never counts as a slash, and a target with a fragment reaches no route', async () => {
+      const get = (target: string) =>
+        sendRaw(world.url, rawRequest(`GET ${target}`, [authorization, 'Connection: close']));
+      for (const target of [
+        '/api\\v1\\EntityStatus#',
+        `${collection}#`,
+        `${collection}?limit=1#`,
+        'http://other.test\\api\\v1\\EntityStatus',
+      ])
+        expect((await get(target)).statuses, target).to.deep.equal([400]);
+      expect((await get('/api\\v1\\EntityStatus')).statuses).to.deep.equal([404]);
+      expect((await get(`${collection}?q=a\\b`)).statuses).to.deep.equal([200]);
     });
 
     it('a path that cannot be decoded gets 404', async () => {
