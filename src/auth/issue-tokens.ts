@@ -39,10 +39,7 @@ export async function loadTokenHolder(
 }
 
 /** Returns the type of the entity that a user belongs to; null if it is none. */
-export async function entityTypeOf(
-  { entityId }: Pick<UserRecord, 'entityId'>,
-  context: RequestContext,
-): Promise<z.output<typeof entityType>> {
+export async function entityTypeOf({ entityId }: Pick<UserRecord, 'entityId'>, context: RequestContext) {
   const entity = entityId === null ? null : await context.em.findOne(Entity, { id: entityId });
   return entity?.entityType ?? null;
 }

@@ -1,5 +1,5 @@
 import { clientNetwork } from '../http/client-address.ts';
-import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
+import { delayOf, type RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import { hashKey } from '../http/rate-limit/rate-limits.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
 
@@ -46,13 +46,11 @@ export function createMailLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, ra
     allowRegistration: async ({ tenantGuid, email }, clientAddress) =>
       (await allow(rate, 'register', tenantGuid, email, clientNetwork(clientAddress, networkBits))) &&
       (await allow({ ...rate, max: rate.max * networkFactor }, 'register', tenantGuid, email)),
-    invitationDelay: async ({ tenantGuid, email }) => {
-      const windows = await Promise.all([
-        store.peek(keyOf('invite', tenantGuid, email), rate),
-        store.peek(keyOf('invite', tenantGuid), ofTenant),
-      ]);
-      return Math.max(...windows.map(({ remaining, resetMs }) => (remaining > 0 ? 0 : resetMs)));
-    },
+    invitationDelay: ({ tenantGuid, email }) =>
+      delayOf(store, [
+        [keyOf('invite', tenantGuid, email), rate],
+        [keyOf('invite', tenantGuid), ofTenant],
+      ]),
     allowInvitation: async ({ tenantGuid, email }) =>
       (await allow(rate, 'invite', tenantGuid, email)) && (await allow(ofTenant, 'invite', tenantGuid)),
   };

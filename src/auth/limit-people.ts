@@ -1,4 +1,4 @@
-import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
+import { delayOf, type RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import { hashKey } from '../http/rate-limit/rate-limits.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
 
@@ -26,10 +26,7 @@ export function createPeopleLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, 
       [`rl:people:${hashKey(tenantGuid)}`, { ...rate, max: rate.max * tenantFactor }],
     ] as const;
   return {
-    changeDelay: async administrator => {
-      const states = await Promise.all(windows(administrator).map(([key, limit]) => store.peek(key, limit)));
-      return Math.max(...states.map(({ remaining, resetMs }) => (remaining > 0 ? 0 : resetMs)));
-    },
+    changeDelay: administrator => delayOf(store, windows(administrator)),
     countChange: async administrator => {
       await Promise.all(windows(administrator).map(([key, limit]) => store.hit(key, limit)));
     },

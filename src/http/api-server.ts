@@ -21,8 +21,8 @@ export interface ApiServer {
 
 export interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
-  /** Answers what the parser refuses. By default Node does, without a body. */
-  refuse?: RefuseUnparsed;
+  /** Answers what the parser refuses. */
+  refuse: RefuseUnparsed;
   /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
   keepAliveMs: number;
   /** Maximum time without progress of a request or response: longer than a request may take, by default for 10 s. */
@@ -71,7 +71,7 @@ export function createApiServer({
       ...limits,
       optimizeEmptyRequests,
       keepAliveTimeout: keepAliveMs,
-      requireHostHeader: refuse === undefined,
+      requireHostHeader: false, // `requireTarget` answers with a problem
       IncomingMessage: PipelinedRequest,
     },
     onRequest,
@@ -79,14 +79,13 @@ export function createApiServer({
   http.timeout = silenceMs;
   http.maxHeadersCount = 100;
   http.on('connection', socket => connections.add(socket));
-  if (refuse)
-    http.on('clientError', (error: Error & { code?: string }, socket) => {
-      // Node reports this once for a request, and does not limit its time afterwards.
-      if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
-      if (connections.closeAfterRequests(socket as Socket)) return;
-      if (connections.isAnswering(socket as Socket)) socket.destroy();
-      else refuse(error, socket as Socket);
-    });
+  http.on('clientError', (error: Error & { code?: string }, socket) => {
+    // Node reports this once for a request, and does not limit its time afterwards.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
+    if (connections.closeAfterRequests(socket as Socket)) return;
+    if (connections.isAnswering(socket as Socket)) socket.destroy();
+    else refuse(error, socket as Socket);
+  });
   http.on('checkContinue', onRequest); // Node would ask for any body; `askForBody` asks for one that is read
   http.on('checkExpectation', onRequest); // Node would answer any other expectation, past all limits
   const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();

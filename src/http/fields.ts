@@ -32,12 +32,12 @@ export const decimal = ({ min, max }: { min: number; max: number }) =>
     .max(max)
     .refine(value => Number(value.toFixed(4)) === value, invalid('must have at most 4 decimals', 'wrong_format'));
 
-/** The `limit` parameter of a list: at least 1, by default 20. A value above 1,000 counts as 1,000. */
-export const limit = () =>
+/** The `limit` parameter of a list: at least 1, by default 20. A value above `max` counts as `max`. */
+export const limit = (max = 1_000) =>
   z
     .string()
     .regex(/^[1-9][0-9]*$/, 'must be a whole number above 0')
-    .transform(digits => Math.min(Number(digits), 1_000))
+    .transform(digits => Math.min(Number(digits), max))
     .default(20);
 
 /** A long id in a query string. */

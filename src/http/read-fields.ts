@@ -57,13 +57,17 @@ export function readQuery<Shape extends z.ZodRawShape>(
   const errors: FieldErrors = { ...unknown };
   const values: Record<string, unknown> = {};
   for (const name of Object.keys(parameters.shape)) {
-    const [value, ...others] = search.getAll(name);
-    const bracketed = [...search.keys()].some(key => key.startsWith(`${name}[`));
-    if (others.length > 0 || bracketed)
-      errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
-    if (value !== undefined) values[name] = value;
+    refuseRepeated(name, search, errors);
+    const value = search.get(name);
+    if (value !== null) values[name] = value;
   }
   return validate(parameters, values, errors);
+}
+
+/** Adds an error for a parameter that occurs twice, or as `limit[]`. */
+export function refuseRepeated(name: string, search: URLSearchParams, errors: FieldErrors): void {
+  if (search.getAll(name).length > 1 || [...search.keys()].some(key => key.startsWith(`${name}[`)))
+    errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
 }
 
 function validate<Shape extends z.ZodRawShape>(

@@ -21,6 +21,7 @@ describe('HTTP server of the API', () => {
   async function listen(limits?: Parameters<typeof createApiServer>[0]['limits']): Promise<void> {
     api = createApiServer({
       keepAliveMs: 75_000,
+      refuse: (_error, socket) => socket.destroy(),
       ...(limits ? { limits } : {}),
       handle: (request, response) => {
         const respond = () => response.end(request.url === '/large' ? large : 'small');

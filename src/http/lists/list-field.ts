@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { FieldError } from '../../runtime/field-error.ts';
+import { fieldErrorOf } from '../field-error-of.ts';
 import { moment } from '../fields.ts';
 
 export type FieldKind = 'text' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
@@ -94,11 +95,8 @@ export function readChoice(text: string, values: readonly string[]): FieldValue 
 }
 
 function readMoment(text: string): FieldValue {
-  const { success, data, error } = moment().safeParse(text);
-  if (success) return { value: data.toISOString() };
-  return error.issues[0]?.code === 'custom'
-    ? { error: { message: 'is out of range', code: 'out_of_range' } }
-    : { error: { message: 'must be a date and time such as 2026-01-31T12:00:00Z', code: 'wrong_format' } };
+  const { data, error } = moment().safeParse(text);
+  return error ? { error: fieldErrorOf(error.issues[0] as z.core.$ZodIssue, text) } : { value: data.toISOString() };
 }
 
 /** `2026-01-31 12:00:00.123456+00`, and a date that exists: the first year is 1. */

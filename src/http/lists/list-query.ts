@@ -1,6 +1,8 @@
+import type { z } from 'zod';
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { limit } from '../fields.ts';
+import { flag, limit } from '../fields.ts';
+import { refuseRepeated } from '../read-fields.ts';
 import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
@@ -65,9 +67,7 @@ export function readListQuery(
   { isExport, isCounted }: Pick<ListQuery, 'isExport' | 'isCounted'>,
   errors: FieldErrors,
 ): ListQuery {
-  for (const name of [...single, 'include'].filter(each => isListParameter(contract, each)))
-    if (search.getAll(name).length > 1 || [...search.keys()].some(key => key.startsWith(`${name}[`)))
-      errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
+  for (const name of [...single, 'include']) if (isListParameter(contract, name)) refuseRepeated(name, search, errors);
   const sort = readSort(contract, search.get('sort'), errors);
   const filters = readFilters(contract, search, errors);
   const q = readSearchText(search.get('q'), errors);
@@ -89,8 +89,8 @@ export function readListQuery(
   return {
     contract,
     isExport,
-    hasByteOrderMark: readFlag('bom', search, errors),
-    limit: isExport ? readExportLimit(search.get('limit'), errors) : readLimit(contract, search.get('limit'), errors),
+    hasByteOrderMark: read('bom', flag(), search, errors) ?? false,
+    limit: read('limit', limitOf(contract, isExport), search, errors),
     sort,
     filters,
     q,
@@ -108,26 +108,17 @@ const wrongCursor: FieldError = {
   code: 'wrong_format',
 };
 
-function readLimit({ query }: ListContract, text: string | null, errors: FieldErrors): number | undefined {
-  if (text === null && !Object.hasOwn(query.shape, 'limit')) return undefined;
-  const { data, error } = limit().safeParse(text ?? undefined);
-  if (error?.issues[0]) errors.limit ??= [fieldErrorOf(error.issues[0], text)];
+/** Without `limit`, an export has all records, and so has a list whose plain one is not paged. */
+function limitOf({ query }: ListContract, isExport: boolean): z.ZodType<number | undefined> {
+  if (isExport) return limit(Number.POSITIVE_INFINITY).unwrap().optional();
+  return Object.hasOwn(query.shape, 'limit') ? limit() : limit().unwrap().optional();
+}
+
+function read<T>(name: string, schema: z.ZodType<T>, search: URLSearchParams, errors: FieldErrors): T | undefined {
+  const text = search.get(name) ?? undefined;
+  const { data, error } = schema.safeParse(text);
+  if (error?.issues[0]) errors[name] ??= [fieldErrorOf(error.issues[0], text)];
   return data;
-}
-
-/** An export is not a page: it has as many records as `limit` says, and without it all. */
-function readExportLimit(text: string | null, errors: FieldErrors): number | undefined {
-  if (text === null) return undefined;
-  if (!/^[1-9]\d{0,8}$/.test(text))
-    errors.limit ??= [{ message: 'must be a whole number above 0', code: 'wrong_format' }];
-  return Number(text);
-}
-
-function readFlag(name: string, search: URLSearchParams, errors: FieldErrors): boolean {
-  const text = search.get(name) ?? 'false';
-  if (text !== 'true' && text !== 'false')
-    errors[name] ??= [{ message: 'must be one of true, false', code: 'not_allowed', values: ['true', 'false'] }];
-  return text === 'true';
 }
 
 function readIncludes({ includes }: ListContract, text: string | null, errors: FieldErrors): Include[] {

@@ -16,6 +16,15 @@ export interface RateLimitStore {
   close(): void;
 }
 
+/** Returns after how many milliseconds each of the windows allows a call; 0 = now. */
+export async function delayOf(
+  store: Pick<RateLimitStore, 'peek'>,
+  windows: readonly (readonly [key: string, Rate])[],
+): Promise<number> {
+  const states = await Promise.all(windows.map(([key, rate]) => store.peek(key, rate)));
+  return Math.max(...states.map(({ remaining, resetMs }) => (remaining > 0 ? 0 : resetMs)));
+}
+
 interface RateLimitStoreOptions {
   /** Undefined = the windows are in the primary process, if there is one. */
   redisUrl: string | undefined;
