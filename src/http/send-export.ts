@@ -19,7 +19,7 @@ export function sendExport(
   res.setHeader('Content-Disposition', `attachment; filename="${name}.csv"`);
   ctx.vary('Accept');
   ctx.respond = false; // Koa would report each download that a client cancels as an error
-  if (ctx.method === 'HEAD') {
+  if (ctx.method === 'HEAD' || res.destroyed) {
     res.end();
     void pieces.return(undefined);
     return;

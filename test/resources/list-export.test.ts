@@ -1,8 +1,11 @@
+import { connect } from 'node:net';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { csvRow, readText } from '../../src/http/csv.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { rawRequest } from '../support/raw-http.ts';
 import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { Accept: 'text/csv' };
@@ -222,6 +225,26 @@ describe('exports of lists as CSV', () => {
       expect([head.status, head.body]).to.deep.equal([200, '']);
       expect(head.headers.get('content-type')).to.equal('text/csv; charset=utf-8; header=present');
       expect(lines().filter(({ event }) => event === 'unanswered')).to.deep.equal([]);
+    });
+
+    it('a client that leaves before its export begins causes no error in the log', async () => {
+      const { hostname, port } = new URL(world.url);
+      const authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
+      await withConnection(world.acme.adminUrl, async client => {
+        await client.query('begin; lock table units_of_measure in access exclusive mode');
+        const socket = connect(Number(port), hostname);
+        socket.write(rawRequest('GET /api/v1/UnitsOfMeasure', [authorization, 'Accept: text/csv']));
+        const ofService = `select from pg_stat_activity where datname = current_database() and usename <> 'postgres'`;
+        await eventually(async () => (await client.query(`${ofService} and wait_event_type = 'Lock'`)).rowCount);
+        socket.destroy();
+        await eventually(() =>
+          world.logs.some(line => line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"')),
+        );
+        await client.query('rollback');
+        await eventually(async () => (await client.query(`${ofService} and state <> 'idle'`)).rowCount === 0);
+      });
+      await admin.get('/api/v1/UnitsOfMeasure');
+      expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);
     });
 
     it('an export ends with a closed connection when the session is revoked, not as a complete file', async () => {
