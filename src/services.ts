@@ -121,11 +121,10 @@ export async function createServices({
   const usage = createUsageCounter(control, log);
   const mails = createTenantMails(config, log);
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
-  const webhookSender = createWebhookSender({ trusted: config.trustedReceivers });
   const webhooks = createWebhookDispatcher({
     ...leasing,
     secrets,
-    sender: webhookSender,
+    sender: createWebhookSender({ trusted: config.trustedReceivers }),
     beginTrace: () => tracing?.begin(),
     watch: (guid, wake) => changeWatch.subscribe(guid, wake, false),
     onDisabled: disabledWebhookMail(control, mails.send, config.publicUrl),
