@@ -26,7 +26,8 @@ const loopback = /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/;
 
 /** Creates the entrance of the operator who started the console. @returns it, and the token, which works once */
 export function createLocalEntrance(): { entrance: Entrance; token: string } {
-  const token = randomBytes(24).toString('base64url');
+  // Letters and digits: a terminal leaves a hyphen at the end out of a link.
+  const token = randomBytes(24).toString('hex');
   const session = randomBytes(32).toString('base64url');
   // Cookies of one host are sent to all of its ports: another console has another name.
   const name = `console-${randomBytes(6).toString('hex')}`;
