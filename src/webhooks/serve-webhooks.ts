@@ -34,25 +34,32 @@ export class Wakes {
  */
 export async function serveWebhooks(services: EndpointServices, wakes: Wakes): Promise<boolean> {
   const active = new Map<number, Promise<void>>();
+  /** Those of them that may have read the feed before the last wake: they are served once more. */
+  let late = new Set<number>();
   const failures: unknown[] = [];
   let isHeld = false;
-  let round = 0;
-  const serve = async (endpoint: StoredEndpoint, begun: number): Promise<void> => {
-    await serveEndpoint(services, endpoint).then(
-      held => (isHeld ||= held),
-      error => failures.push(error),
-    );
-    active.delete(endpoint.id);
-    if (begun < round) wakes.wake(); // it may have read the feed before the last wake
+  const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
+  const read = async (id?: number) =>
+    (await services.read(selectEndpoints(services.now(), id))) as unknown as StoredEndpoint[];
+  const serve = async (first: StoredEndpoint): Promise<void> => {
+    try {
+      for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
+        if (await serveEndpoint(services, endpoint)) isHeld = true;
+        endpoint = late.delete(first.id) && mayGoOn() ? (await read(first.id))[0] : undefined;
+      }
+    } catch (error) {
+      failures.push(error);
+    } finally {
+      active.delete(first.id); // in the turn of the look at `late`, so that no wake is between them
+    }
   };
   const begin = async (): Promise<void> => {
-    round++;
-    const before = new Set(active.keys()); // what is read of them is old when it arrives
-    const endpoints = (await services.read(selectEndpoints(services.now()))) as unknown as StoredEndpoint[];
-    for (const each of endpoints) if (!before.has(each.id)) active.set(each.id, serve(each, round));
+    late = new Set(active.keys());
+    const known = new Set(late); // what is read of them here is old when it arrives
+    for (const endpoint of await read()) if (!known.has(endpoint.id)) active.set(endpoint.id, serve(endpoint));
   };
   for (let isDue = true; isDue || active.size > 0; isDue = wakes.take()) {
-    if (isDue && services.mayGoOn() && failures.length === 0) await begin().catch(error => failures.push(error));
+    if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
     if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
   }
   if (failures.length > 0) throw failures[0];
