@@ -1,7 +1,9 @@
 import type { LookupAddress } from 'node:dns';
 import { lookup, Resolver } from 'node:dns/promises';
+import { once } from 'node:events';
+import http, { type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import https from 'node:https';
 import type { LookupFunction } from 'node:net';
-import { Agent, type Dispatcher } from 'undici';
 import type { Outcome } from './endpoint-state.ts';
 import { isPublicAddress, isTrusted, refusedUrl, type TrustedReceivers } from './webhook-target.ts';
 
@@ -26,7 +28,7 @@ export function failedSend(error: SendError, durationMs = 0): SendResult {
 export interface WebhookSender {
   /** Sends a message. @returns undefined when `signal` was aborted before the receiver responded */
   send(message: WebhookRequest, signal: AbortSignal): Promise<SendResult | undefined>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 export interface WebhookRequest {
@@ -46,6 +48,8 @@ interface SenderOptions {
   ca?: string;
 }
 
+/** An idle connection is closed after this time. */
+const idleMs = 5_000;
 const maxReadBytes = 64 * 1024;
 const maxKeptBytes = 1024;
 const errorCodeOfTls = /^(ERR_TLS|ERR_SSL|CERT_|UNABLE_TO|SELF_SIGNED|DEPTH_ZERO|EPROTO)/;
@@ -61,23 +65,24 @@ class RefusedAddressError extends Error {
  * no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for another purpose.
  */
 export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }: SenderOptions): WebhookSender {
-  const agentOf = (lookup: LookupFunction): Agent =>
-    new Agent({
-      connect: { lookup, timeout: timeoutMs, ...(ca && { ca }) },
-      headersTimeout: timeoutMs,
-      bodyTimeout: timeoutMs,
-      keepAliveTimeout: 5_000,
-      keepAliveMaxTimeout: 5_000,
-    });
-  const checked = agentOf(lookupOf(resolve ?? resolvePublic, isPublicAddress));
-  const unchecked = agentOf(lookupOf(resolve ?? resolveTrusted, () => true));
+  const agentsOf = (lookup: LookupFunction) => {
+    const options = { keepAlive: true, timeout: idleMs, lookup };
+    return { http: new http.Agent(options), https: new https.Agent({ ...options, ca }) };
+  };
+  const checked = agentsOf(lookupOf(resolve ?? resolvePublic, isPublicAddress));
+  const unchecked = agentsOf(lookupOf(resolve ?? resolveTrusted, () => true));
   const request = async ({ url, headers, body }: WebhookRequest, signal: AbortSignal) => {
     if (refusedUrl(url, trusted) !== undefined) throw new RefusedAddressError();
-    const { origin, pathname, search } = new URL(url);
-    const agent = isTrusted(new URL(url), trusted) ? unchecked : checked;
-    const options = { origin, path: `${pathname}${search}`, method: 'POST' as const, headers, body, signal };
-    const response = await agent.request(options);
-    return { response, text: await readBeginning(response.body) };
+    const target = new URL(url);
+    const agents = isTrusted(target, trusted) ? unchecked : checked;
+    const options = { method: 'POST', headers, signal };
+    const sent =
+      target.protocol === 'https:'
+        ? https.request(target, { ...options, agent: agents.https })
+        : http.request(target, { ...options, agent: agents.http });
+    sent.on('error', () => {}); // also after the response, when nothing waits for it
+    const [response] = (await once(sent.end(body), 'response')) as [IncomingMessage];
+    return { response, text: await readBeginning(response) };
   };
   return {
     async send(message, stopping) {
@@ -86,7 +91,7 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
       const durationMs = (): number => Math.round(performance.now() - startedAt);
       try {
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
-        const { statusCode: status, headers } = response;
+        const { statusCode: status = 0, headers } = response;
         const isSuccess = status >= 200 && status < 300;
         return {
           isSuccess,
@@ -102,8 +107,8 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
         return failedSend(timeout.aborted ? 'timeout' : errorOf(error), durationMs());
       }
     },
-    close: async () => {
-      await Promise.all([checked.destroy(), unchecked.destroy()]);
+    close: () => {
+      for (const agents of [checked, unchecked]) for (const agent of Object.values(agents)) agent.destroy();
     },
   };
 }
@@ -141,7 +146,7 @@ function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): Looku
 }
 
 /** Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a body does not arrive. */
-async function readBeginning(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function readBeginning(body: IncomingMessage): Promise<string> {
   const kept: Buffer[] = [];
   let length = 0;
   try {
@@ -158,12 +163,9 @@ async function readBeginning(body: Dispatcher.ResponseData['body']): Promise<str
 }
 
 /** Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the clock of the receiver. */
-function retryAfterMs({
-  'retry-after': after = '',
-  date = '',
-}: Dispatcher.ResponseData['headers']): number | undefined {
-  if (/^\d{1,9}$/.test(`${after}`)) return Number(after) * 1_000;
-  const ms = Date.parse(`${after}`) - Date.parse(`${date}`);
+function retryAfterMs({ 'retry-after': after = '', date = '' }: IncomingHttpHeaders): number | undefined {
+  if (/^\d{1,9}$/.test(after)) return Number(after) * 1_000;
+  const ms = Date.parse(after) - Date.parse(date);
   return ms > 0 ? ms : undefined;
 }
 
