@@ -235,7 +235,9 @@ describe('exports of lists as CSV', () => {
         const socket = connect(Number(port), hostname);
         socket.write(rawRequest('GET /api/v1/UnitsOfMeasure', [authorization, 'Accept: text/csv']));
         const ofService = `select from pg_stat_activity where datname = current_database() and usename <> 'postgres'`;
-        await eventually(async () => (await client.query(`${ofService} and wait_event_type = 'Lock'`)).rowCount);
+        // What earlier requests have left may wait for a lock too, before this one has arrived.
+        const isExport = `wait_event_type = 'Lock' and query like '%from "units_of_measure"%'`;
+        await eventually(async () => (await client.query(`${ofService} and ${isExport}`)).rowCount);
         socket.destroy();
         await eventually(() =>
           world.logs.some(line => line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"')),
