@@ -234,16 +234,20 @@ describe('exports of lists as CSV', () => {
         await client.query('begin; lock table units_of_measure in access exclusive mode');
         const socket = connect(Number(port), hostname);
         socket.write(rawRequest('GET /api/v1/UnitsOfMeasure', [authorization, 'Accept: text/csv']));
-        const ofService = `select from pg_stat_activity where datname = current_database() and usename <> 'postgres'`;
-        // What earlier requests have left may wait for a lock too, before this one has arrived.
-        const isExport = `wait_event_type = 'Lock' and query like '%from "units_of_measure"%'`;
-        await eventually(async () => (await client.query(`${ofService} and ${isExport}`)).rowCount);
+        // On other connections: a transaction sees the activity of its first look.
+        const ofService = (condition: string) =>
+          sql(
+            world.acme,
+            `select from pg_stat_activity
+              where datname = current_database() and usename <> 'postgres' and ${condition}`,
+          );
+        await eventually(async () => (await ofService(`wait_event_type = 'Lock'`)).length > 0);
         socket.destroy();
         await eventually(() =>
           world.logs.some(line => line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"')),
         );
         await client.query('rollback');
-        await eventually(async () => (await client.query(`${ofService} and state <> 'idle'`)).rowCount === 0);
+        await eventually(async () => (await ofService(`state <> 'idle'`)).length === 0);
       });
       await admin.get('/api/v1/UnitsOfMeasure');
       expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);
