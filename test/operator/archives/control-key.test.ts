@@ -70,7 +70,7 @@ describe('the key of the archives of the control database', () => {
     const purged = await purging.ended;
     expect(purged.code, purged.stderr).to.equal(0);
     const overlapped = await running.ended;
-    expect(overlapped.stdout, overlapped.stderr).to.include('(control database): archived');
+    expect(overlapped.stdout, overlapped.stdout + overlapped.stderr).to.include('(control database): archived');
     await copyArchives();
     await run('backup', 'run', '--all');
     await copyArchives();
