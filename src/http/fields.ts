@@ -1,9 +1,15 @@
 import { z } from 'zod';
 import { invalid } from '../runtime/field-error.ts';
 
-const int32Bounds = { min: -(2 ** 31), max: 2 ** 31 - 1 };
+export const maxInt32 = 2 ** 31 - 1;
+
 /** An int: −2³¹ … 2³¹−1. A string of digits is not a number. (`z.int32` names another bound to numbers beyond 2⁵³.) */
-export const int32 = () => z.number().min(int32Bounds.min).max(int32Bounds.max).int();
+export const int32 = () =>
+  z
+    .number()
+    .min(-maxInt32 - 1)
+    .max(maxInt32)
+    .int();
 
 /** A long id: 1 … 2⁵³−1, the range in which every JSON number is exact. */
 export const longId = () => z.int().min(1).max(Number.MAX_SAFE_INTEGER);

@@ -96,5 +96,3 @@ export function pathId(value: string | undefined, max: number): number | undefin
   const id = Number(value);
   return id <= max ? id : undefined;
 }
-
-export const maxInt32 = 2 ** 31 - 1;

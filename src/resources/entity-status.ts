@@ -1,7 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, text, timestamp } from '../http/fields.ts';
-import { maxInt32 } from '../http/route.ts';
+import { int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const EntityStatusSchema = defineEntity({

@@ -1,8 +1,8 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { fieldProblem, problem } from '../errors.ts';
-import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
-import { maxInt32, pathId } from '../http/route.ts';
+import { decimal, int32, lengths, longId, maxInt32, moment, optionalText, text, timestamp } from '../http/fields.ts';
+import { pathId } from '../http/route.ts';
 import { toIso } from '../postgres/column-types.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute } from '../tenancy/define-route.ts';

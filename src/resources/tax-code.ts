@@ -1,7 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { decimal, int32, lengths, text, timestamp } from '../http/fields.ts';
-import { maxInt32 } from '../http/route.ts';
+import { decimal, int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const TaxCodeSchema = defineEntity({

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type OpenConsole, openConsole } from '../operator/console/console-client.ts';
+import { useConsole } from '../operator/console/console-client.ts';
 import { failuresSql, fleetSql, recordedTenants } from '../support/recorded-fleet.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
@@ -31,12 +31,10 @@ const pages = [
 /** Run it on a quiet machine: it measures times. */
 describe(`drill: the console of ${recordedTenants.toLocaleString('en')} tenants`, () => {
   const world = useWorld();
-  let opened: OpenConsole;
   before(async () => {
     for (const text of fleetSql) await controlSql(world, text);
-    opened = await openConsole(world.environment, ['--no-browser']);
   });
-  after(() => opened?.stop());
+  const opened = useConsole(world);
 
   const measured = () =>
     it(`every page takes at most ${maxMs} ms at p95, and has at most ${maxBytes} bytes`, async () => {

@@ -1,26 +1,12 @@
 import { connect } from 'node:net';
 import { expect } from 'chai';
 import { runCommand } from '../../support/run-command.ts';
-import { controlSql, useWorld } from '../../support/world.ts';
-import { type OpenConsole, openConsole, pages } from './console-client.ts';
+import { useWorld } from '../../support/world.ts';
+import { lastAction, openConsole, pages, useConsole } from './console-client.ts';
 
 describe('console: access', () => {
   const world = useWorld();
-  let opened: OpenConsole;
-  before(async () => {
-    opened = await openConsole(world.environment, ['--no-browser']);
-  });
-  after(async () => {
-    expect(await opened.stop()).to.equal(0);
-  });
-
-  const lastAction = async () => {
-    const [row] = await controlSql<{ operator: string; command: string; reason: string | null }>(
-      world,
-      'select operator, command, reason from operator_actions order by id desc limit 1',
-    );
-    return row;
-  };
+  const opened = useConsole(world);
 
   it('the printed address of the console works once, and without its cookie every page is refused', async () => {
     expect((await fetch(opened.url)).status).to.equal(403);
@@ -129,7 +115,7 @@ describe('console: access', () => {
     expect((await team.submit('/operations/refresh', fields)).text).to.include('Say why');
     const { path } = await team.submit('/operations/refresh', { ...fields, because: 'ticket 7' });
     expect((await team.ended(path)).text).to.include('jane@example.com');
-    const action = await lastAction();
+    const action = await lastAction(world);
     expect(action).to.deep.include({ command: 'refresh', reason: 'ticket 7' });
     expect(action?.operator).to.match(/^jane@example\.com \(/);
 

@@ -4,7 +4,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../../docs/browser.ts';
 import { eventually } from '../../support/eventually.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
-import { type OpenConsole, openConsole } from './console-client.ts';
+import { useConsole } from './console-client.ts';
 
 const pages = [
   ...[
@@ -25,11 +25,10 @@ const maxWaitMs = 120_000;
 
 (hasBrowser ? describe : describe.skip)('console in a browser', () => {
   const world = useWorld();
-  let opened: OpenConsole;
+  const opened = useConsole(world);
   let browser: Browser;
   const errors: string[] = [];
   before(async () => {
-    opened = await openConsole(world.environment, ['--no-browser']);
     browser = await launchBrowser();
     await controlSql(
       world,
@@ -37,10 +36,7 @@ const maxWaitMs = 120_000;
        values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
     );
   });
-  after(async () => {
-    await browser?.close();
-    await opened?.stop();
-  });
+  after(() => browser?.close());
 
   async function open(options: Parameters<Browser['newPage']>[0] = {}): Promise<Page> {
     const page = await browser.newPage(options);

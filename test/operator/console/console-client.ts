@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { use } from '../../support/use.ts';
+import { controlSql, type World } from '../../support/world.ts';
 
 /** The pages that only show something. */
 export const pages = [
@@ -81,4 +84,22 @@ export async function openConsole(
       return (await exit).code;
     },
   };
+}
+
+/** Opens the console of a world before the tests of a `describe`, and stops it after them: see `use`. */
+export function useConsole(world: World): OpenConsole {
+  return use(async () => {
+    const opened = await openConsole(world.environment, ['--no-browser']);
+    const close = async () => expect(await opened.stop()).to.equal(0);
+    return { ...opened, close };
+  });
+}
+
+/** Returns what the log of the operators has last. */
+export async function lastAction(world: World) {
+  const [row] = await controlSql<{ operator: string; command: string; reason: string | null }>(
+    world,
+    'select operator, command, reason from operator_actions order by id desc limit 1',
+  );
+  return row;
 }

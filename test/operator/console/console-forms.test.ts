@@ -4,30 +4,16 @@ import { operationsOf } from '../../../src/operator/command/operation.ts';
 import { withheld } from '../../../src/operator/console/offered.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
-import { type OpenConsole, openConsole, pages } from './console-client.ts';
+import { lastAction, pages, useConsole } from './console-client.ts';
 
 describe('console: forms and plans', () => {
   const world = useWorld();
-  let opened: OpenConsole;
-  before(async () => {
-    opened = await openConsole(world.environment, ['--no-browser']);
-  });
-  after(async () => {
-    expect(await opened.stop()).to.equal(0);
-  });
+  const opened = useConsole(world);
 
   const statusOf = async (slug: string): Promise<string | undefined> => {
     const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = '${slug}'`);
     return row?.status;
   };
-  const lastAction = async () => {
-    const [row] = await controlSql<{ operator: string; command: string; reason: string | null }>(
-      world,
-      'select operator, command, reason from operator_actions order by id desc limit 1',
-    );
-    return row;
-  };
-
   it('every operation has a form, but those with a reason', async () => {
     const all = (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name);
     expect(all).to.include.members(Object.keys(withheld));
@@ -97,7 +83,7 @@ describe('console: forms and plans', () => {
     expect((await opened.ended(first.path)).text).to.include('globex is suspended.');
     expect(await statusOf('globex')).to.equal('suspended');
     expect(await statusOf('acme')).to.equal('active');
-    expect(await lastAction()).to.deep.include({ command: 'suspend', reason: 'unpaid' });
+    expect(await lastAction(world)).to.deep.include({ command: 'suspend', reason: 'unpaid' });
     const resumed = await opened.submit('/operations/resume', { slug: 'globex', step: 'run' });
     expect((await opened.ended(resumed.path)).text).to.include('globex is active.');
   });

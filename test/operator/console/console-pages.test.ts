@@ -1,18 +1,12 @@
 import { expect } from 'chai';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
-import { type OpenConsole, openConsole, pages } from './console-client.ts';
+import { pages, useConsole } from './console-client.ts';
 
 const script = '<script>alert(1)</script>';
 
 describe('console: pages', () => {
   const world = useWorld();
-  let opened: OpenConsole;
-  before(async () => {
-    opened = await openConsole(world.environment, ['--no-browser']);
-  });
-  after(async () => {
-    expect(await opened.stop()).to.equal(0);
-  });
+  const opened = useConsole(world);
 
   it('pages open no connection to a tenant database', async () => {
     const names = [world.acme, world.globex];

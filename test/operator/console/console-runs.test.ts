@@ -8,17 +8,11 @@ import { eventually } from '../../support/eventually.ts';
 import { isAlive, seeProcesses } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
-import { type OpenConsole, openConsole } from './console-client.ts';
+import { openConsole, useConsole } from './console-client.ts';
 
 describe('console: runs', () => {
   const world = useWorld();
-  let opened: OpenConsole;
-  before(async () => {
-    opened = await openConsole(world.environment, ['--no-browser']);
-  });
-  after(async () => {
-    expect(await opened.stop()).to.equal(0);
-  });
+  const opened = useConsole(world);
 
   it('a check that finds something is done, and has not failed', async () => {
     const { database } = world.acme;
