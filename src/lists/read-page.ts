@@ -1,11 +1,10 @@
-import type { ListExport } from '../http/lists/list-export.ts';
+import { csvRow } from '../http/csv.ts';
+import { ListExport } from '../http/lists/list-export.ts';
 import { nextPath, Page } from '../http/lists/list-page.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
 import { Representation } from '../http/representation.ts';
 import type { SelectOptions } from '../postgres/table-reads.ts';
-import { countRecords } from './count-records.ts';
-import { exportList } from './export-list.ts';
-import { includer } from './include-fields.ts';
+import { listConditions } from './list-conditions.ts';
 import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
 
 /**
@@ -43,4 +42,94 @@ function* textsOf(
   include = (json: string) => json,
 ): Iterable<string> {
   for (const { json } of records) yield include(toResponse(json));
+}
+
+/** The size of a piece to aim at, in characters: memory of an export is a few pieces. */
+const pieceLength = 256 * 1024;
+const firstRecords = 100;
+const maxRecords = 2_000;
+
+/**
+ * Exports a list as CSV: the fields of the view in the header, then every record that the filters match, or as many as
+ * `limit` says. Each piece is a page of its own, so that no connection and no transaction stays open while the client
+ * receives the pieces before it. A record that exists, and keeps its sorted fields, from the beginning to the end
+ * occurs once; a record that is created, deleted or changed meanwhile may occur or not.
+ */
+async function exportList(query: ListQuery, source: ListSource): Promise<ListExport> {
+  const pieces = exportPieces(query, source);
+  const first = await pieces.next(); // an error before the first byte becomes a problem
+  return new ListExport(query.path.split('/').at(-1) ?? 'list', resume(first.value ?? '', pieces));
+}
+
+async function* resume(first: string, pieces: AsyncGenerator<string>): AsyncGenerator<string> {
+  yield first;
+  yield* pieces;
+}
+
+async function* exportPieces(query: ListQuery, source: ListSource): AsyncGenerator<string> {
+  let text = (query.hasByteOrderMark ? '\uFEFF' : '') + csvRow(query.contract.columns);
+  let { after, limit: left = Number.POSITIVE_INFINITY } = query;
+  for (let limit = firstRecords; ; ) {
+    limit = Math.min(limit, left);
+    const records = await readRecords({ ...query, after }, source, limit);
+    const headerLength = text.length;
+    for (const { json } of records) {
+      const record = JSON.parse(source.toResponse?.(json) ?? json) as Record<string, unknown>;
+      text += csvRow(query.contract.columns.map(column => record[column]));
+    }
+    yield text;
+    left -= records.length;
+    if (records.length < limit || left === 0) return;
+    after = records.at(-1)?.keys;
+    const recordLength = Math.max(1, (text.length - headerLength) / records.length);
+    limit = Math.max(1, Math.min(maxRecords, Math.round(pieceLength / recordLength)));
+    text = '';
+  }
+}
+
+/**
+ * Returns a function that adds to the JSON text of a record what the request includes: `ETag`, the tag that a read of the
+ * record has; `UserName`, the name of the user that `UserId` stands for, or null.
+ */
+async function includer(
+  { includes }: ListQuery,
+  { userNames }: ListSource,
+  records: readonly ListedRecord[],
+): Promise<(json: string) => string> {
+  if (includes.length === 0) return json => json;
+  const ids = includes.includes('user') ? records.flatMap(({ json }) => userIdOf(json) ?? []) : [];
+  const names = ids.length > 0 ? await userNames?.([...new Set(ids)]) : undefined;
+  return json => {
+    const fields = includes.map(include =>
+      include === 'etag'
+        ? `,"ETag":${JSON.stringify(Representation.ofText(json).tag)}`
+        : `,"UserName":${JSON.stringify(names?.get(userIdOf(json) ?? 0) ?? null)}`,
+    );
+    return `${json.slice(0, -1)}${fields.join('')}}`;
+  };
+}
+
+/** The `UserId` of a record. It is the first text of this form, because all fields before it are numbers and times. */
+function userIdOf(json: string): number | undefined {
+  const [, digits] = /"UserId":(\d+)/.exec(json.slice(0, 200)) ?? [];
+  return digits === undefined ? undefined : Number(digits);
+}
+
+/** More records are not counted. So many take PostgreSQL some 20 ms where an index or the table alone has them. */
+const maxCount = 100_000;
+/** A count ends after so many ms: filters that few of many records match read the whole table. */
+const maxMs = 1_000;
+
+/**
+ * Counts the records that the filters of a request match. The counts of a tenant run one after the other, as its large
+ * reads do: a tenant that counts without a pause keeps one core of its server busy, not all.
+ * @returns undefined when there are more than 100,000, or when the count takes more than a second
+ */
+async function countRecords(query: ListQuery, source: ListSource): Promise<number | undefined> {
+  const { table, conditions, reads } = source;
+  const { conditions: filters, searches } = listConditions(query, table);
+  const select = table.selectCount([...conditions, ...filters, ...searches], maxCount + 1);
+  const rows = await (reads.readWithin?.(select, maxMs) ?? reads.read(select));
+  const count = rows && Number(rows[0]?.count);
+  return count === undefined || count > maxCount ? undefined : count;
 }
