@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../src/config/config.ts';
-import { Server } from '../src/control/fleet-entities.ts';
+import { Server } from '../src/control/control-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { findServer } from '../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';

@@ -3,7 +3,7 @@ import type pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { readConfig } from '../src/config/config.ts';
-import type { Tenant } from '../src/control/fleet-entities.ts';
+import type { Tenant } from '../src/control/control-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';

@@ -1,5 +1,5 @@
 import { createPasswords } from '../src/auth/passwords.ts';
-import { Server } from '../src/control/fleet-entities.ts';
+import { Server } from '../src/control/control-entities.ts';
 import { fillPool } from '../src/operator/databases/warm-pool.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';

@@ -6,10 +6,9 @@ import { EntryLock } from './control/entry-lock.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
-import { pathExists } from './embedded/cluster.ts';
+import { embeddedControlUrl, pathExists } from './embedded/cluster.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { startEmbeddedPostgres } from './embedded/postgres.ts';
-import { embeddedControlUrl } from './embedded/server-url.ts';
 import { OperatorError } from './log/operator-error.ts';
 import type { Statements } from './postgres/statements.ts';
 

@@ -1,13 +1,10 @@
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { confirm } from './confirm.ts';
 import { generateToken } from './generate-token.ts';
-import { login } from './login.ts';
-import { logout } from './logout.ts';
+import { login, refresh } from './login.ts';
 import { me } from './me.ts';
-import { sessionRoutes } from './own-sessions.ts';
-import { refresh } from './refresh.ts';
-import { register } from './register.ts';
+import { logout, sessionRoutes } from './own-sessions.ts';
+import { confirm, register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
 
 /** All routes of the authentication: login, tokens, sessions and accounts. */

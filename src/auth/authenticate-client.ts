@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Middleware } from 'koa';
-import { ApiClient } from '../control/client-entities.ts';
+import { ApiClient } from '../control/control-entities.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bindCaller, bindTenant } from '../tenancy/bind-request.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';

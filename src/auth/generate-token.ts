@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { LegacyToken } from '../control/client-entities.ts';
+import { LegacyToken } from '../control/control-entities.ts';
 import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';

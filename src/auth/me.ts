@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
-import { describeFields } from '../http/describe-fields.ts';
+import { describeFields } from '../http/fields.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { entityType, entityTypeDescription } from './issue-tokens.ts';
 

@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { Session } from '../control/user-entities.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { timestamp } from '../http/fields.ts';
+import { Session } from '../control/control-entities.ts';
+import { describeFields, timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { requireMayManage } from '../tenancy/permission-rules.ts';
@@ -64,4 +63,20 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       },
     }),
   ];
+}
+
+/** Revokes the session of the access token. A legacy token has no session, so nothing happens. */
+export function logout({ control, directory }: AuthServices): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/logout',
+    access: 'user',
+    tag: 'Authentication',
+    summary: 'End the current session',
+    handler: async (_input, { caller }) => {
+      if (caller.sessionId === '') return;
+      await revokeSession(control, caller.sessionId, 'logout');
+      directory.invalidateSession(caller.sessionId);
+    },
+  });
 }

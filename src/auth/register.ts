@@ -1,20 +1,20 @@
 import { type EntityManager, LockMode } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { Role, User } from '../control/control-entities.ts';
 import { type ControlDatabase, type QueryControl, queryControl } from '../control/database.ts';
-import { Role, User } from '../control/user-entities.ts';
-import { problem } from '../errors.ts';
+import { fieldProblem, problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
 import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
-import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, requireManager, type TenantRoute } from '../tenancy/define-route.ts';
 import { requireMayGrant } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import { requireManager } from '../tenancy/require-manager.ts';
 import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { newPassword } from './new-password.ts';
-import { createRegistration, type RegistrationData } from './registration-token.ts';
+import { confirmRegistration, createRegistration, type RegistrationData } from './registration-token.ts';
 
 export const acceptedResponse = z.object({
   status: z.literal('accepted').describe('Always `accepted`, whether or not the address is known.'),
@@ -152,4 +152,27 @@ async function insertUnconfirmed(em: EntityManager, tenant: number, person: Regi
   const { email, passwordHash, firstName, lastName } = person;
   const user = { email, passwordHash, firstName, lastName, tenant, role, scope: 'Self' as const };
   return em.upsert(User, user, { onConflictFields: ['tenant', 'email'], onConflictAction: 'ignore' });
+}
+
+/** The same problem for an unknown, used, expired or foreign token. */
+export const invalidMailToken = () => fieldProblem('token', 'is invalid, used or expired', 'invalid_token');
+
+/** Confirms an e-mail address by the token that was sent to it. */
+export function confirm({ control }: AuthServices): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/confirm',
+    access: 'anonymous',
+    rateLimit: 'account',
+    tag: 'Authentication',
+    summary: 'Confirm an e-mail address',
+    description: 'Password and names become those of the registration that the token was sent for.',
+    body: z.object({ token: z.string().min(1).describe('The token of the mail.') }),
+    example: { token: 'the token of the mail' },
+    bodyLimit: bodyLimits.auth,
+    handler: async ({ body }, { tenant, origin, deadline }) => {
+      const network = clientNetwork(origin.ipAddress);
+      if (!(await confirmRegistration(control, tenant.id, body.token, network, deadline))) throw invalidMailToken();
+    },
+  });
 }

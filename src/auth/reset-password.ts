@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { User } from '../control/control-entities.ts';
 import { transactControl } from '../control/database.ts';
-import { User } from '../control/user-entities.ts';
 import { fieldProblem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
@@ -8,13 +8,12 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
-import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { createResetToken, usePasswordToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
-import { acceptedResponse } from './register.ts';
+import { acceptedResponse, invalidMailToken } from './register.ts';
 
 const request = z.object({
   email: email().optional().describe('The address of the user who receives a mail. Send it alone, for step 1.'),

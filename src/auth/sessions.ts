@@ -1,9 +1,9 @@
 import { raw } from '@mikro-orm/postgresql';
 import { setActor } from '../control/actor.ts';
+import { Session } from '../control/control-entities.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { sessionLifetime } from '../control/token-lifetime.ts';
-import { Session } from '../control/user-entities.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';

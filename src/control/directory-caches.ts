@@ -1,7 +1,7 @@
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { changeTopics } from './change-topics.ts';
-import { loadRole, loadSession, loadUser } from './load-caller.ts';
+import { type ControlDatabase, queryControl } from './database.ts';
 import { loadLegacyToken } from './load-legacy-token.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { LegacyTokenRecord, RoleRecord, SessionRecord, TenantRecord, UserRecord } from './records.ts';
@@ -56,4 +56,48 @@ export function createDirectoryCaches(options: CachesOptions) {
     load: key => loadLegacyToken(key, control),
   });
   return { tenants, sessions, users, roles, legacyTokens };
+}
+
+const user = `
+  json_build_object('id', u.id, 'guid', u.guid, 'tenantId', u.tenant_id, 'email', email, 'firstName', first_name,
+                    'lastName', last_name, 'roleId', role_id, 'scope', scope, 'entityId', entity_id,
+                    'disabled', disabled_at is not null) as "user"`;
+const role = `json_build_object('id', r.id, 'name', r.name, 'permissions', permissions) as role`;
+
+interface CallerRow {
+  readonly user: UserRecord;
+  readonly role: Omit<RoleRecord, 'permissions'> & { readonly permissions: readonly string[] };
+  readonly revoked: boolean;
+}
+
+const userById = `select ${user} from users u where u.id = $1`;
+const roleById = `select ${role} from roles r where r.id = $1`;
+const sessionById = `
+  select s.revoked_at is not null as revoked, ${user}, ${role}
+    from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
+   where s.id = $1`;
+
+async function loadUser(id: string, control: ControlDatabase): Promise<UserRecord | undefined> {
+  const [row] = await queryControl<Pick<CallerRow, 'user'>>(control, 'user_by_id', userById, [id]);
+  return row?.user;
+}
+
+async function loadRole(id: string, control: ControlDatabase): Promise<RoleRecord | undefined> {
+  const [row] = await queryControl<Pick<CallerRow, 'role'>>(control, 'role_by_id', roleById, [id]);
+  return row && toRole(row);
+}
+
+/** Loads a session together with its user and the user's role, which the request needs next. */
+async function loadSession(
+  id: string,
+  control: ControlDatabase,
+): Promise<{ session: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
+  const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
+  if (!row) return undefined;
+  const { user, revoked } = row;
+  return { session: { id, tenantId: user.tenantId, userId: user.id, revoked }, user, role: toRole(row) };
+}
+
+function toRole({ role }: Pick<CallerRow, 'role'>): RoleRecord {
+  return { ...role, permissions: new Set(role.permissions) };
 }

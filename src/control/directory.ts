@@ -1,10 +1,14 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import { type Clock, processClock } from '../runtime/clock.ts';
+import { maxEntries } from '../runtime/lru-bounds.ts';
+import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import { User } from './control-entities.ts';
 import { queryControl } from './database.ts';
-import { createDirectoryCaches } from './directory-caches.ts';
-import { createFreshnessCheck } from './freshness-check.ts';
+import { createDirectoryCaches, type DirectoryCaches } from './directory-caches.ts';
 import { legacyTokenKey } from './load-legacy-token.ts';
-import type { TenantLoaderOptions } from './load-tenant.ts';
+import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type {
   CallerRecords,
   LegacyTokenRecord,
@@ -13,8 +17,6 @@ import type {
   TenantRecord,
   UserRecord,
 } from './records.ts';
-import { createTenantReload } from './tenant-reload.ts';
-import { User } from './user-entities.ts';
 
 /**
  * The look-ups that requests make in the control database. Each result is cached until the change feed announces a
@@ -74,4 +76,92 @@ export function createDirectory(options: DirectoryOptions): Directory {
     countUsers: (tenant, entityId) => control.em.fork().count(User, { tenant, entityId }),
     legacyToken: hash => legacyTokens.get(legacyTokenKey(hash)),
   };
+}
+
+/** A look-up once a second is enough: it finds expired entries, which live for minutes. */
+const lookUpEveryMs = 1_000;
+
+/**
+ * Returns the directory's `freshnessCheck`. Between two look-ups it reads a flag of each cache entry, which the cache
+ * sets when it removes the entry.
+ */
+function createFreshnessCheck(
+  caches: DirectoryCaches,
+  feed: ChangeFeed,
+  clock: Pick<Clock, 'now'>,
+): (records: CallerRecords) => (() => boolean) | undefined {
+  return records => {
+    let entries = findEntries(caches, records);
+    let lookedUpAt = clock.now();
+    if (!entries) return undefined;
+    return () => {
+      if (!feed.current) return false;
+      const now = clock.now();
+      if (now - lookedUpAt > lookUpEveryMs) {
+        entries = findEntries(caches, records);
+        lookedUpAt = now;
+      }
+      return entries?.every(({ removed }) => !removed) ?? false;
+    };
+  };
+}
+
+/**
+ * Returns the cache entries of the records, or undefined if a cache holds another record or none. The look-up counts as
+ * a use of each entry, so the caches do not evict the entries of a token that is in use.
+ */
+function findEntries(
+  { tenants, sessions, users, roles }: DirectoryCaches,
+  { tenant, session, user, role }: CallerRecords,
+): CacheEntry<object>[] | undefined {
+  const tenantEntry = tenants.getCached(tenant.guid);
+  const sessionEntry = sessions.getCached(session.id);
+  const userEntry = users.getCached(String(user.id));
+  const roleEntry = roles.getCached(String(role.id));
+  if (tenantEntry?.value !== tenant || sessionEntry?.value !== session) return undefined;
+  if (userEntry?.value !== user || roleEntry?.value !== role) return undefined;
+  return [tenantEntry, sessionEntry, userEntry, roleEntry];
+}
+
+/** A tenant's keys are read again at most this often, in ms. */
+const minIntervalMs = 50;
+
+/**
+ * Returns the directory's `reloadTenant`. It compares the keys in the database with those of the cached record, and
+ * drops the record only if they differ: other caches depend on the identity of the record, and an invented key must
+ * not invalidate them.
+ *
+ * Calls that come together share one comparison, which begins after all of them: the key of a token may have been
+ * created since the one before, and an invented key must not hide it.
+ */
+function createTenantReload(
+  tenants: ControlCache<TenantRecord>,
+  options: TenantLoaderOptions,
+): (guid: string) => Promise<TenantRecord | undefined> {
+  const latest = new LRUCache<string, number>({ ...maxEntries(options.maxEntries ?? 10_000), ttl: minIntervalMs });
+  /** Comparisons that have not begun. */
+  const awaited = new Map<string, Promise<void>>();
+
+  const compare = async (guid: string): Promise<void> => {
+    const nextAt = (latest.get(guid) ?? Number.NEGATIVE_INFINITY) + minIntervalMs;
+    await delay(Math.max(0, nextAt - performance.now()));
+    latest.set(guid, performance.now());
+    awaited.delete(guid);
+    const [cached, stored] = await Promise.all([tenants.get(guid), loadTenant(guid, options)]);
+    if (keyIds(cached) !== keyIds(stored)) tenants.invalidate(guid);
+  };
+
+  return async guid => {
+    let comparison = awaited.get(guid);
+    if (!comparison) {
+      comparison = compare(guid);
+      awaited.set(guid, comparison);
+    }
+    await comparison;
+    return tenants.get(guid);
+  };
+}
+
+function keyIds(tenant: TenantRecord | undefined): string {
+  return [...(tenant?.keys.keys() ?? [])].sort().join();
 }

@@ -1,7 +1,5 @@
-import { ApiClient, LegacyToken } from './client-entities.ts';
-import { Server, SigningKey, Tenant } from './fleet-entities.ts';
+import { ApiClient, LegacyToken, Role, Server, Session, SigningKey, Tenant, User } from './control-entities.ts';
 import { SchemaFingerprint } from './migration-run.ts';
-import { Role, Session, User } from './user-entities.ts';
 
 /** Every entity of the control database. */
 export const controlEntities = [

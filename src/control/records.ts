@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { TenantStatus } from './fleet-entities.ts';
+import type { TenantStatus } from './control-entities.ts';
 import type { SchemaVersion } from './schema-version.ts';
 import type { Scope } from './scopes.ts';
 

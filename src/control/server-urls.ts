@@ -1,4 +1,4 @@
-import type { Server } from './fleet-entities.ts';
+import type { Server } from './control-entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 
 /** The connection URLs of the PostgreSQL servers that hold tenant databases. */

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { mergePatch } from '../http/read-body.ts';
-import { takesNull } from '../http/read-patch.ts';
+import { takesNull } from '../http/read-fields.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';
 import { problemReferences } from './openapi-problems.ts';

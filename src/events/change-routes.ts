@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import { changeActions } from '../audit/audit-log.ts';
 import { fieldProblem } from '../errors.ts';
-import { describeFields } from '../http/describe-fields.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { guid, limit, timestamp } from '../http/fields.ts';
+import { describeFields, guid, limit, timestamp } from '../http/fields.ts';
 import { Page } from '../http/lists/list-page.ts';
 import { Representation } from '../http/representation.ts';
 import { invalid } from '../runtime/field-error.ts';

@@ -1,6 +1,23 @@
 import { z } from 'zod';
 import { invalid } from '../runtime/field-error.ts';
 
+/** Returns an object schema with a description of each of its fields. The compiler finds a field that has none. */
+export function describeFields<Shape extends z.ZodRawShape>(
+  shape: Shape,
+  descriptions: { readonly [Field in keyof Shape]: string },
+): z.ZodObject<Shape> {
+  return z.object(describeShape(shape, descriptions) as Shape);
+}
+
+/** Returns the fields of a schema with their descriptions. A description of another field is ignored. */
+export function describeShape(shape: z.ZodRawShape, descriptions: Readonly<Record<string, string>>): z.ZodRawShape {
+  const described = Object.entries(shape).map(([name, field]) => {
+    const description = descriptions[name];
+    return [name, description === undefined ? field : (field as z.ZodType).describe(description)];
+  });
+  return Object.fromEntries(described);
+}
+
 export const maxInt32 = 2 ** 31 - 1;
 
 /** An int: −2³¹ … 2³¹−1. A string of digits is not a number. (`z.int32` names another bound to numbers beyond 2⁵³.) */

@@ -89,3 +89,49 @@ function isSame(one: unknown, other: unknown): boolean {
   if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
   return one.length === other.length && one.every((item, index) => item === other[index]);
 }
+
+/**
+ * Reads the fields that a JSON merge patch changes (RFC 7396), by the contract of the whole record: a field that is not
+ * sent stays as it is. Null removes the value of a field. The field is then null if it may be, and otherwise has the value
+ * that it has in a record that is created without it.
+ * @param unknown errors of other members, if they are refused
+ * @throws {Problem} `validation_failed`, which names every invalid field, and those that cannot be removed
+ */
+export function readPatch(contract: z.ZodObject, patch: object, unknown: FieldErrors = {}): Record<string, unknown> {
+  const members = { ...patch } as Record<string, unknown>;
+  const sent: Record<string, true> = {};
+  for (const [name, field] of Object.entries(contract.shape)) {
+    for (const spelling of new Set([name, camelCase(name)])) {
+      if (!Object.hasOwn(members, spelling)) continue;
+      sent[name] = true;
+      if (members[spelling] === null && !takesNull(field as z.ZodType)) members[spelling] = undefined;
+    }
+  }
+  return readFields(contract.pick(sent), members, unknown);
+}
+
+/** True when null is a value of the field. */
+export function takesNull(field: z.ZodType): boolean {
+  return field.safeParse(null).success;
+}
+
+/** Whether the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses what is else ignored. */
+export function prefersStrict(header: string | undefined): boolean {
+  return isPreferred(header, /^handling="?strict"?$/i);
+}
+
+/** Whether the header `Prefer` asks for the number of all records of a list. */
+export function prefersCount(header: string | undefined): boolean {
+  return isPreferred(header, /^count="?exact"?$/i);
+}
+
+function isPreferred(header: string | undefined, wanted: RegExp): boolean {
+  return header?.split(/[,;]/).some(preference => wanted.test(preference.replace(/\s/g, ''))) ?? false;
+}
+
+/** Returns an error for each name that is neither a field of the contract nor its camelCase spelling. */
+export function unknownNames(names: Iterable<string>, contract: z.ZodObject, message: string): FieldErrors {
+  const known = new Set(Object.keys(contract.shape).flatMap(field => [field, camelCase(field)]));
+  const unknown = [...new Set(names)].filter(name => !known.has(name));
+  return Object.fromEntries(unknown.map(name => [name, [{ message, code: 'unknown' as const }]]));
+}

@@ -2,8 +2,7 @@ import type { Context } from 'koa';
 import { z } from 'zod';
 import { prefersCsv } from './lists/list-export.ts';
 import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './lists/list-query.ts';
-import { prefersCount, unknownNames } from './preferences.ts';
-import { readQuery } from './read-fields.ts';
+import { prefersCount, readQuery, unknownNames } from './read-fields.ts';
 import type { Route } from './route.ts';
 
 export interface QueryInput<Query = object> {

@@ -1,11 +1,9 @@
 import { z } from 'zod';
 import { problem } from '../errors.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { flag, int32, longId } from '../http/fields.ts';
+import { describeFields, flag, int32, longId } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
-import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, permissionMissing, requireScopeAll, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import { requireScopeAll } from '../tenancy/require-manager.ts';
 import type { ImportRunner } from './import-runner.ts';
 import { selectImport } from './import-table.ts';
 import { importableResources } from './importable-resources.ts';

@@ -4,8 +4,7 @@ import { problem } from '../errors.ts';
 import type { Precondition } from '../http/representation.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { isBuiltIn, maxRoles, type RoleView, roleById } from './role-statements.ts';
-import { viewOf } from './user-statements.ts';
+import { isBuiltIn, maxRoles, type RoleView, roleById, viewOf } from './user-statements.ts';
 
 interface RoleFields {
   readonly Name: string;

@@ -1,8 +1,9 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { Role } from '../control/control-entities.ts';
+import { initialRoles } from '../control/permissions.ts';
 import { type Scope, scopes } from '../control/scopes.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { guid, longId, timestamp } from '../http/fields.ts';
+import { describeFields, guid, longId, timestamp } from '../http/fields.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
@@ -85,4 +86,34 @@ export function userById(conditions: readonly Condition[], id: number): Statemen
 /** Reads the record of a statement that selects one as JSON; undefined when there is none. */
 export function viewOf<View>([row]: readonly RowValues[]): View | undefined {
   return row && (JSON.parse(row.json as string) as View);
+}
+
+/** The fields of a role that administrators decide. */
+export const roleFields = {
+  Name: 'The name of the role. No two roles of a tenant have the same.',
+  Permissions: 'What the users with this role may do.',
+};
+
+export const roleView = describeFields(
+  { Id: longId(), Name: z.string(), Permissions: z.array(z.string()) },
+  { Id: 'The number of the role, which the service chooses.', ...roleFields },
+).meta({ title: 'Role' });
+export type RoleView = z.output<typeof roleView>;
+
+export const roleTable = new TableStatements(Role, roleView);
+
+/** Selects one role, as the JSON text that `viewOf` reads. */
+export function roleById(tenantId: number, id: number): Statement {
+  return roleTable.selectJson([
+    ['tenant_id = ?', tenantId],
+    ['id = ?', id],
+  ]);
+}
+
+/** Of a tenant. The list is served whole. */
+export const maxRoles = 500;
+
+/** The roles that every tenant has: registration gives one of them, and operators rely on the other. */
+export function isBuiltIn(name: string): boolean {
+  return initialRoles.some(role => role.name === name);
 }

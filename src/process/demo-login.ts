@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Passwords } from '../auth/passwords.ts';
-import { User } from '../control/user-entities.ts';
+import { User } from '../control/control-entities.ts';
 import type { Installation } from '../installation.ts';
 import type { Provisioned } from '../operator/lifecycle/provision.ts';
 

@@ -1,7 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { describeFields } from '../http/describe-fields.ts';
-import { int32, longId, timestamp } from '../http/fields.ts';
+import { describeFields, int32, longId, timestamp } from '../http/fields.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 
 const PromotionUseSchema = defineEntity({

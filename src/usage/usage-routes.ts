@@ -1,13 +1,11 @@
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
 import { controlReads } from '../control/tenant-queues.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { moment, timestamp } from '../http/fields.ts';
+import { describeFields, moment, timestamp } from '../http/fields.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import { preparedStatement } from '../postgres/statement.ts';
 import { pascalCase } from '../runtime/casing.ts';
-import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { requireScopeAll } from '../tenancy/require-manager.ts';
+import { defineRoute, requireScopeAll, type TenantRoute } from '../tenancy/define-route.ts';
 import { usageSums } from './usage-sums.ts';
 
 const periods = ['hour', 'day'] as const;

@@ -2,8 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { changeActions } from '../audit/audit-log.ts';
 import { changeSources } from '../events/change-sources.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { int32, lengths, longId, optionalText, text, timestamp } from '../http/fields.ts';
+import { describeFields, int32, lengths, longId, optionalText, text, timestamp } from '../http/fields.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import { sendErrors } from './send-webhook.ts';
 

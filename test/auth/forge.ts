@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import jwt from 'jsonwebtoken';
-import { SigningKey } from '../../src/control/fleet-entities.ts';
+import { SigningKey } from '../../src/control/control-entities.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import type { TestTenant, World } from '../support/world.ts';
 

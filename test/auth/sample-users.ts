@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { User } from '../../src/control/user-entities.ts';
+import type { User } from '../../src/control/control-entities.ts';
 import { addUser } from '../../src/operator/people/users.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config/config.ts';
-import { Server } from '../../src/control/fleet-entities.ts';
+import { Server } from '../../src/control/control-entities.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { fillPool } from '../../src/operator/databases/warm-pool.ts';

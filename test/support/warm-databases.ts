@@ -1,4 +1,4 @@
-import { Server } from '../../src/control/fleet-entities.ts';
+import { Server } from '../../src/control/control-entities.ts';
 import { insertDatabase } from '../../src/operator/databases/reserve-database.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { World } from './world.ts';

@@ -1,4 +1,4 @@
-import { Server, type TenantStatus } from '../../control/fleet-entities.ts';
+import { Server, type TenantStatus } from '../../control/control-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';

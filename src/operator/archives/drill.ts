@@ -1,4 +1,4 @@
-import { type Server, Tenant } from '../../control/fleet-entities.ts';
+import { type Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';

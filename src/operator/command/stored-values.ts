@@ -84,6 +84,6 @@ async function controlUrl(): Promise<string> {
   const variables = environment();
   const url = variables.DATABASE_URL || readSecretFiles(variables).values.DATABASE_URL;
   if (url) return url;
-  const { runningEmbeddedUrl } = await import('../../embedded/server-url.ts');
+  const { runningEmbeddedUrl } = await import('../../embedded/cluster.ts');
   return runningEmbeddedUrl(resolve(variables.DATA_DIR || '.data'));
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 
 /**
  * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used by nobody; `current`, that

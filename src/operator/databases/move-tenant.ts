@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Server, type Tenant } from '../../control/fleet-entities.ts';
+import { Server, type Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

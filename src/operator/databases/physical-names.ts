@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 
 type Prefixed = Pick<Server, 'prefix'>;
 

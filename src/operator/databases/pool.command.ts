@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { defineOperation } from '../command/operation.ts';
 import { option } from '../command/operation-fields.ts';
@@ -88,7 +88,7 @@ const drain = defineOperation({
 export const operations = [fill, list, drain];
 
 async function chosenServers(installation: Installation, name: string | undefined): Promise<Server[]> {
-  const { Server } = await import('../../control/fleet-entities.ts');
+  const { Server } = await import('../../control/control-entities.ts');
   const { findServer } = await import('../tenants/servers.ts');
   if (name !== undefined) return [await findServer(installation, name)];
   return installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });

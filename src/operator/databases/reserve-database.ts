@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';

@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { KeptBy, TenantDatabase } from './database-store.ts';
 import type { Fill } from './fill-database.ts';
 

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import type { Report } from './finding.ts';

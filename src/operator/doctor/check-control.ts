@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { embeddedCluster } from '../../embedded/server-url.ts';
+import { embeddedCluster } from '../../embedded/cluster.ts';
 import type { Report } from './finding.ts';
 
 /** The settings of a server that depend on what an installation does with it, and what they are compared with. */

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Server, type SigningKey, type Tenant } from '../../control/fleet-entities.ts';
+import { Server, type SigningKey, type Tenant } from '../../control/control-entities.ts';
 import { keyInForce } from '../../control/master-key-canary.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';

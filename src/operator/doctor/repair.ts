@@ -1,4 +1,4 @@
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Passwords } from '../../auth/passwords.ts';
-import { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Passwords } from '../../auth/passwords.ts';
-import type { Tenant } from '../../control/fleet-entities.ts';
-import { User } from '../../control/user-entities.ts';
+import { type Tenant, User } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { connectTenant } from '../tenants/tenants.ts';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { errorText } from '../command/error-text.ts';
 import { requireNotPurging } from '../tenants/purging.ts';

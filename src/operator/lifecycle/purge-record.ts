@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto';
-import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Tenant } from '../../control/control-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 
 /** What a purge destroyed. */

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { acquireLock, lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';

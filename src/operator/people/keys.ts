@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
-import { SigningKey, type Tenant } from '../../control/fleet-entities.ts';
+import { SigningKey, type Tenant } from '../../control/control-entities.ts';
 import { owners, type SecretBox, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';

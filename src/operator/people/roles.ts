@@ -3,7 +3,7 @@ import { lengths, text } from '../../http/fields.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { createRole, deleteRole, findRole, ordered, replaceRole } from '../../people/role-records.ts';
-import { maxRoles } from '../../people/role-statements.ts';
+import { maxRoles } from '../../people/user-statements.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';

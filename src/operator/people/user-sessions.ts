@@ -1,6 +1,6 @@
 import { revokeSession, revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
+import { Session } from '../../control/control-entities.ts';
 import { transactControl } from '../../control/database.ts';
-import { Session } from '../../control/user-entities.ts';
 import { isUuid } from '../../http/uuid.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';

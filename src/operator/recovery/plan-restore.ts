@@ -1,4 +1,4 @@
-import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { Plan } from '../command/operation.ts';

@@ -1,5 +1,5 @@
 import { readConfig } from '../../config/config.ts';
-import { Server, type Tenant } from '../../control/fleet-entities.ts';
+import { Server, type Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { EarlierData } from '../databases/fill-database.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';

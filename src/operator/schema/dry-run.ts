@@ -1,4 +1,4 @@
-import { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/control-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { readFailing } from './fleet-status.ts';

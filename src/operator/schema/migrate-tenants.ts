@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Server } from '../../control/fleet-entities.ts';
+import { Server } from '../../control/control-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
+import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
-import type { Server } from '../../control/fleet-entities.ts';
 import { catalogDigest } from '../../postgres/catalog-digest.ts';
 import { type CopiedCatalog, catalogStatements } from '../../postgres/catalog-statements.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';

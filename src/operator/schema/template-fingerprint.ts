@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
+import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
-import type { Server } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { Server, Tenant } from '../../control/control-entities.ts';
 import type { SchemaVersion } from '../../control/schema-version.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';

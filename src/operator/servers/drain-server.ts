@@ -1,4 +1,4 @@
-import { Server } from '../../control/fleet-entities.ts';
+import { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,4 +1,4 @@
-import type { TenantStatus } from '../../control/fleet-entities.ts';
+import type { TenantStatus } from '../../control/control-entities.ts';
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';

@@ -1,4 +1,4 @@
-import { Server } from '../../control/fleet-entities.ts';
+import { Server } from '../../control/control-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { describeShape } from '../../http/describe-fields.ts';
+import { describeShape } from '../../http/fields.ts';
 
 /** The fields that mean the same in every resource. */
 const commonFields = {

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { Tenant } from '../../../src/control/fleet-entities.ts';
+import { Tenant } from '../../../src/control/control-entities.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';

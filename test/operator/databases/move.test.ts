@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { Tenant } from '../../../src/control/fleet-entities.ts';
+import { Tenant } from '../../../src/control/control-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { Server } from '../../../src/control/fleet-entities.ts';
+import { Server } from '../../../src/control/control-entities.ts';
 import { type FillResult, fillPool, listPool } from '../../../src/operator/databases/warm-pool.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { startScript } from '../../support/command-line.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Server } from '../../../src/control/fleet-entities.ts';
+import { Server } from '../../../src/control/control-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';

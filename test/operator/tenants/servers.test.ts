@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
-import { Server } from '../../../src/control/fleet-entities.ts';
+import { Server } from '../../../src/control/control-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';

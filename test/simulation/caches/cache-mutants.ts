@@ -107,7 +107,7 @@ export const sessionMutants: readonly Mutant[] = [
   },
   {
     name: 'a verified token counts although the change feed is not current',
-    file: 'src/control/freshness-check.ts',
+    file: 'src/control/directory.ts',
     text: 'if (!feed.current) return false;',
     replacement: '',
     seed: 1,

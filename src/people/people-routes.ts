@@ -4,19 +4,85 @@ import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
 import { controlReads } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
-import { describeFields } from '../http/describe-fields.ts';
-import { lengths, text } from '../http/fields.ts';
+import { describeFields, lengths, limit, queryId, text } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { pathId } from '../http/route.ts';
 import { readList } from '../lists/read-page.ts';
 import { type Condition, nothing } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changePeople } from './change-people.ts';
+import { changeUserRoutes, inviteRoute } from './change-user-routes.ts';
 import { changeRole, createRole, deleteRole } from './role-records.ts';
-import { type RoleView, roleById, roleFields, roleTable, roleView } from './role-statements.ts';
-import { viewOf } from './user-statements.ts';
+import { userDocumentation } from './user-documentation.ts';
+import {
+  type RoleView,
+  roleById,
+  roleFields,
+  roleTable,
+  roleView,
+  type UserView,
+  userById,
+  userTable,
+  userView,
+  viewOf,
+  visibleTo,
+} from './user-statements.ts';
 
-const path = '/api/v1/Roles';
+const path = '/api/v1/Users';
+const query = z.object({ limit: limit(), after: queryId() });
+const list = listContract({
+  view: userView,
+  query,
+  order: { Id: 'asc' },
+  includes: ['etag'],
+  key: 'Id',
+  search: ['Email', 'FirstName', 'LastName'],
+  hasTrigrams: false, // in the control database, each login would update them
+});
+
+/** The users of a tenant, for its administrators. */
+export function userRoutes(services: AuthServices): TenantRoute[] {
+  return [
+    defineRoute({
+      ...userDocumentation,
+      method: 'GET',
+      path,
+      access: 'users.read',
+      cache: 'revalidate',
+      summary: 'A page of User records',
+      query,
+      list,
+      response: z.array(userView),
+      handler: async ({ query: { limit, after }, list }, context) => {
+        const { caller, tenant } = context;
+        const reads = controlReads(services.control, context);
+        const conditions: Condition[] = visibleTo(tenant.id, caller);
+        if (after !== undefined) conditions.push(['id > ?', after]);
+        return readList(list, { table: userTable, conditions, reads }, { orderBy: { id: 'asc' }, limit });
+      },
+    }),
+    defineRoute({
+      ...userDocumentation,
+      method: 'GET',
+      path: `${path}/:id`,
+      access: 'users.read',
+      cache: 'revalidate',
+      summary: 'One User record by its id',
+      response: userView,
+      handler: async ({ params }, { caller, tenant }) => {
+        const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+        const user =
+          id && viewOf<UserView>(await queryStatement(services.control, userById(visibleTo(tenant.id, caller), id)));
+        if (!user) throw problem('not_found');
+        return user;
+      },
+    }),
+    inviteRoute(services, path),
+    ...changeUserRoutes(services, path),
+  ];
+}
+
+const rolesPath = '/api/v1/Roles';
 const common = {
   tag: 'Role',
   access: 'users.manage',
@@ -31,7 +97,7 @@ const contract = describeFields(
 );
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
-const list = listContract({
+const roleList = listContract({
   view: roleView,
   order: { Name: 'asc', Id: 'asc' },
   key: 'Id',
@@ -47,11 +113,11 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
     defineRoute({
       ...common,
       method: 'GET',
-      path,
+      path: rolesPath,
       cache: 'revalidate',
       summary: 'All Role records',
       response: z.array(roleView),
-      list,
+      list: roleList,
       handler: async ({ list }, context) => {
         const reads = controlReads(control, context);
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
@@ -61,7 +127,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
     defineRoute({
       ...common,
       method: 'GET',
-      path: `${path}/:id`,
+      path: `${rolesPath}/:id`,
       cache: 'revalidate',
       summary: 'One Role record by its id',
       response: roleView,
@@ -75,7 +141,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
     defineRoute({
       ...common,
       method: 'POST',
-      path,
+      path: rolesPath,
       summary: 'Create one Role record',
       body: contract,
       example: { ...example, Permissions: [...example.Permissions] },
@@ -84,7 +150,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       hasTag: true,
       takesIdempotencyKey: true,
       problems: ['duplicate', 'limit_reached'],
-      location: role => `${path}/${role.Id}`,
+      location: role => `${rolesPath}/${role.Id}`,
       handler: async ({ body }, context) => {
         const tenantId = context.tenant.id;
         const rows = await changePeople(services, context, async transaction =>
@@ -96,7 +162,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
     defineRoute({
       ...common,
       method: 'PUT',
-      path: `${path}/:id`,
+      path: `${rolesPath}/:id`,
       summary: 'Replace one Role record',
       body: contract,
       example: { ...example, Permissions: [...example.Permissions] },
@@ -116,7 +182,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
     defineRoute({
       ...common,
       method: 'DELETE',
-      path: `${path}/:id`,
+      path: `${rolesPath}/:id`,
       summary: 'Delete one Role record that no user has',
       takesIfMatch: true,
       problems: ['in_use'],
