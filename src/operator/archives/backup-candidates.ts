@@ -5,7 +5,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { type ChangeCounters, readDatabaseCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { identityTables } from '../schema/tenant-tables.ts';
 import type { ArchiveSource } from './archive-database.ts';
 

@@ -1,6 +1,6 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 
 export const initOperation = defineOperation({

@@ -1,6 +1,6 @@
 import type { Installation } from '../../installation.ts';
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
+import { countText } from '../command/texts.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 
 export const pruneOperation = defineOperation({

@@ -1,5 +1,4 @@
-import { countText } from '../command/count-text.ts';
-import { sizeText } from '../command/size-text.ts';
+import { countText, sizeText } from '../command/texts.ts';
 import type { BackupOutcome } from './backup-effects.ts';
 import type { DrillOutcome } from './drill.ts';
 import type { ArchiveSummary } from './list-archives.ts';

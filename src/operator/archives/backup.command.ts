@@ -1,10 +1,16 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argumentList, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
-import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
+import {
+  argumentList,
+  flag,
+  option,
+  optionalArgument,
+  parsePositive,
+  type Values,
+} from '../command/operation-fields.ts';
+import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
+import { countText } from '../command/texts.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import type { BackupOutcome } from './backup-effects.ts';
 import { initOperation } from './backup-init.command.ts';

@@ -3,7 +3,7 @@ import type { SecretBox } from '../../control/secret-box.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { canonicalTextSettings } from '../schema/table-checksums.ts';
 import { controlArchiveId, timeInName } from './archive-name.ts';
 import { createKeyring, type Keyring, opensKey, type SealedKey } from './data-keys.ts';

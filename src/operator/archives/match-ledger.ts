@@ -1,5 +1,5 @@
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { type NamedArchive, parseArchiveName, timeInName } from './archive-name.ts';
 import type { ControlArchiveAccess } from './control-archive.ts';
 import type { Keyring } from './data-keys.ts';

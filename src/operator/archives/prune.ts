@@ -1,6 +1,6 @@
 import type { Retention } from '../../config/config-values.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { forgetArchive, type LedgerEntry, markRemoving, readLedger } from './ledger.ts';
 import { archivesToKeep } from './retention.ts';
 import type { BackupTarget } from './targets/backup-target.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import type { SealedKey } from './data-keys.ts';
 import { readJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';

@@ -1,6 +1,6 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { readKeys, type SealedKey } from './data-keys.ts';
 import { writePurgeMark } from './purge-marks.ts';
 import { writeJson } from './target-files.ts';

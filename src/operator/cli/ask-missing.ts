@@ -1,6 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
-import { fieldLabel } from '../command/field-label.ts';
 import { storedKindOf } from '../command/operation-fields.ts';
+import { fieldLabel } from '../command/texts.ts';
 import { fieldOf } from './command-fields.ts';
 import { isNamed, positionAfter } from './position.ts';
 import { readAnswer } from './read-answer.ts';

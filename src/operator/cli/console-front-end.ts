@@ -1,10 +1,8 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Plan } from '../command/operation.ts';
-import type { Output } from '../command/operation-context.ts';
+import type { Output, Plan } from '../command/operation.ts';
 import type { RunMessage } from '../command/run-message.ts';
 import { cellText } from '../command/text-table.ts';
-import type { FrontEnd } from './front-end.ts';
-import { printWarning } from './output.ts';
+import { type FrontEnd, printWarning } from './output.ts';
 
 const countIntervalMs = 100;
 

@@ -1,7 +1,6 @@
 import { onStopSignal } from '../../runtime/signals.ts';
-import type { Operation } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
-import type { CommandProgress } from './front-end.ts';
+import type { Context, Operation } from '../command/operation.ts';
+import type { CommandProgress } from './output.ts';
 
 const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it
 const maxCloseMs = 1_000;

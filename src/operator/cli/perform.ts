@@ -1,18 +1,16 @@
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { isConfirmed, type Operation } from '../command/operation.ts';
-import type { Context, Installations } from '../command/operation-context.ts';
+import type { Trace } from '../../tracing/trace.ts';
+import { type Context, type Installations, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
-import { actionOf } from './action-of.ts';
+import type { RecordedAction } from '../tenants/record-action.ts';
 import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';
-import type { FrontEnd } from './front-end.ts';
 import { interruptSignal } from './interrupt-signal.ts';
 import { withLowPriority } from './low-priority.ts';
-import { printError, printWarning } from './output.ts';
-import { readSecret } from './read-secret.ts';
-import { traced } from './traced.ts';
+import { type FrontEnd, printError, printWarning } from './output.ts';
+import { readSecret } from './read-answer.ts';
 import { watch } from './watch.ts';
 
 // What a command needs is imported when it runs: most of the time of a short command is the loading of modules.
@@ -143,4 +141,50 @@ async function withSecrets(fields: Fields, given: Call['given']): Promise<Record
   for (const [name, { kind, prompt = '', isRequired }] of Object.entries(fields))
     if (kind === 'secret' && (isRequired || given[name])) values[name] = await readSecret(prompt);
   return values;
+}
+
+/**
+ * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing.
+ * Has no secret.
+ * @param given the fields that were given, without defaults
+ */
+function actionOf(
+  operation: Operation,
+  given: Readonly<Record<string, unknown>>,
+  reason: string | undefined,
+): RecordedAction | undefined {
+  const { name, fields, effect, changingFields = [], isRoutine = false } = operation;
+  const isChange = isRoutine || effect !== 'reads' || changingFields.some(field => given[field] !== undefined);
+  if (!isRecorded(operation) || !isChange) return undefined;
+  const {
+    slug,
+    reason: _,
+    ...rest
+  } = Object.fromEntries(
+    Object.entries(given).map(([field, value]) => [field, fields[field]?.kind === 'secret' ? true : value]),
+  );
+  const [only, ...more] = [slug].flat();
+  const isOne = typeof only === 'string' && more.length === 0;
+  return {
+    command: name,
+    slug: isOne ? only : null,
+    arguments: isOne || more.length === 0 ? rest : { slugs: slug, ...rest },
+    reason: reason ?? null,
+    isRoutine,
+  };
+}
+
+/**
+ * Runs work in a span of its own, if the runs of the operation are traced and the settings name a collector. Loads
+ * nothing of OpenTelemetry otherwise.
+ */
+async function traced<T>({ name, isTraced }: Operation, work: (trace?: Trace) => Promise<T>): Promise<T> {
+  if (!isTraced) return work();
+  const { readConfig } = await import('../../config/config.ts');
+  const settings = readConfig().tracing;
+  if (!settings) return work();
+  const { startTracing } = await import('../../tracing/start-tracing.ts');
+  const tracing = await startTracing(settings, printWarning);
+  const trace = tracing?.begin();
+  return (trace ? trace.step(name, {}, work) : work()).finally(() => tracing?.stop());
 }

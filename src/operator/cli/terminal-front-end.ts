@@ -1,8 +1,6 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import type { FrontEnd } from './front-end.ts';
-import { createOutput } from './output.ts';
+import { type CommandProgress, createOutput, type FrontEnd, wantsDocuments } from './output.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
-import { TerminalProgress } from './terminal-progress.ts';
 
 /** Creates the front end of a terminal or of a script. */
 export function createTerminalFrontEnd(): FrontEnd {
@@ -29,4 +27,92 @@ export function createTerminalFrontEnd(): FrontEnd {
       else output.result(document, text);
     },
   };
+}
+
+const frames = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
+const redrawMs = 100;
+/** A shorter step shows no spinner. */
+const spinnerDelayMs = 1_000;
+
+/**
+ * Draws the progress of an operation on the last line of a terminal, on stderr: the current step with the elapsed time,
+ * and then a bar as soon as it counts. Draws nothing in a script, and where documents are printed.
+ */
+class TerminalProgress implements CommandProgress {
+  readonly isVisible = process.stderr.isTTY === true && !wantsDocuments();
+  readonly #startedAt = performance.now();
+  #step = '';
+  #spinner: NodeJS.Timeout | undefined;
+  #total: number | undefined;
+  #done = 0;
+  #failed = 0;
+  #drawnAt = Number.NEGATIVE_INFINITY;
+  #isDrawn = false;
+
+  /** True once it counts. */
+  get counts(): boolean {
+    return this.#total !== undefined;
+  }
+
+  step(text: string): void {
+    this.#step = text;
+    if (this.isVisible) this.#spinner ??= setInterval(() => this.#drawStep(), redrawMs);
+  }
+
+  start(total: number): void {
+    this.end();
+    this.#total = total;
+    this.#drawBar();
+  }
+
+  advance(hasFailed: boolean): void {
+    this.#done++;
+    if (hasFailed) this.#failed++;
+    if (performance.now() - this.#drawnAt > redrawMs || this.#done === this.#total) this.#drawBar();
+  }
+
+  /** Clears the line; what follows draws it again. */
+  readonly clear = (): void => {
+    if (this.#isDrawn) process.stderr.write('\r\x1b[K');
+    this.#isDrawn = false;
+  };
+
+  /** Clears the line, and draws no more of the current step. */
+  end(): void {
+    clearInterval(this.#spinner);
+    this.#spinner = undefined;
+    this.clear();
+  }
+
+  #drawStep(): void {
+    const elapsedMs = performance.now() - this.#startedAt;
+    if (elapsedMs < spinnerDelayMs) return;
+    const frame = frames[Math.floor(elapsedMs / redrawMs) % frames.length];
+    this.#draw(
+      `${frame} ${this.#step} · ${Math.floor(elapsedMs / 1_000)} s`.slice(0, (process.stderr.columns || 80) - 1),
+    );
+  }
+
+  #drawBar(): void {
+    if (!this.#total || !this.isVisible) return;
+    this.#drawnAt = performance.now();
+    this.#draw(barText(this.#done, this.#total, this.#failed, this.#drawnAt - this.#startedAt));
+  }
+
+  #draw(text: string): void {
+    process.stderr.write(`\r\x1b[K${text}`);
+    this.#isDrawn = true;
+  }
+}
+
+/** `[████░░░░] 12/40 · 1 failed · 8.3/s · 4 s left` */
+function barText(done: number, total: number, failed: number, elapsedMs: number): string {
+  const width = 20;
+  const filled = Math.floor((done / total) * width);
+  const rate = done / (elapsedMs / 1_000);
+  return [
+    `[${'█'.repeat(filled)}${'░'.repeat(width - filled)}] ${done}/${total}`,
+    ...(failed > 0 ? [`${failed} failed`] : []),
+    ...(done > 0 ? [`${rate.toFixed(1)}/s`, `${Math.ceil((total - done) / rate)} s left`] : []),
+  ].join(' · ');
 }

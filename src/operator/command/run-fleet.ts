@@ -1,5 +1,6 @@
-import { errorText } from './error-text.ts';
-import { runConcurrently } from './run-concurrently.ts';
+import pLimit from 'p-limit';
+import type { Context } from './operation.ts';
+import { errorText } from './texts.ts';
 
 /** What a run over many tenants or archives reports, and what ends it early. */
 export interface FleetObservers<Outcome> {
@@ -35,4 +36,88 @@ export async function timed(work: () => Promise<unknown>): Promise<{ ms: number;
   const startedAt = performance.now();
   const error = await work().then(() => null, errorText);
   return { ms: Math.round(performance.now() - startedAt), error };
+}
+
+/**
+ * Runs `task` for every item, at most `concurrency` at a time, and returns the results in the order of the items.
+ * @throws the first error of a task: no further task begins, and the error is thrown when the running tasks have ended
+ */
+export async function runConcurrently<Item, Result>(
+  items: readonly Item[],
+  concurrency: number,
+  task: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
+  const limit = pLimit({ concurrency, rejectOnClear: true });
+  const run = async (item: Item): Promise<Result> => {
+    try {
+      return await task(item);
+    } catch (error) {
+      limit.clearQueue();
+      throw error;
+    }
+  };
+  const settled = await Promise.allSettled(items.map(item => limit(run, item)));
+  // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors of tasks that did not
+  // begin.
+  return settled.map(result => {
+    if (result.status === 'rejected') throw result.reason;
+    return result.value;
+  });
+}
+
+/** How the outcomes of a run appear. */
+interface Appearance<Outcome> {
+  readonly text: (outcome: Outcome) => string;
+  readonly hasFailed: (outcome: Outcome) => boolean;
+  /** False for an outcome that is only printed as a document. Without it, all are printed. */
+  readonly isShown?: (outcome: Outcome) => boolean;
+}
+
+/** The outcome of one tenant, archive or database. */
+interface TracedOutcome {
+  /** Null: the control database. */
+  readonly slug: string | null;
+  /** How long it took, in ms. */
+  readonly ms?: number;
+}
+
+/**
+ * Runs a fleet run, counts its outcomes as progress, prints each one, and adds it to the trace; `signal` ends the run
+ * early. The text of those that failed follows at the end, so that nobody has to search for it, also when the run throws.
+ */
+export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
+  { output, progress, signal, trace }: Pick<Context, 'output' | 'progress' | 'signal' | 'trace'>,
+  { text, hasFailed, isShown = () => true }: Appearance<Outcome>,
+  run: (observers: FleetObservers<Outcome>) => Promise<Result>,
+): Promise<Result> {
+  const failures: Outcome[] = [];
+  const onOutcome = (outcome: Outcome): void => {
+    const isFailed = hasFailed(outcome);
+    progress.advance(isFailed);
+    addSpan(trace, outcome, isFailed);
+    if (output.wantsDocuments) output.part(outcome, () => '');
+    else if (isShown(outcome) && isFailed) failures.push(outcome);
+    else if (isShown(outcome)) output.text(() => text(outcome));
+  };
+  try {
+    return await run({ signal, onStart: total => progress.start(total), onOutcome });
+  } finally {
+    for (const failure of failures) output.text(() => text(failure));
+  }
+}
+
+/** Adds what took time: a tenant without a change has no span. */
+function addSpan(trace: Context['trace'], { slug, ms = 0 }: TracedOutcome, isFailed: boolean): void {
+  if (!trace || ms === 0) return;
+  const endedAt = performance.now();
+  const name = slug === null ? 'control database' : 'tenant';
+  trace.addStep(name, endedAt - ms, endedAt, {
+    attributes: slug === null ? {} : { 'backoffice.tenant': slug },
+    isFailed,
+  });
+}
+
+/** True for the outcome of a failed attempt. */
+export function hasFailed({ state }: { readonly state: string }): boolean {
+  return state === 'failed';
 }

@@ -1,4 +1,4 @@
-import type { Context } from '../command/operation-context.ts';
+import type { Context } from '../command/operation.ts';
 import type { Offer } from './command-links.ts';
 import type { Entrance } from './entrance.ts';
 import type { Runs } from './runs.ts';

@@ -1,7 +1,6 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
-import { flag, option, optionList, type Values } from '../command/operation-fields.ts';
-import { parseNames } from '../command/parse-names.ts';
+import { flag, option, optionList, parseNames, type Values } from '../command/operation-fields.ts';
 import type { ConsoleOptions } from './run-console.ts';
 
 const fields = {

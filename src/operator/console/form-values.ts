@@ -1,5 +1,5 @@
-import { fieldLabel } from '../command/field-label.ts';
 import type { Field } from '../command/operation-fields.ts';
+import { fieldLabel } from '../command/texts.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { type Html, html } from '../../docs/html.ts';
-import { fieldLabel } from '../command/field-label.ts';
 import { isConfirmed, takesReason } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
+import { fieldLabel } from '../command/texts.ts';
 import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
 import { breadcrumbs } from './console-page.ts';
 import { type FormError, formId, inputId } from './form-values.ts';

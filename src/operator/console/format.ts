@@ -1,6 +1,6 @@
 import { type Html, html } from '../../docs/html.ts';
-import { sizeText } from '../command/size-text.ts';
 import { type Tone, toneOf } from '../command/state-tone.ts';
+import { sizeText } from '../command/texts.ts';
 
 /** What stands for a value that there is not. */
 export const none = html`<span class="none">–</span>`;

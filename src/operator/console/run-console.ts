@@ -1,8 +1,7 @@
 import { hostname } from 'node:os';
 import { portOf } from '../../http/server-ports.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Topic } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
+import type { Context, Topic } from '../command/operation.ts';
 import { createConsoleApp } from './console-app.ts';
 import { createConsoleServer } from './console-server.ts';
 import { createLocalEntrance, createTeamEntrance } from './entrance.ts';

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../docs/html.ts';
-import { fieldLabel } from '../command/field-label.ts';
+import { fieldLabel } from '../command/texts.ts';
 import { type Cell, cellView, code, numberText, size, state, time, version } from './format.ts';
 import { given, type Query, tenantLink, withQuery } from './links.ts';
 

@@ -1,8 +1,8 @@
 import { databaseNameOf } from '../../control/server-urls.ts';
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 
 export const afterRestoreOperation = defineOperation({
   name: 'control after-restore',

@@ -1,4 +1,4 @@
-import { countText } from '../command/count-text.ts';
+import { countText } from '../command/texts.ts';
 import type { Difference } from './narrow-people.ts';
 
 /** More lines would hide the rest of the output; the document has all. */

@@ -1,6 +1,6 @@
 import { databaseNameOf } from '../../control/server-urls.ts';
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
+import { countText } from '../command/texts.ts';
 import type { BlockingHolder } from '../people/blocked-by-keys.ts';
 import { confirmBlocking, despiteRunning, processNames } from '../schema/confirm-blocking.ts';
 

@@ -8,7 +8,7 @@ import type { ControlArchiveAccess } from '../archives/control-archive.ts';
 import { adoptKeys } from '../archives/data-keys.ts';
 import { matchLedger } from '../archives/match-ledger.ts';
 import { readPurgeMarks } from '../archives/purge-marks.ts';
-import { countText } from '../command/count-text.ts';
+import { countText } from '../command/texts.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';

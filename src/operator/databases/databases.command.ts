@@ -2,8 +2,8 @@ import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, optionalArgument } from '../command/operation-fields.ts';
-import { sizeText } from '../command/size-text.ts';
 import { tableText } from '../command/text-table.ts';
+import { sizeText } from '../command/texts.ts';
 import { observeRun } from './move-results.ts';
 
 const list = defineOperation({

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { countText } from '../command/count-text.ts';
-import type { Context, Output } from '../command/operation-context.ts';
+import type { Context, Output } from '../command/operation.ts';
 import { option } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import { createFenceGuard } from './fence-guard.ts';
 import type { MoveSummary } from './move-tenant.ts';
 import type { RunObservers } from './run-databases.ts';

@@ -1,8 +1,7 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { defineOperation } from '../command/operation.ts';
-import { option } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
+import { option, parsePositive } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 
 /** Warm databases on each server. */

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
 import { RunReplacedError } from './database-stamp.ts';

@@ -1,4 +1,4 @@
-import { countText } from '../command/count-text.ts';
+import { countText } from '../command/texts.ts';
 import { roleComment } from '../databases/role-owner.ts';
 import type { CheckContext } from './check-context.ts';
 

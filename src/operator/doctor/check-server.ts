@@ -2,7 +2,7 @@ import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import type { ChangeCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';

@@ -1,7 +1,7 @@
 import pLimit from 'p-limit';
 import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import type { Head } from './check-schema.ts';
 import { checkTenant } from './check-tenant.ts';
 import { openPassword } from './check-tenant-role.ts';

@@ -2,7 +2,7 @@ import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import type { Finding } from './finding.ts';
 import type { ReportedFinding } from './reports.ts';
 

@@ -1,5 +1,5 @@
-import { countText } from '../command/count-text.ts';
 import { colour } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
 
 export function reportText({ servers, tenants, unchanged, findings }: DoctorReport): string {

@@ -1,7 +1,5 @@
-import { defineOperation } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
-import { argument, option, optionalArgument } from '../command/operation-fields.ts';
-import { parseNames } from '../command/parse-names.ts';
+import { type Context, defineOperation } from '../command/operation.ts';
+import { argument, option, optionalArgument, parseNames } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import type { ComparedRow, RowState } from './compare-pack.ts';
 import type { Pack } from './read-pack.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { placeTenant } from '../tenants/servers.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
-import { runConcurrently } from '../command/run-concurrently.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';

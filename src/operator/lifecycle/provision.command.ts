@@ -1,12 +1,10 @@
 import { stat } from 'node:fs/promises';
 import type { Installation } from '../../installation.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
-import { countText } from '../command/count-text.ts';
-import { defineOperation } from '../command/operation.ts';
-import type { Output } from '../command/operation-context.ts';
-import { option, optionalArgument, optionList, type Values } from '../command/operation-fields.ts';
-import { parseNames } from '../command/parse-names.ts';
+import { defineOperation, type Output } from '../command/operation.ts';
+import { option, optionalArgument, optionList, parseNames, type Values } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';

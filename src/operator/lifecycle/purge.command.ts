@@ -1,10 +1,9 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
-import { countText } from '../command/count-text.ts';
-import { errorText } from '../command/error-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
+import { countText, errorText } from '../command/texts.ts';
 import type { PurgeRecord } from './purge-record.ts';
 
 const purge = defineOperation({

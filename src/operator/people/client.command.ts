@@ -1,7 +1,7 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, requiredOption } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 
 const add = defineOperation({
   name: 'client add',

@@ -1,7 +1,7 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation, type Operation } from '../command/operation.ts';
 import { argument, argumentList } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import type { RoleSummary } from './roles.ts';
 
 const list = defineOperation({

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, option, optionalArgument } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import type { RevokedSessions } from './user-sessions.ts';
 
 const list = defineOperation({

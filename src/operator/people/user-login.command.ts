@@ -1,8 +1,7 @@
-import { countText } from '../command/count-text.ts';
-import { defineOperation, type Plan } from '../command/operation.ts';
-import type { Context, Output } from '../command/operation-context.ts';
+import { type Context, defineOperation, type Output, type Plan } from '../command/operation.ts';
 import { argument, optionalSecret } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 
 const user = { slug: argument('slug'), email: argument('email') };
 export const password = optionalSecret(

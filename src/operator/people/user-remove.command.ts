@@ -1,6 +1,6 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import type { UserRemoval } from './remove-user.ts';
 
 export const removeUserOperation = defineOperation({

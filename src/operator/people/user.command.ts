@@ -1,8 +1,6 @@
 import { scopes } from '../../control/scopes.ts';
-import { defineOperation, type Plan } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
-import { argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
+import { type Context, defineOperation, type Plan } from '../command/operation.ts';
+import { argument, flag, option, optionalArgument, parsePositive, type Values } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
 import type { ChangedUser } from './change-user.ts';

@@ -1,5 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { beginsWithCalendarDay } from '../command/calendar-day.ts';
+import { beginsWithCalendarDay } from '../command/operation-fields.ts';
 
 /** A time in the past. */
 interface Moment {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { environment } from '../../config/process-environment.ts';
 import { secretVariables } from '../../config/secret-files.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 
 /**
  * Runs `RECOVERY_COMMAND` with arguments that no shell reads, and `work` on the server whose URL it prints. Then, or when

@@ -2,7 +2,7 @@ import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
-import type { Progress } from '../command/operation-context.ts';
+import type { Progress } from '../command/operation.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 

@@ -1,9 +1,9 @@
 import type { Installation } from '../../installation.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
-import { countText } from '../command/count-text.ts';
-import type { Context } from '../command/operation-context.ts';
-import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
+import type { Context } from '../command/operation.ts';
+import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
+import { countText } from '../command/texts.ts';
 import type { LostTenant } from './restore-lost-tenants.ts';
 
 interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'trace'> {

@@ -1,8 +1,6 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { defineOperation, type Plan } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
-import { argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
+import { type Context, defineOperation, type Plan } from '../command/operation.ts';
+import { argument, flag, option, optionalArgument, parsePositive, type Values } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { observeRun } from '../databases/move-results.ts';
 import { restoredOperations } from '../databases/restored-database.command.ts';

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { countText } from '../command/count-text.ts';
-import type { Context } from '../command/operation-context.ts';
+import type { Context } from '../command/operation.ts';
 import { flag } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import type { BlockingProcess } from './blocking-processes.ts';
 
 /** The field of every operation that running processes can block. */

@@ -1,4 +1,4 @@
-import { hasFailed } from '../command/report-outcomes.ts';
+import { hasFailed } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import type { BlockingProcess } from './blocking-processes.ts';
 import { blockingText } from './confirm-blocking.ts';

@@ -1,9 +1,8 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argumentList, flag, option, type Values } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
-import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
+import { argumentList, flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
+import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { blockingText, confirmBlocking, despiteRunning } from './confirm-blocking.ts';
 import type { TenantOutcome } from './migrate-tenants.ts';
 import { outcomeText, plansText, reportText } from './migrate-text.ts';

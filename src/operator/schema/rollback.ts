@@ -1,7 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { recordOutcome } from './migration-outcomes.ts';
 import { beginRollback, endRun } from './migration-runs.ts';

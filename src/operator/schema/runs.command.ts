@@ -1,6 +1,5 @@
 import { defineOperation } from '../command/operation.ts';
-import { option, optionalArgument } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
+import { option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import type { RunSummary } from './list-runs.ts';
 

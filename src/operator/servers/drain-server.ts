@@ -2,7 +2,7 @@ import { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { errorText } from '../command/error-text.ts';
+import { errorText } from '../command/texts.ts';
 import { type MoveRequest, moveTenant } from '../databases/move-tenant.ts';
 import type { RunObservers } from '../databases/run-databases.ts';
 import { listServers, noSuchServer } from '../tenants/read-servers.ts';

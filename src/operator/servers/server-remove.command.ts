@@ -1,6 +1,6 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
 import type { ServerRemoval } from './remove-server.ts';
 
 export const removeServerOperation = defineOperation({

@@ -1,6 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { defineOperation, type Plan } from '../command/operation.ts';
-import type { Context } from '../command/operation-context.ts';
+import { type Context, defineOperation, type Plan } from '../command/operation.ts';
 import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';

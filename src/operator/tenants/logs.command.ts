@@ -1,7 +1,5 @@
 import { defineOperation } from '../command/operation.ts';
-import { flag, option, optionalArgument } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
-import { parseTime } from '../command/parse-time.ts';
+import { flag, option, optionalArgument, parsePositive, parseTime } from '../command/operation-fields.ts';
 import type { ActionSummary } from './list-actions.ts';
 
 const logs = defineOperation({

@@ -1,8 +1,8 @@
 import { newProcess } from '../../control/process-identity.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { errorText } from '../command/error-text.ts';
 import { operatorName } from '../command/operator-name.ts';
+import { errorText } from '../command/texts.ts';
 
 /**
  * A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from

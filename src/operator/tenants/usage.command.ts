@@ -1,10 +1,8 @@
 import { csvRow } from '../../http/csv.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { defineOperation } from '../command/operation.ts';
-import type { Output } from '../command/operation-context.ts';
-import { flag, option, optionalArgument } from '../command/operation-fields.ts';
-import { parseTime } from '../command/parse-time.ts';
-import { sizeText } from '../command/size-text.ts';
+import { defineOperation, type Output } from '../command/operation.ts';
+import { flag, option, optionalArgument, parseTime } from '../command/operation-fields.ts';
+import { sizeText } from '../command/texts.ts';
 import { periods, type TenantUsageSummary, type UsageGap } from './read-usage.ts';
 
 const maxWarnings = 5;

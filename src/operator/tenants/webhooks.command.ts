@@ -1,6 +1,5 @@
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, optionalArgument } from '../command/operation-fields.ts';
-import { parsePositive } from '../command/parse-positive.ts';
+import { argument, flag, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 
 const list = defineOperation({
   name: 'webhooks',

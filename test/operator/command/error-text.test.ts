@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { errorText } from '../../../src/operator/command/error-text.ts';
+import { errorText } from '../../../src/operator/command/texts.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { runConcurrently } from '../../../src/operator/command/run-concurrently.ts';
+import { runConcurrently } from '../../../src/operator/command/run-fleet.ts';
 
 describe('concurrent tasks', () => {
   it('at most the given number of tasks runs at a time, and the results have the order of the items', async () => {

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
-import { errorText } from '../../command/error-text.ts';
+import { errorText } from '../../command/texts.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
 import { type LedgerEntry, recordCheck } from '../ledger.ts';
 import { openArchive } from '../open-archive.ts';

@@ -1,10 +1,7 @@
 import { OperatorError } from '../../../log/operator-error.ts';
-import { defineOperation } from '../../command/operation.ts';
-import type { Context } from '../../command/operation-context.ts';
-import { argumentList, flag, option, type Values } from '../../command/operation-fields.ts';
-import { parsePositive } from '../../command/parse-positive.ts';
-import { hasFailed, reportOutcomes } from '../../command/report-outcomes.ts';
-import type { FleetObservers } from '../../command/run-fleet.ts';
+import { type Context, defineOperation } from '../../command/operation.ts';
+import { argumentList, flag, option, parsePositive, type Values } from '../../command/operation-fields.ts';
+import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { openBackupTarget } from '../open-backup-target.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { retentionOutcomeText, retentionReportText } from './retention-text.ts';

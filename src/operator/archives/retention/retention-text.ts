@@ -1,4 +1,4 @@
-import { countText } from '../../command/count-text.ts';
+import { countText } from '../../command/texts.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { historyKinds } from './history-kinds.ts';
 import type { RemovalSummary } from './list-removals.ts';

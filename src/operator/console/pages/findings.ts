@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { countText } from '../../command/count-text.ts';
+import { countText } from '../../command/texts.ts';
 import { readAcceptances } from '../../doctor/accepted-findings.ts';
 import { findingKey } from '../../doctor/finding.ts';
 import { type ReportedFinding, readStoredReport } from '../../doctor/reports.ts';

@@ -1,0 +1,45 @@
+import { withoutUrls } from '../../log/describe-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+
+/** Returns a number with its noun: `1 tenant`, `2 tenants`. */
+export function countText(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`;
+}
+
+/** Formats a number of bytes, such as `1.5 MiB`. */
+export function sizeText(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`;
+  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
+  const power = Math.min(units.length, Math.floor(Math.log2(bytes) / 10));
+  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1]}`;
+}
+
+const maxLength = 300;
+
+/**
+ * Describes an error in one line of at most 300 characters, to be printed or stored: without addresses of databases.
+ */
+export function errorText(error: unknown): string {
+  const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
+  // PostgreSQL stores neither half a character nor the character 0: it would refuse all that is recorded with this.
+  return withoutUrls(text)
+    .replace(/[\s\0]+/g, ' ')
+    .trim()
+    .slice(0, maxLength)
+    .toWellFormed();
+}
+
+/** Returns how people call a field: `firstName` → `First name`. @param name in camel or kebab case */
+export function fieldLabel(name: string): string {
+  const words = name.replace(/-/g, ' ').replace(/[A-Z]/g, letter => ` ${letter.toLowerCase()}`);
+  return labels[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+const labels: Readonly<Record<string, string>> = {
+  slug: 'Tenant',
+  email: 'E-mail address',
+  adminEmail: 'E-mail address of the administrator',
+  kid: 'Key',
+  url: 'URL',
+  appId: 'Application identifier',
+};
