@@ -1,8 +1,12 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
-import { canonicalTextSettings, readTableChecksums } from '../../src/operator/schema/table-checksums.ts';
-import { identityTables, listDataTables } from '../../src/operator/schema/tenant-tables.ts';
+import {
+  canonicalTextSettings,
+  identityTables,
+  listDataTables,
+  readTableChecksums,
+} from '../../src/operator/schema/tenant-tables.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { lostOrDoubled, writeSteadily } from '../support/mixed-writes.ts';

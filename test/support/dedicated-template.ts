@@ -8,7 +8,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { pathExists } from '../../src/embedded/cluster.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
-import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
+import { headFingerprint } from '../../src/operator/schema/template.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { postgresUrl, quickSettings, suiteFolder } from './test-server.ts';

@@ -7,7 +7,7 @@ import { openControlDatabase } from '../../src/control/database.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
-import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
+import { headFingerprint } from '../../src/operator/schema/template.ts';
 import { timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder } from './server-folder.ts';

@@ -5,7 +5,7 @@ import type { Passwords } from '../../src/auth/passwords.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { physicalName } from '../../src/operator/databases/physical-names.ts';
+import { physicalName } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../../src/operator/people/users.ts';

@@ -4,11 +4,10 @@ import { to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readSequences } from '../databases/replace-tables.ts';
-import { canonicalTextSettings, readTableChecksums } from '../schema/table-checksums.ts';
-import { copyList, listDataTables } from '../schema/tenant-tables.ts';
+import { canonicalTextSettings, copyList, listDataTables, readTableChecksums } from '../schema/tenant-tables.ts';
 import type { DataKey } from './data-keys.ts';
+import { writeArchive } from './format/archive-file.ts';
 import { type ArchivedTable, type ArchiveManifest, countRows } from './format/archive-manifest.ts';
-import { writeArchive } from './format/write-archive.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /** A database that is to be archived. */

@@ -27,7 +27,7 @@ this one has replaced, it takes that one's place: it records its archives.`,
   async run({ lost }, { installation: { controlUrl, secrets, statements }, output }) {
     const { withBackupLock } = await import('./backup-lock.ts');
     const { initTarget } = await import('./target-owner.ts');
-    const { readTargetKeys } = await import('./read-target-keys.ts');
+    const { readTargetKeys } = await import('./target-keys.ts');
     const { adoptKeys, createKeyring } = await import('./data-keys.ts');
     const { matchLedger } = await import('./match-ledger.ts');
     const { requireMasterKey } = await import('../people/require-master-key.ts');

@@ -1,9 +1,8 @@
 import { countText, sizeText } from '../command/texts.ts';
 import type { BackupOutcome } from './backup-effects.ts';
-import type { DrillOutcome } from './drill.ts';
+import type { ArchiveCheck, DrillOutcome } from './check-archives.ts';
 import type { ArchiveSummary } from './list-archives.ts';
 import type { BackupReport, PlannedBackup } from './run-backup.ts';
-import type { ArchiveCheck } from './verify-archives.ts';
 
 const controlName = '(control database)';
 

@@ -14,10 +14,44 @@ import { countText } from '../command/texts.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import type { BackupOutcome } from './backup-effects.ts';
 import { initOperation } from './backup-init.command.ts';
-import { pruneOperation } from './backup-prune.command.ts';
 import { archiveRow, checkText, drillText, outcomeText, planText, reportText } from './backup-text.ts';
+import type { ArchiveCheck } from './check-archives.ts';
 import { openBackupTarget } from './open-backup-target.ts';
-import type { ArchiveCheck } from './verify-archives.ts';
+
+const pruneOperation = defineOperation({
+  name: 'backup prune',
+  description: 'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+  fields: {},
+  examples: ['backup prune'],
+  access: 'installation',
+  effect: 'changes',
+  isRoutine: true,
+  async plan(_, { installation }) {
+    const { planPrune } = await import('./prune.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const { withConnection } = await import('../../postgres/connection.ts');
+    const target = await openBackupTarget();
+    const { keep } = readConfig().backup;
+    const archives = await withConnection(installation.controlUrl, client => planPrune(client, target, keep));
+    const removed = archives.map(({ file }) => file);
+    return {
+      document: { state: 'planned', removed },
+      text: () => removed.join('\n') || 'Nothing would be removed.',
+    };
+  },
+  async run(_, { installation, output }) {
+    const { pruneArchives } = await import('./prune.ts');
+    const { withBackupLock } = await import('./backup-lock.ts');
+    const { requireOwner } = await import('./target-owner.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const target = await openBackupTarget();
+    const removed = await withBackupLock(installation.controlUrl, 'archives', async control => {
+      await requireOwner(control, target);
+      return pruneArchives(control, target, readConfig().backup.keep);
+    });
+    output.result({ removed }, () => `${countText(removed, 'archive')} removed.`);
+  },
+});
 
 const defaultDrills = 5;
 const json = 'print JSON lines on stdout, the last one with the totals';
@@ -106,7 +140,7 @@ const verify = defineOperation({
   async run({ slug }, context) {
     const { installation, output } = context;
     const target = await openBackupTarget();
-    const { verifyArchives } = await import('./verify-archives.ts');
+    const { verifyArchives } = await import('./check-archives.ts');
     const guid = await guidOf(installation, slug);
     const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
     const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
@@ -140,7 +174,7 @@ const drill = defineOperation({
   async run({ count }, context) {
     const { installation, output } = context;
     const target = await openBackupTarget();
-    const { drillArchives } = await import('./drill.ts');
+    const { drillArchives } = await import('./check-archives.ts');
     const outcomes = await reportOutcomes(context, { hasFailed, text: drillText }, observers =>
       drillArchives(installation, target, count, observers),
     );

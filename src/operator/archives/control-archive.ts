@@ -4,14 +4,13 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { controlArchiveId, timeInName } from './archive-name.ts';
-import { createKeyring, type Keyring, opensKey, type SealedKey } from './data-keys.ts';
+import { createKeyring, type Keyring, openArchiveFile, opensKey, type SealedKey } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import type { ArchiveReader } from './format/read-archive.ts';
+import type { ArchiveReader } from './format/archive-file.ts';
 import { loadArchive } from './load-archive.ts';
-import { openArchiveFile } from './open-archive.ts';
-import { readTargetKeys } from './read-target-keys.ts';
+import { readTargetKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /** What opens the archives of the control database. */

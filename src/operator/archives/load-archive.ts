@@ -3,10 +3,9 @@ import type pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { setSequences, truncate, withoutTriggers } from '../databases/replace-tables.ts';
-import { differingTables, readTableChecksums } from '../schema/table-checksums.ts';
-import { copyList } from '../schema/tenant-tables.ts';
+import { copyList, differingTables, readTableChecksums } from '../schema/tenant-tables.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import type { ArchiveReader } from './format/read-archive.ts';
+import type { ArchiveReader } from './format/archive-file.ts';
 
 /**
  * Replaces all data of a database, whose schema is that of the archive, by the data of the archive. Then compares rows

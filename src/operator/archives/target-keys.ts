@@ -1,9 +1,9 @@
+import { z } from 'zod';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { readKeys, type SealedKey } from './data-keys.ts';
-import { writePurgeMark } from './purge-marks.ts';
-import { writeJson } from './target-files.ts';
+import { readJson, writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 const concurrentFiles = 8;
@@ -92,4 +92,52 @@ export async function removePurgedKeys(control: Queryable, target: BackupTarget,
     await writePurgeMark(target, secrets, guid);
     for (const name of names) if (name.startsWith(folderOf(guid))) await target.remove(name);
   }
+}
+
+const keyContract = z.object({
+  format: z.literal(1),
+  tenant: z.uuid().nullable(),
+  fingerprint: z.string(),
+  sealed: z.base64().transform(text => Buffer.from(text, 'base64')),
+  createdAt: z.iso.datetime().transform(text => new Date(text)),
+});
+
+/**
+ * Reads the data keys of a target, each sealed by a master key, the newest first. A key that was sealed under two master
+ * keys is there twice. A file that was changed counts as missing.
+ */
+export async function readTargetKeys(target: BackupTarget): Promise<SealedKey[]> {
+  const files = await Array.fromAsync(target.list('keys/'));
+  const keys = await runConcurrently(files, concurrentFiles, async ({ name }) => {
+    return keyContract.safeParse(await readJson(target, name)).data; // undefined also for one that a purge has removed
+  });
+  return keys.filter(key => key !== undefined).sort((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
+}
+
+/*
+ * A mark in the target says that a tenant was purged: an earlier state of the control database, in which the tenant is
+ * still there, learns from it that the tenant does not come back.
+ */
+
+const purpose = 'purged_tenant';
+const markContract = z.object({ tenant: z.uuid(), code: z.base64().transform(text => Buffer.from(text, 'base64')) });
+
+/** Writes that a tenant was purged, with a code that only the master key makes. */
+async function writePurgeMark(target: BackupTarget, secrets: SecretBox, tenant: string): Promise<void> {
+  const code = secrets.mac(purpose, tenant).toString('base64');
+  await writeJson(target, `purged/${tenant}.json`, { format: 1, tenant, code });
+}
+
+/**
+ * Reads which tenants the target knows as purged, each with whether this master key has made the code: another code may
+ * be a forgery, or older than a change of the master key.
+ */
+export async function readPurgeMarks(target: BackupTarget, secrets: SecretBox): Promise<Map<string, boolean>> {
+  const marks = new Map<string, boolean>();
+  for await (const { name } of target.list('purged/')) {
+    const { data } = markContract.safeParse(await readJson(target, name));
+    if (data && name === `purged/${data.tenant}.json`)
+      marks.set(data.tenant, secrets.verifyMac(data.code, purpose, data.tenant));
+  }
+  return marks;
 }

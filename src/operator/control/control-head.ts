@@ -1,12 +1,14 @@
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireOwnSessionOf } from '../../postgres/session-probe.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
-import { requireNoRestore, requireNoRestoreOnServer } from './require-no-restore.ts';
+import { onServer, readState, restoringName } from './restoring-database.ts';
 
 /** Checks the control database as `withControlHead` does. */
 export async function requireControlHead(access: InstallationAccess): Promise<void> {
@@ -109,4 +111,41 @@ function explainFailure(cause: unknown): never {
   if (reason === undefined) throw cause;
   const remedy = `Correct DATABASE_URL, or start the server, and test it: psql "$DATABASE_URL" -c 'select 1'`;
   throw new OperatorError(`The control database cannot be used: ${reason}. ${remedy}`, { cause });
+}
+
+/*
+ * While a restore of the control database has begun and not ended, the control database does not exist or has no
+ * tenant. Nothing may create or fill it then: a restore takes the place of an empty one only.
+ */
+
+/** @throws {OperatorError} when the control database has no tenant, and a restore of it has not ended */
+async function requireNoRestore(control: Statements, controlUrl: string): Promise<void> {
+  const name = restoringName(databaseNameOf(controlUrl));
+  const [state] = await control.execute<{ restoring: boolean }[]>(
+    `select not exists (select from tenants) and exists (select from pg_database where datname = ?) as restoring`,
+    [name],
+  );
+  if (state?.restoring) throw unfinishedRestore(name);
+}
+
+/**
+ * As `requireNoRestore`, for a control database that does not exist or has no schema. A server that cannot be used is
+ * no restore: the caller reports it.
+ */
+async function requireNoRestoreOnServer(controlUrl: string): Promise<void> {
+  const name = restoringName(databaseNameOf(controlUrl));
+  const isRestoring = async (): Promise<boolean> => {
+    const found = await onServer(controlUrl, server =>
+      server.query('select from pg_database where datname = $1', [name]),
+    );
+    return found.rowCount === 1 && !(await readState(controlUrl))?.tenants;
+  };
+  if (await isRestoring().catch(() => false)) throw unfinishedRestore(name);
+}
+
+function unfinishedRestore(name: string): OperatorError {
+  return new OperatorError(
+    `A restore of the control database has begun, and has not ended. To give it up, drop database ${quoteIdentifier(name)}. ` +
+      'Otherwise run it again, with the same options: npx backoffice control restore',
+  );
 }

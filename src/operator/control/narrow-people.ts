@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
 import { noPassword } from '../../auth/passwords.ts';
+import { countText } from '../command/texts.ts';
 
 /** What differs between the restored state and a later one, and what holds now. */
 export interface Difference {
@@ -154,4 +155,20 @@ type Value = string | readonly string[] | null;
 function changeText(field: string, restored: Value, later: Value, now: Value): string {
   const text = (value: Value): string => (typeof value === 'string' ? value : value?.join(', ') || 'none');
   return `${field} ${text(restored)}, later ${text(later)}: ${text(now)}`;
+}
+
+/** More lines would hide the rest of the output; the document has all. */
+const maxLines = 100;
+
+/** Describes what differed between the restored state and the later one, and what holds now; '' when nothing did. */
+export function differencesText(differences: readonly Difference[]): string {
+  if (differences.length === 0) return '';
+  const lines = differences.map(({ slug, name, changes }) => `  ${slug} ${name}: ${changes.join('; ')}`);
+  const more = lines.length - maxLines;
+  return [
+    `Differs in the later state, in ${countText(differences.length, 'place')}. The narrower holds:`,
+    ...lines.slice(0, maxLines),
+    ...(more > 0 ? [`  … and ${more} more, which --json prints`] : []),
+    'Give back what is right: npx backoffice user change. Users without a password reset it, or: npx backoffice user password',
+  ].join('\n');
 }

@@ -7,7 +7,7 @@ import { isForeign } from '../archives/target-owner.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { copyAll } from '../recovery/copy-all.ts';
 import { onRecoveredServer } from '../recovery/recovered-server.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { readNewestChange } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
 

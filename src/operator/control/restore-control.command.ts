@@ -4,8 +4,9 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import { defineOperation } from '../command/operation.ts';
-import { flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
+import { flag, option, optionalSecret, parsePositive, type Values } from '../command/operation-fields.ts';
 import { hasFailed } from '../command/run-fleet.ts';
+import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { withBudget } from '../command/with-budget.ts';
 import { fromField } from '../recovery/restore-data.ts';
@@ -59,7 +60,7 @@ afterwards, with the same MASTER_KEY.`,
     const access = await openControlArchives(target, installation.secrets);
     const source = await chooseSource(installation, access, chosen);
     const { file, report } = await restoreControl(installation, access, source, onStep);
-    const { differencesText } = await import('./differences-text.ts');
+    const { differencesText } = await import('./narrow-people.ts');
     output.part({ file, ...report }, () =>
       `${restoredText(file, report?.purged)}\n${differencesText(report?.replayed?.differences ?? [])}`.trimEnd(),
     );
@@ -112,4 +113,67 @@ function totalText(
       ? 'Run the command again for the tenants that failed.'
       : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
   ].join('\n');
+}
+
+export const afterRestoreOperation = defineOperation({
+  name: 'control after-restore',
+  description: 'make a restored control database safe, before the service starts: end sessions, replace keys',
+  fields: {
+    laterUrl: optionalSecret(
+      'URL of the control database that was replaced',
+      '--replay',
+      'read the URL of the control database that was replaced from stdin; revoke again what is revoked there',
+    ),
+  },
+  examples: [
+    'control after-restore # control restore does it by itself; run it after pg_restore',
+    'control after-restore --replay --yes < url-file # the URL of the replaced control database',
+  ],
+  access: 'installation',
+  effect: 'destroys',
+  async plan(_, { installation }) {
+    const rows = await installation.statements.execute<{ sessions: number; keys: number; tokens: number }[]>(
+      `select (select count(*)::int from sessions where revoked_at is null) as sessions,
+              (select count(*)::int from signing_keys where status <> 'disabled') as keys,
+              (select count(*)::int from legacy_tokens where revoked_at is null) as tokens`,
+    );
+    const { sessions, keys, tokens } = rows[0] ?? { sessions: 0, keys: 0, tokens: 0 };
+    return {
+      document: { sessions, keys, tokens, state: 'planned' },
+      text: () =>
+        `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be replaced, and ` +
+        `${countText(tokens, 'legacy token')} be revoked.`,
+      confirm: {
+        name: databaseNameOf(installation.controlUrl),
+        kind: 'name',
+        consequence: 'will end all sessions, and replace all signing keys',
+      },
+    };
+  },
+  async run({ laterUrl }, { installation, output }) {
+    const { withConnection } = await import('../../postgres/connection.ts');
+    const { afterRestore } = await import('./after-restore.ts');
+    const { differencesText } = await import('./narrow-people.ts');
+    const { readLaterChanges } = await import('./later-changes.ts');
+    const later = laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), readLaterChanges);
+    const report = await afterRestore(installation, later);
+    const { replayed, ...counts } = report;
+    const { differences, ...replayedCounts } = replayed ?? { differences: [] };
+    const laterText = replayed ? differencesText(differences) : unknownText(report.newestChange);
+    output.result(report, () =>
+      [
+        fieldsText({ ...counts, ...replayedCounts }),
+        '',
+        ...(laterText ? [laterText] : []),
+        'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
+      ].join('\n'),
+    );
+  },
+});
+
+function unknownText(newestChange: string | null): string {
+  return (
+    `What was revoked after ${newestChange ?? 'the backup'} is not known: disable again the users, and revoke again the ` +
+    'legacy clients, that were disabled or revoked since'
+  );
 }

@@ -3,7 +3,6 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
-import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';
 import { createDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
@@ -15,17 +14,15 @@ import {
   stampNew,
 } from './database-stamp.ts';
 import { type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
-import { dropCondemned } from './drop-condemned.ts';
-import { dropDatabase } from './drop-database.ts';
+import { condemnDatabase, condemnLeftovers, dropCondemned, dropDatabase, forgetDatabase } from './drop-database.ts';
 import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange-databases.ts';
 import { announceFence, closeFence, drainProcesses, serveTenant } from './fence.ts';
+import { readHeadSchema, upgradeDatabase } from './fill-database.ts';
 import { HeldConnections } from './held-connections.ts';
 import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
 import { reserveDatabase } from './reserve-database.ts';
-import { RunPause } from './run-pause.ts';
-import type { RunPlan } from './run-plan.ts';
-import { readHeadSchema, upgradeDatabase } from './upgrade-database.ts';
+import { RunPause, type RunPlan } from './run-plan.ts';
 
 /** Takes the steps of one run on PostgreSQL. */
 export class DatabaseRun {

@@ -2,13 +2,19 @@ import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { compareDatabases, type TableDifference } from './compare-databases.ts';
-import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
+import {
+  canonicalTextSettings,
+  type DataTable,
+  differingTables,
+  identityTables,
+  listDataTables,
+  readTableChecksums,
+} from '../schema/tenant-tables.ts';
+import { readCurrent, readDatabases, type TenantDatabase, withTenant } from './database-store.ts';
+import { chooseOther } from './restored-databases.ts';
 import { runDatabases } from './run-databases.ts';
-import { chooseOther } from './switch-database.ts';
-import { withTenant } from './with-tenant.ts';
 
 /** How the data of a tenant differs from that of a database beside it. */
 export interface DatabaseDifference {
@@ -62,4 +68,90 @@ function connect<T>(
   return withConnection(servers.adminUrl(server, database), work, {
     settings: { ...canonicalTextSettings },
   });
+}
+
+/** How the rows of a table differ between two databases of a tenant. */
+interface TableDifference {
+  table: string;
+  /** Numbers of rows that only the present one has, that both have with other values, and that only the other one has. */
+  added: number;
+  changed: number;
+  gone: number;
+  /** The first keys of each kind. */
+  keys: { added: string[]; changed: string[]; gone: string[] };
+}
+
+const maxKeys = 10;
+const batch = 2_000;
+
+/** Compares all tables of two databases at the same version, each at one moment. @returns the tables that differ */
+async function compareDatabases(now: pg.Client, before: pg.Client): Promise<TableDifference[]> {
+  for (const client of [now, before]) await client.query('begin isolation level repeatable read read only');
+  const tables = await listDataTables(now, identityTables);
+  const differing = differingTables(await readTableChecksums(now, tables), await readTableChecksums(before, tables));
+  const differences: TableDifference[] = [];
+  for (const table of tables)
+    if (differing.includes(table.name)) differences.push(await compareTables(now, before, table));
+  return differences;
+}
+
+/** Reads both tables in the order of their keys, in step. */
+async function compareTables(now: pg.Client, before: pg.Client, table: DataTable): Promise<TableDifference> {
+  const text = await rowsQuery(now, table);
+  const difference: TableDifference = {
+    table: table.name,
+    added: 0,
+    changed: 0,
+    gone: 0,
+    keys: { added: [], changed: [], gone: [] },
+  };
+  const count = (kind: 'added' | 'changed' | 'gone', { key }: Row): void => {
+    difference[kind]++;
+    if (difference.keys[kind].length < maxKeys) difference.keys[kind].push(key);
+  };
+  const [current, earlier] = [readRows(now, text), readRows(before, text)];
+  let [one, other] = [await next(current), await next(earlier)];
+  while (one || other) {
+    const order = !one ? 1 : !other ? -1 : Buffer.compare(Buffer.from(one.key), Buffer.from(other.key));
+    if (order < 0 && one) count('added', one);
+    else if (order > 0 && other) count('gone', other);
+    else if (one && one.hash !== other?.hash) count('changed', one);
+    if (order <= 0) one = await next(current);
+    if (order >= 0) other = await next(earlier);
+  }
+  return difference;
+}
+
+interface Row {
+  key: string;
+  hash: string;
+}
+
+/** Returns a query of the keys of all rows, in the order of their bytes, and a hash of each row. */
+async function rowsQuery(client: pg.Client, { name, columns }: DataTable): Promise<string> {
+  const { rows } = await client.query<{ column: string }>(
+    `select attname as column from pg_index, unnest(indkey) with ordinality as k (attnum, position)
+       join pg_attribute a on true
+      where indrelid = $1::regclass and indisprimary and attrelid = indrelid and a.attnum = k.attnum order by position`,
+    [`public.${quoteIdentifier(name)}`],
+  );
+  const key = (rows.length > 0 ? rows.map(({ column }) => column) : columns).map(column => quoteIdentifier(column));
+  const hash = `hashtextextended(row(${columns.map(quoteIdentifier).join(', ')})::text, 0)`;
+  return `select concat_ws(' ', ${key.join(', ')}) collate "C" as key, ${hash} as hash
+            from public.${quoteIdentifier(name)} order by 1, 2`;
+}
+
+async function* readRows(client: pg.Client, text: string): AsyncGenerator<Row> {
+  await client.query(`declare compared no scroll cursor for ${text}`);
+  for (;;) {
+    const { rows } = await client.query<Row>(`fetch ${batch} from compared`);
+    yield* rows;
+    if (rows.length < batch) break;
+  }
+  await client.query('close compared');
+}
+
+async function next(rows: AsyncGenerator<Row>): Promise<Row | undefined> {
+  const { value, done } = await rows.next();
+  return done ? undefined : value;
 }

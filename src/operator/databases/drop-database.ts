@@ -1,14 +1,62 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
-import type { TenantDatabase } from './database-store.ts';
+import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 import { isOwnRole, type RoleOwners, warmMark } from './role-owner.ts';
+
+/** SQL for `current_during` of a database that stops being current now. */
+export const formerTimes =
+  'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
+
+/** Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet, also the current one. */
+export async function condemnLeftovers(control: pg.Client, tenantId: number): Promise<void> {
+  await control.query(
+    `update tenant_databases d set state = 'condemned', current_since = null
+       from tenants t where t.id = tenant_id and tenant_id = $1
+        and (d.state = 'reserved' or state = 'current' and status = 'provisioning')`,
+    [tenantId],
+  );
+}
+
+/**
+ * Lets a database be dropped: nothing leads back. That of the tenant is condemned only when the tenant is purged.
+ * @throws {OperatorError} when it is the tenant's
+ */
+export async function condemnDatabase(
+  control: pg.Client,
+  { slug }: LockedTenant,
+  { id, database }: TenantDatabase,
+): Promise<void> {
+  const { rowCount } = await control.query(
+    `update tenant_databases d set state = 'condemned',
+            current_during = case state when 'current' then ${formerTimes} else current_during end,
+            current_since = null
+      where id = $1 and (state in ('reserved', 'filled', 'kept', 'condemned')
+        or state = 'current' and exists (select from tenants t where t.id = tenant_id and purging_at is not null))`,
+    [id],
+  );
+  if (!rowCount) throw new OperatorError(`${database} is the database that ${slug} has: it was not dropped`);
+}
+
+/** Forgets a condemned database that is dropped. The name of one that a tenant has had stays. */
+export async function forgetDatabase(control: Queryable, id: number): Promise<void> {
+  await control.query(
+    `delete from tenant_databases where id = $1 and state = 'condemned' and isempty(current_during)`,
+    [id],
+  );
+  await control.query(
+    `update tenant_databases set state = 'gone', role_password = null, keep_until = null, kept_by = null, error = null
+      where id = $1 and state = 'condemned'`,
+    [id],
+  );
+}
 
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
@@ -116,4 +164,31 @@ function isOwn(found: string | null, { owner }: Facts, role: string, owners: Rol
 /** An operator has granted the role rights on objects of another database. */
 function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
+}
+
+/** Drops the condemned databases of a tenant. @throws when a server cannot be used, after the other databases */
+export async function dropCondemned(
+  installation: Installation,
+  control: pg.Client,
+  { id, guid, slug }: LockedTenant,
+): Promise<void> {
+  const { rows } = await control.query(
+    `select from tenants where id = $1 and (status = 'provisioning' or purging_at is not null)`,
+    [id],
+  );
+  const failures: unknown[] = [];
+  for (const database of await readDatabases(control, id, ['condemned']))
+    await dropDatabase(installation, database, guid, rows.length > 0).then(
+      () => forgetDatabase(control, database.id),
+      error => failures.push(notDropped(slug, database, error)),
+    );
+  if (failures.length > 0) throw failures[0];
+}
+
+/** Returns the error to report when a database could not be dropped. */
+export function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
+  const reason = connectFailure(error);
+  if (!reason) return error;
+  const what = `Database ${database} of ${slug} on server ${server.name} could not be dropped (${reason})`;
+  return new OperatorError(`${what}: when the server works, run the command again`, { cause: error });
 }

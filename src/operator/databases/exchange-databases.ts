@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
-import { formerTimes } from './condemn-databases.ts';
 import type { KeptBy, LockedTenant } from './database-store.ts';
+import { formerTimes } from './drop-database.ts';
 
 /** The schema of a complete database. */
 export interface CompleteSchema {

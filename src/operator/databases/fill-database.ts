@@ -1,15 +1,18 @@
 import type pg from 'pg';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
-import { applyStep, readSchemaSteps } from '../schema/schema-steps.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
-import { migrationSettings } from '../schema/template.ts';
-import { headFingerprint } from '../schema/template-fingerprint.ts';
+import { applyStep, compatibleFrom, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
+import { headFingerprint, migrationSettings } from '../schema/template.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
+import { changeInEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
+import { type CompleteSchema, recordSchema } from './exchange-databases.ts';
 
 /** Writes the data of a new database, which nobody else uses, and compares what it has written. */
 export type Fill = (target: FillTarget) => Promise<void>;
@@ -43,7 +46,7 @@ export function fillWith(installation: Installation, data: EarlierData): Fill {
 }
 
 /** Applies the steps that a database of an earlier version lacks, in the transaction of the connection. */
-export async function applySteps(target: pg.Client, version: string | null): Promise<void> {
+async function applySteps(target: pg.Client, version: string | null): Promise<void> {
   const steps = await readSchemaSteps();
   for (const step of steps.slice(steps.findIndex(({ name }) => name === version) + 1)) await applyStep(target, step);
 }
@@ -56,7 +59,7 @@ export async function requireKnownVersion(version: string | null): Promise<void>
 }
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
-export async function requireHeadSchema(
+async function requireHeadSchema(
   { control, servers }: Installation,
   server: TenantDatabase['server'],
   client: pg.Client,
@@ -65,4 +68,39 @@ export async function requireHeadSchema(
   const difference = await createSchemaComparison(control, server, head).difference(client);
   if (difference !== undefined)
     throw new OperatorError(`The database differs from the template of this build: ${difference}`);
+}
+
+/**
+ * Brings a database that is filled or kept to the version of this build, and records that.
+ * @param client connected to it
+ * @throws {OperatorError} when this build does not know its version
+ * @throws {RunReplacedError} when a later run has claimed it
+ */
+export async function upgradeDatabase(
+  installation: Installation,
+  control: pg.Client,
+  client: pg.Client,
+  { target, epoch }: { target: TenantDatabase; epoch: number },
+): Promise<void> {
+  const { schemaVersion, server } = target;
+  if (schemaVersion === (await tenantHead())) return;
+  await requireKnownVersion(schemaVersion);
+  await changeInEpoch(client, { epoch }, async () => {
+    for (const [name, value] of Object.entries(migrationSettings(server)))
+      await client.query('select set_config($1, $2, true)', [name, value]);
+    const { applied } = await readSchemaState(client); // a killed run may have done it
+    await applySteps(client, applied.at(-1) ?? null);
+  });
+  await requireHeadSchema(installation, server, client);
+  await recordSchema(control, target.id, await readHeadSchema(installation, server));
+}
+
+/** Returns the schema of a database on this server at the version of this build. */
+export async function readHeadSchema({ control, servers }: Installation, server: Server): Promise<CompleteSchema> {
+  const migrations = await loadMigrations('tenant');
+  return {
+    version: migrations.at(-1)?.name ?? null,
+    compatibleFrom: compatibleFrom(migrations),
+    fingerprint: await headFingerprint(control, server, servers.adminUrl(server)),
+  };
 }

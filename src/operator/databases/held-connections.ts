@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { withConnection } from '../../postgres/connection.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 
 /**
  * Connections of one run of a move, each opened on first use and kept until the run ends. A commit is on the disk when

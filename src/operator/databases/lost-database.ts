@@ -6,7 +6,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { closeRole, type RunEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { findRemains } from './remains.ts';
+import { roleMarks } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers'>;
 
@@ -39,4 +39,27 @@ export async function closeLost({ servers }: Access, lost: TenantDatabase, { gui
       if (exists) throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
     }),
   );
+}
+
+/** What a server has of a database and its role. */
+export interface Remains {
+  /** True if the database exists, and is not half dropped. */
+  exists: boolean;
+  /** True if the login role belongs to the tenant: another installation may use the same names. */
+  hasRole: boolean;
+}
+
+/** Returns what a server still has of a database of a tenant. */
+export async function findRemains(
+  admin: pg.Client,
+  { database, role }: { readonly database: string; readonly role: string },
+  guid: string,
+): Promise<Remains> {
+  const { rows } = await admin.query<Remains>(
+    `select exists (select from pg_database where datname = $1 and datconnlimit <> -2) as exists,
+            exists (select from pg_roles
+                     where rolname = $2 and split_part(shobj_description(oid, 'pg_authid'), ' ', 1) = any ($3)) as "hasRole"`,
+    [database, role, roleMarks(guid)],
+  );
+  return rows[0] ?? { exists: false, hasRole: false };
 }

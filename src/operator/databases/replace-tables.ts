@@ -3,8 +3,14 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
-import { differingTables, readTableChecksums } from '../schema/table-checksums.ts';
-import { copyList, type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
+import {
+  copyList,
+  type DataTable,
+  differingTables,
+  identityTables,
+  listDataTables,
+  readTableChecksums,
+} from '../schema/tenant-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 
 /** Two databases, one of which gets the data of the other one. */
@@ -159,4 +165,26 @@ export async function setSequences(target: pg.Client, sequences: readonly Sequen
        from json_to_recordset($1) as s (name text, "lastValue" bigint, "isCalled" boolean)`,
     [JSON.stringify(sequences)],
   );
+}
+
+/** Imports belong to the tenant that received their files, and are not copied to another one. */
+const importTables = ['imports', 'import_chunks'];
+
+/**
+ * Replaces all data of one database by the data that another one with the same schema has. The source is only read, in
+ * the caller's snapshot; the target changes in the caller's transaction.
+ * @param except tables that stay empty
+ */
+export async function copyData(
+  source: pg.Client,
+  target: pg.Client,
+  except: readonly string[] = importTables,
+): Promise<void> {
+  const tables = await listDataTables(source, [...identityTables, ...except]);
+  const copy = async (): Promise<void> => {
+    await truncate(target, tables, 'cascade');
+    for (const table of tables) await copyRows({ source, target }, table);
+  };
+  await withoutTriggers(target, tables, copy, 'foreign keys');
+  await copySequences({ source, target }, tables);
 }

@@ -5,7 +5,7 @@ import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
-import { physicalName } from './physical-names.ts';
+import { physicalName } from './role-owner.ts';
 
 /** What a new database is reserved for. */
 export interface Reservation {

@@ -2,7 +2,7 @@ import { defineOperation, type Operation } from '../command/operation.ts';
 import { argument, option } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { moveInterrupt, observeRun, parseHours } from './move-results.ts';
-import type { SwitchKind, SwitchResult } from './switch-database.ts';
+import type { SwitchKind, SwitchResult } from './restored-databases.ts';
 
 const chosen = {
   slug: argument('slug'),
@@ -40,7 +40,7 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
     effect: 'destroys',
     interrupt: moveInterrupt,
     async plan({ slug, database }, { installation }) {
-      const { planSwitch } = await import('./switch-database.ts');
+      const { planSwitch } = await import('./restored-databases.ts');
       const { target, isCurrent } = await planSwitch(installation, slug, kind, database);
       const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
       const document = { tenant: slug, database: target.database, origin: target.origin, isCurrent, state: 'planned' };
@@ -54,7 +54,7 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
       };
     },
     async run({ slug, database, keep }, context) {
-      const { switchDatabase } = await import('./switch-database.ts');
+      const { switchDatabase } = await import('./restored-databases.ts');
       const request = { kind, database, keepSeconds: keep * 3_600 };
       const result = await switchDatabase(context.installation, slug, request, observeRun(context));
       context.output.result(result, () => switchText(kind, result));

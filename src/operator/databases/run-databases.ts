@@ -7,7 +7,7 @@ import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './databa
 import { DatabaseRun } from './database-run.ts';
 import { RunReplacedError } from './database-stamp.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
-import { dropCondemned } from './drop-condemned.ts';
+import { dropCondemned } from './drop-database.ts';
 import { hasFence } from './fence.ts';
 import type { FenceGuard } from './fence-guard.ts';
 import type { RunPlan } from './run-plan.ts';

@@ -25,3 +25,42 @@ export interface RunPlan {
   /** Maximum estimated wait of requests, in ms. */
   readonly maxPauseMs?: number;
 }
+
+/**
+ * Behind the fence, the connections of a run are broken off when it takes longer than its maximum pause and this time.
+ * Locks and sessions are waited for at most that long, so a server is silent.
+ */
+const maxSpareMs = 10_000;
+
+/** How long the requests of a tenant wait behind the fence of a run. */
+export class RunPause {
+  #begunAt: number | undefined;
+  #ms: number | undefined;
+  #overdue: NodeJS.Timeout | undefined;
+
+  /**
+   * Begins when the fence is about to be closed.
+   * @param maxMs maximum estimated pause
+   * @param onOverdue called when the pause has not ended long after that time
+   */
+  begin(maxMs = 0, onOverdue: () => void): void {
+    this.#begunAt = performance.now();
+    this.#overdue = setTimeout(onOverdue, maxSpareMs + maxMs);
+  }
+
+  /** Ends when the fence is lifted. @returns how long requests have waited, at most, in ms; 0 if it has not begun */
+  end(): number {
+    this.stopTimer();
+    if (this.#begunAt !== undefined) this.#ms ??= this.ms;
+    return this.ms;
+  }
+
+  stopTimer(): void {
+    clearTimeout(this.#overdue);
+  }
+
+  /** How long requests have waited until now, or until the end; 0 if it has not begun. */
+  get ms(): number {
+    return this.#ms ?? (this.#begunAt === undefined ? 0 : Math.round(performance.now() - this.#begunAt));
+  }
+}

@@ -9,12 +9,10 @@ import { type Queryable, shareConnection } from '../../postgres/shared-connectio
 import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
-import { forgetDatabase } from './condemn-databases.ts';
 import { copyTemplate, limitConnect, requireOwnNames } from './create-database.ts';
-import { dropDatabase } from './drop-database.ts';
-import { physicalName } from './physical-names.ts';
+import { dropDatabase, forgetDatabase } from './drop-database.ts';
 import { insertDatabase } from './reserve-database.ts';
-import { warmComment, warmMark } from './role-owner.ts';
+import { physicalName, warmComment, warmMark } from './role-owner.ts';
 
 /*
  * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait

@@ -34,3 +34,30 @@ export function recordedNames({ server, tenants, control }: CheckContext): Set<s
     ...tenants.flatMap(({ databaseName, roleName }) => [databaseName, roleName]),
   ]);
 }
+
+/**
+ * Says who has to run a statement that changes or drops a database, for a remedy: its owner, or a superuser. Returns an
+ * empty text if the login of this command may run it.
+ */
+export function asOwner({ databases }: ServerFacts, name: string): string {
+  const database = databases.get(name);
+  return !database || database.isOwn ? '' : ` as its owner ${database.owner} or as a superuser`;
+}
+
+/** As `asOwner`, for a statement that drops a role. */
+export function asCreator({ roles }: ServerFacts, name: string): string {
+  return roles.get(name)?.isOwn === false ? ' as a superuser' : '';
+}
+
+/** Removes the automatic repair that the login of this command may not make, and says who may. */
+export function withinRights(report: Report, facts: ServerFacts): Report {
+  const { changes, alters, needsSuperuser, statements, ...rest } = report;
+  if (!statements) return report;
+  const isOwn = changes === undefined || facts.databases.get(changes)?.isOwn !== false;
+  const mayAlter = alters === undefined || facts.roles.get(alters)?.isOwn !== false;
+  if (isOwn && mayAlter && (!needsSuperuser || facts.isSuperuser)) return report;
+  const who = isOwn
+    ? 'a superuser of the server'
+    : `${facts.databases.get(changes ?? '')?.owner}, its owner, or a superuser`;
+  return { ...rest, remedy: `Let ${who} run: ${statements.join('; ')};` };
+}

@@ -3,10 +3,8 @@ import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { checkControlRestore } from './check-control-restore.ts';
-import { checkLeftovers } from './check-leftovers.ts';
-import { checkMasterKeys } from './check-master-keys.ts';
 import { checkWebhooks } from './check-webhooks.ts';
-import type { CheckedTenant, ControlFacts } from './control-facts.ts';
+import type { CheckedTenant, ControlFacts, RecordedDatabase } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
 /** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
@@ -96,4 +94,76 @@ function canDecrypt({ secrets }: Installation, sealed: Uint8Array, owner: string
   } catch {
     return false;
   }
+}
+
+/** Reports databases that are neither current nor wanted, and tenants behind a fence, that no process works on. */
+function checkLeftovers({ databases, fences, tenants, busyPools, isBusy }: ControlFacts): Finding[] {
+  const byId = new Map(tenants.map(tenant => [tenant.id, tenant]));
+  return databases.flatMap(database => {
+    const tenant = database.tenantId === null ? undefined : byId.get(database.tenantId);
+    if (!tenant) return busyPools.has(database.serverId) ? [] : ofPool(database);
+    if (tenant.isPurging || tenant.status === 'provisioning' || isBusy(tenant)) return [];
+    if (database.state === 'current') return ofFence(database, tenant, fences.get(tenant.guid));
+    return isLeftover(database) ? [leftover(database, tenant.slug)] : [];
+  });
+}
+
+function isLeftover({ state, isOverdue }: RecordedDatabase): boolean {
+  return state === 'reserved' || state === 'condemned' || isOverdue;
+}
+
+const whys: Readonly<Record<string, string>> = {
+  reserved: 'is not complete, and no process continues',
+  condemned: 'is to be dropped, and no process does it',
+};
+
+function leftover({ server, database, state }: RecordedDatabase, slug: string): Finding {
+  return toFinding(server, {
+    check: 'leftover_database',
+    tenant: slug,
+    problem: `database ${database} of ${slug} ${whys[state] ?? 'is still there, and its time has passed'}`,
+    remedy: `Drop it: npx backoffice databases prune ${slug}`,
+  });
+}
+
+function ofFence({ server }: RecordedDatabase, { slug }: CheckedTenant, isClosed: boolean | undefined): Finding[] {
+  if (isClosed === undefined) return [];
+  const waiting = isClosed ? ', and its requests get 503 meanwhile' : '';
+  return [
+    toFinding(server, {
+      check: 'unfinished_switch',
+      tenant: slug,
+      problem: `a move or a swap of ${slug} was begun, and no process continues${waiting}`,
+      remedy: `Run that command again. Or keep the database that it has: npx backoffice databases prune ${slug}`,
+    }),
+  ];
+}
+
+function ofPool({ server, database, state }: RecordedDatabase): Finding[] {
+  if (state === 'filled') return [];
+  return [
+    toFinding(server, {
+      check: 'leftover_database',
+      problem: `warm database ${database} ${whys[state]}`,
+      remedy: 'Replace it: npx backoffice pool fill',
+    }),
+  ];
+}
+
+/**
+ * Reports processes of the service that have not the key of the secrets: nobody logs in through them.
+ * @param server the name of the server of the control database
+ */
+function checkMasterKeys({ keyHolders, keyInForce }: ControlFacts, server: string): Finding[] {
+  if (keyInForce === undefined) return [];
+  const others = keyHolders.filter(
+    ({ kind, key, previous }) => kind === 'service' && ![key, previous].includes(keyInForce),
+  );
+  return others.map(({ host, pid, build }) =>
+    toFinding(server, {
+      check: 'master_key_unknown',
+      problem: `the process ${host} pid ${pid} (build ${build}) does not have the master key of the secrets, so nobody can log in there`,
+      remedy: 'Set its MASTER_KEY to the one of this command, and restart it.',
+    }),
+  );
 }

@@ -1,8 +1,7 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
-import type { CheckContext } from './check-context.ts';
+import { asOwner, type CheckContext } from './check-context.ts';
 import type { CheckedTenant } from './control-facts.ts';
-import { asOwner } from './who-may.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
 export function checkTenantDatabase(

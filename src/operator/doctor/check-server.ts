@@ -2,27 +2,24 @@ import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import type { ChangeCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { errorText } from '../command/texts.ts';
+import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
+import { countText, errorText } from '../command/texts.ts';
+import { roleComment } from '../databases/role-owner.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
-import { migrationsDigest } from '../schema/template.ts';
-import { headFingerprint } from '../schema/template-fingerprint.ts';
+import { headFingerprint, migrationsDigest } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import type { CheckContext } from './check-context.ts';
+import { type CheckContext, withinRights } from './check-context.ts';
 import { checkOldTemplates, checkTenantDatabase, checkUnusedDatabases } from './check-databases.ts';
-import { checkOrphans } from './check-orphans.ts';
-import { checkPublicAccess } from './check-public-access.ts';
-import { checkRoleComments } from './check-role-comments.ts';
+import { checkOrphans, checkPublicAccess } from './check-orphans.ts';
 import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
-import { findSharedSessions } from './check-sessions.ts';
-import { checkTenantGroup } from './check-tenant-group.ts';
 import { checkTenantRole } from './check-tenant-role.ts';
 import { checkTenants } from './check-tenants.ts';
+import { checkTenantGroup } from './check-unprivileged.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
 import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
-import { withinRights } from './who-may.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
@@ -152,4 +149,32 @@ function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, strin
   const commands = `${statements.join('; ')};`;
   const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${commands}`;
   return { ...rest, remedy };
+}
+
+/** Checks that no comment of a login role is the guid of its tenant, as earlier builds wrote it. */
+function checkRoleComments({ tenants, facts, report }: CheckContext): void {
+  const readable = tenants.filter(({ roleName, guid }) => facts.roles.get(roleName)?.comment === guid);
+  if (readable.length === 0) return;
+  report({
+    check: 'readable_guid',
+    problem: `every login of the server can read the guids of ${countText(readable.length, 'tenant')} in comments of roles`,
+    remedy: 'Replace the comments by digests of the guids',
+    statements: readable.map(({ roleName: role, guid }) => roleComment({ role, guid })),
+  });
+}
+
+/** Finds a pooler in transaction or statement mode between this process and a server. */
+async function findSharedSessions(url: string): Promise<Report | undefined> {
+  try {
+    await requireOwnSession(url);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof SharedSessionError)) throw error;
+    const problem =
+      'the URL of the server leads to a pooler in transaction or statement mode, which gives locks, settings and ' +
+      'notifications of one session to another';
+    const remedy =
+      'Connect to the server directly, or set the pooler to session mode. None of its tenants was checked.';
+    return { check: 'shared_sessions', problem, remedy };
+  }
 }

@@ -1,13 +1,20 @@
 import pLimit from 'p-limit';
+import type pg from 'pg';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
+import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { errorText } from '../command/texts.ts';
-import type { Head } from './check-schema.ts';
-import { checkTenant } from './check-tenant.ts';
+import { tenantVerifier } from '../databases/create-database.ts';
+import { closedStamp } from '../databases/database-stamp.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import { checkAppendOnlyTables, checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
 import { openPassword } from './check-tenant-role.ts';
 import { recordCheckedDatabases } from './checked-databases.ts';
 import type { CheckedTenant } from './control-facts.ts';
-import { type Finding, toFinding } from './finding.ts';
+import { type Finding, type Report, toFinding } from './finding.ts';
 
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const concurrency = 4;
@@ -60,4 +67,105 @@ function notExamined({ slug, databaseName, server }: CheckedTenant, error: unkno
     problem: `database ${databaseName} was not checked: ${errorText(error)}`,
     remedy: 'Find out why the database does not respond, then check it again: npx backoffice doctor',
   });
+}
+
+/**
+ * Checks the contents of one tenant database. Connects as the service does, with the login of the tenant, to find what
+ * prevents the service from connecting. If that login is refused, connects with the login of the operator.
+ */
+async function checkTenant(installation: Installation, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
+  const { databaseName, roleName } = tenant;
+  const adminUrl = installation.servers.adminUrl(tenant.server);
+  const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
+    withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, head), {
+      kind: 'doctor',
+      settings: catalogQuerySettings,
+    });
+  const password = openPassword(tenant, installation.secrets);
+  if (password === undefined) return check(); // checkControl reports that the password cannot be decrypted
+  try {
+    return await check({ user: roleName, password });
+  } catch (error) {
+    if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
+    const isPassword = sqlState(error) === '28P01';
+    const refused = toFinding(tenant.server.name, {
+      check: 'login_fails',
+      tenant: tenant.slug,
+      problem: `the service cannot log in to database ${databaseName}: ${errorText(error)}`,
+      remedy: isPassword
+        ? `Give role ${roleName} the password that the control database has`
+        : 'Resolve the other findings of the tenant.',
+      statements: isPassword ? [setPassword(roleName, password)] : undefined,
+    });
+    return [refused, ...(await check())];
+  }
+}
+
+function setPassword(roleName: string, password: string): string {
+  return `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`;
+}
+
+/** @param client on the tenant's database */
+async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const report = (finding: Omit<Report, 'tenant'>): void => {
+    findings.push(toFinding(tenant.server.name, { ...finding, tenant: tenant.slug }, tenant.databaseName));
+  };
+  const { guid, applied } = await readSchemaState(client);
+  if (guid === closedStamp(tenant.guid)) {
+    report({
+      check: 'unfinished_switch',
+      problem: 'the database is closed, as by a move or a swap after the time of the control database',
+      remedy: `Let it serve the tenant: npx backoffice databases prune ${tenant.slug}`,
+    });
+    return findings;
+  }
+  if (guid !== tenant.guid) {
+    report({
+      check: 'wrong_identity',
+      problem: guid ? `the database belongs to the tenant with guid ${guid}` : 'the database has no identity',
+      remedy:
+        `Correct the names in the row of ${tenant.slug} in table tenants, and in its current one in tenant_databases. ` +
+        'Until then the service refuses the database.',
+    });
+    return findings;
+  }
+  const version = applied.at(-1) ?? null;
+  checkVersion(tenant, version, head, report);
+  await checkAppendOnlyTables(client, tenant.roleName, report);
+  if (version !== head.version) return findings;
+  await checkIdentityVersion(client, head, report);
+  await checkSchema(client, head, report);
+  await checkLargeObjects(client, report);
+  return findings;
+}
+
+/** The functions of PostgreSQL that create or change large objects and that PUBLIC may execute by default. */
+const writers = [
+  ...['lo_creat(integer)', 'lo_create(oid)', 'lo_from_bytea(oid, bytea)', 'lo_put(oid, bigint, bytea)'],
+  ...['lo_open(oid, integer)', 'lowrite(integer, bytea)', 'lo_truncate(integer, integer)'],
+  ...['lo_truncate64(integer, bigint)', 'lo_unlink(oid)'],
+].map(name => `pg_catalog.${name}`);
+
+const granted = `
+  select string_agg(writer, ', ') as functions from unnest($1::text[]) as writer join pg_proc p on p.oid = writer::regprocedure
+   where exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) where grantee = 0)
+     and (select rolsuper from pg_database join pg_roles r on r.oid = datdba where datname = current_database())`;
+
+/**
+ * Checks that a login of the database, such as that of the tenant, cannot store large objects, which neither a limit nor
+ * an archive of the tenant covers. Only a superuser can revoke that, so a database whose owner is none has no finding.
+ * @param client on the tenant's database
+ */
+async function checkLargeObjects(client: pg.Client, report: (report: Report) => void): Promise<void> {
+  const { rows } = await client.query<{ functions: string | null }>(granted, [writers]);
+  const functions = rows[0]?.functions;
+  if (functions)
+    report({
+      check: 'excess_rights',
+      problem: `PUBLIC may store large objects: it may execute ${functions.replaceAll('pg_catalog.', '')}`,
+      remedy: 'Revoke EXECUTE on these functions from PUBLIC',
+      statements: [`revoke execute on function ${functions} from public`],
+      needsSuperuser: true,
+    });
 }

@@ -48,7 +48,7 @@ Take it back: npx backoffice doctor reopen <finding>`,
   access: 'statements',
   effect: 'changes',
   async plan({ finding: id, reason }, { installation }) {
-    const { findFinding } = await import('./accepted-findings.ts');
+    const { findFinding } = await import('./reports.ts');
     const finding = await findFinding(installation.statements, id);
     return {
       document: { id, ...finding, reason, state: 'planned' },
@@ -56,7 +56,7 @@ Take it back: npx backoffice doctor reopen <finding>`,
     };
   },
   async run({ finding: id, reason }, { installation, output }) {
-    const { acceptFinding } = await import('./accepted-findings.ts');
+    const { acceptFinding } = await import('./reports.ts');
     const finding = await acceptFinding(installation.statements, id, reason);
     output.result(
       { id, ...finding, reason },
@@ -73,7 +73,7 @@ const reopen = defineOperation({
   access: 'statements',
   effect: 'changes',
   async plan({ finding: id }, { installation }) {
-    const { findAccepted } = await import('./accepted-findings.ts');
+    const { findAccepted } = await import('./reports.ts');
     const finding = await findAccepted(installation.statements, id);
     return {
       document: { id, ...finding, state: 'planned' },
@@ -81,7 +81,7 @@ const reopen = defineOperation({
     };
   },
   async run({ finding: id }, { installation, output }) {
-    const { reopenFinding } = await import('./accepted-findings.ts');
+    const { reopenFinding } = await import('./reports.ts');
     const finding = await reopenFinding(installation.statements, id);
     output.result({ id, ...finding }, () => `Open again: ${finding.tenant ?? finding.server}: ${finding.problem}`);
   },

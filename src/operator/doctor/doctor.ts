@@ -1,12 +1,13 @@
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { findingId, readAcceptances } from './accepted-findings.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { errorText } from '../command/texts.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
 import { type ControlFacts, readControlFacts } from './control-facts.ts';
 import { type Finding, findingKey } from './finding.ts';
-import { repair } from './repair.ts';
-import type { DoctorReport, ReportedFinding } from './reports.ts';
+import { type DoctorReport, findingId, type ReportedFinding, readAcceptances } from './reports.ts';
 
 interface Options {
   /** True to make the repairs that have no risk. */
@@ -120,4 +121,43 @@ async function runChecks(
     unchanged: results.reduce((sum, { unchanged }) => sum + unchanged, 0),
     findings: [...controlFindings, ...results.flatMap(({ findings }) => findings)],
   };
+}
+
+/** SQLSTATE of the warning with which REVOKE has no effect: the login has not granted the right. */
+const notRevoked = '01006';
+
+/** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */
+async function repair(
+  { servers }: Installation,
+  server: Server,
+  finding: Finding,
+): Promise<Pick<ReportedFinding, 'fixed' | 'remedy'>> {
+  const { remedy } = finding;
+  if (!finding.repair) return { fixed: false, remedy };
+  const { database, statements } = finding.repair;
+  try {
+    await withConnection(servers.adminUrl(server, database), async client => {
+      const warnings: string[] = [];
+      client.on('notice', ({ code, message = '' }) => code === notRevoked && warnings.push(message));
+      for (const statement of statements) await client.query(statement);
+      if (warnings.length > 0) throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
+    });
+    return { fixed: true, remedy };
+  } catch (error) {
+    return {
+      fixed: false,
+      remedy:
+        sqlState(error) === '42501'
+          ? forSuperuser(finding.repair, errorText(error))
+          : `Repair it yourself; doctor --fix failed: ${errorText(error)}`,
+    };
+  }
+}
+
+/** Shows no statement with the verifier of a password. */
+function forSuperuser({ database, statements }: NonNullable<Finding['repair']>, reason: string): string {
+  if (statements.some(statement => statement.includes('password')))
+    return `Give the login of this command the right to do it, as a superuser; it may not (${reason})`;
+  const place = database === undefined ? '' : ` in database ${database}`;
+  return `Let a superuser of the server run${place}: ${statements.join('; ')};`;
 }

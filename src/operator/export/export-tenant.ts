@@ -1,6 +1,7 @@
-import { createWriteStream } from 'node:fs';
+import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdtemp, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
@@ -8,11 +9,9 @@ import { type Pack, pack } from 'tar-stream';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { type ExportedResource, peopleResources, tableResources } from './exported-resources.ts';
-import { resourceSchema } from './resource-schema.ts';
-import { addStream, addText } from './tar-entries.ts';
+import { type ExportedResource, peopleResources, resourceSchema, tableResources } from './resource-schema.ts';
 
 export interface ExportReport {
   slug: string;
@@ -104,4 +103,32 @@ async function addResources(
   }
   await client.query('rollback');
   return added;
+}
+
+/** Adds a file with this text. */
+function addText(tar: Pack, name: string, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    tar.entry({ name, mtime: new Date() }, text, error => (error ? reject(error) : resolve()));
+  });
+}
+
+/**
+ * Adds a file with the bytes of a stream. Writes them to a file in `scratch` first, because their number comes before
+ * them in a tar file.
+ * @returns the number of lines
+ */
+async function addStream(tar: Pack, name: string, bytes: Readable, scratch: string): Promise<number> {
+  const spool = join(scratch, 'entry');
+  let lines = 0;
+  const counted = async function* (): AsyncGenerator<Buffer> {
+    for await (const chunk of bytes as AsyncIterable<Buffer>) {
+      for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) lines++;
+      yield chunk;
+    }
+  };
+  await pipeline(counted, createWriteStream(spool, { mode: 0o600 }));
+  const { size } = await stat(spool);
+  const entry = tar.entry({ name, size, mtime: new Date() });
+  await pipeline(createReadStream(spool), entry);
+  return lines;
 }

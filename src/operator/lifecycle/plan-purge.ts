@@ -1,7 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
-import { findUnendedPurge } from './purge-end.ts';
+import { findUnendedPurge } from './purge-tenant.ts';
 
 /** What a purge removes. */
 interface PurgePlan {

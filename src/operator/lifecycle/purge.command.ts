@@ -31,8 +31,7 @@ const purge = defineOperation({
     };
   },
   async run({ slug, lostTargets }, { installation, output, progress }) {
-    const { purgeTenant } = await import('./purge-tenant.ts');
-    const { endPurge, findUnendedPurge } = await import('./purge-end.ts');
+    const { purgeTenant, endPurge, findUnendedPurge } = await import('./purge-tenant.ts');
     progress.step(`purging ${slug}`);
     const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));
     const removeKey = () => removeDestroyedKey(installation, slug);

@@ -1,7 +1,7 @@
 import { defineOperation } from '../command/operation.ts';
 import { argument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
-import type { UserRemoval } from './remove-user.ts';
+import type { UserRemoval } from './users.ts';
 
 export const removeUserOperation = defineOperation({
   name: 'user remove',
@@ -11,7 +11,7 @@ export const removeUserOperation = defineOperation({
   access: 'installation',
   effect: 'destroys',
   async plan({ slug, email: address }, { installation }) {
-    const { removeUser } = await import('./remove-user.ts');
+    const { removeUser } = await import('./users.ts');
     const plan = await removeUser(installation, slug, address, true);
     const { email } = plan;
     return {
@@ -22,7 +22,7 @@ export const removeUserOperation = defineOperation({
     };
   },
   async run({ slug, email }, { installation, output }) {
-    const { removeUser } = await import('./remove-user.ts');
+    const { removeUser } = await import('./users.ts');
     const removed = await removeUser(installation, slug, email);
     output.result({ ...removed, state: 'removed' }, () => `${removed.email} is removed, ${lossText(removed)}.`);
   },

@@ -4,9 +4,31 @@ import { argument, flag, option, optionalArgument, parsePositive, type Values } 
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
 import type { ChangedUser } from './change-user.ts';
-import { findUserOperation } from './user-find.command.ts';
 import { loginOperations, password, returnLogin } from './user-login.command.ts';
 import { removeUserOperation } from './user-remove.command.ts';
+
+const findUserOperation = defineOperation({
+  name: 'user find',
+  description: 'find the users with an e-mail address, in all tenants',
+  fields: { email: argument('text') },
+  examples: ['user find bob@acme.test'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run({ email: address }, { installation, output }) {
+    const { normaliseEmail } = await import('../../auth/email.ts');
+    const { findUsers } = await import('../tenants/read-users.ts');
+    const email = normaliseEmail(address);
+    output.list(await findUsers(installation, email), {
+      row: ({ tenant, status, email, role, scope, state, guid }) => ({
+        ...{ tenant, status, email, role, scope, state, guid },
+      }),
+      wide: ({ firstName, lastName, entityId }) => ({ firstName, lastName, entityId }),
+      name: ({ tenant }) => tenant,
+      empty: `No tenant has a user ${email}.`,
+    });
+  },
+});
 
 const user = { slug: argument('slug'), email: argument('email') };
 const scopeText = 'data that the user may use: of the own entity, or all';

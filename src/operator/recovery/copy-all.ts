@@ -1,7 +1,6 @@
 import type pg from 'pg';
 import { inTransaction } from '../../postgres/in-transaction.ts';
-import { copyData } from '../databases/copy-data.ts';
-import { compareRows } from '../databases/replace-tables.ts';
+import { compareRows, copyData } from '../databases/replace-tables.ts';
 import { listDataTables } from '../schema/tenant-tables.ts';
 
 /**

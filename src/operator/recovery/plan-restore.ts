@@ -28,7 +28,7 @@ export async function planRestoreOf(installation: Installation, slug: string, mo
   requireOneChoice(moment);
   const source = await findTenant(installation, slug);
   if (moment.lost) {
-    const { requireLost } = await import('../databases/restore-database.ts');
+    const { requireLost } = await import('../databases/restored-databases.ts');
     await requireLost(installation, source);
   }
   const restoredFrom = await describeData(installation, source, moment);

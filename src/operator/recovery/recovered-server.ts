@@ -3,7 +3,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { connectionConfig } from '../../postgres/connection.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
-import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 
 const readOnlySettings = { ...canonicalTextSettings, default_transaction_read_only: 'on' };
 

@@ -2,13 +2,12 @@ import { Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
+import { archiveData, createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
-import { archiveData } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
-import { restoreDatabase } from '../databases/restore-database.ts';
+import { restoreDatabase } from '../databases/restored-databases.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { restoreCommand } from './restore-archive.ts';
 

@@ -114,7 +114,7 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
 
 async function restoreOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  const { requireLost, restoreDatabase } = await import('../databases/restore-database.ts');
+  const { requireLost, restoreDatabase } = await import('../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
   if (values.lost) await requireLost(installation, source);
   const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>

@@ -3,8 +3,7 @@ import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import type { Installation } from '../../installation.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { type RunningService, runningServices } from '../tenants/running-services.ts';
-import { lastOutcome } from './migration-outcomes.ts';
-import type { RunRequest } from './migration-runs.ts';
+import { lastOutcome, type RunRequest } from './migration-runs.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
 

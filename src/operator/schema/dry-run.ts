@@ -4,7 +4,7 @@ import type { Installation } from '../../installation.ts';
 import { readFailing } from './fleet-status.ts';
 import type { RunRequest } from './migration-runs.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { fingerprintKey } from './template-fingerprint.ts';
+import { fingerprintKey } from './template.ts';
 import { tenantHead } from './tenant-head.ts';
 
 /** The part of a planned run for the tenants at one version. */

@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { bringToHead, type Run, type TenantRow } from './bring-to-head.ts';
-import { recordOutcome, recordRunning, type TenantResult } from './migration-outcomes.ts';
+import { recordOutcome, recordRunning, type TenantResult } from './migration-runs.ts';
 import { compatibleFrom } from './schema-steps.ts';
 
 const tenantQuery = `

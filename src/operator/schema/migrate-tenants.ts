@@ -9,11 +9,10 @@ import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import type { Run, RunServer } from './bring-to-head.ts';
 import { migrateTenant } from './migrate-tenant.ts';
-import type { TenantResult } from './migration-outcomes.ts';
-import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
+import { beginRun, type Candidate, endRun, type RunRequest, type TenantResult } from './migration-runs.ts';
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { headFingerprint } from './template-fingerprint.ts';
+import { headFingerprint } from './template.ts';
 import { tenantHead } from './tenant-head.ts';
 import { waitUntil } from './tenant-schema.ts';
 

@@ -3,8 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { recordOutcome } from './migration-outcomes.ts';
-import { beginRollback, endRun } from './migration-runs.ts';
+import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from './schema-steps.ts';
 import {
   retryOnLockTimeout,

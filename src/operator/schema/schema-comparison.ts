@@ -4,7 +4,7 @@ import type { ControlDatabase } from '../../control/database.ts';
 import { catalogDigest } from '../../postgres/catalog-digest.ts';
 import { type CopiedCatalog, catalogStatements } from '../../postgres/catalog-statements.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
-import { headObjects } from './template-fingerprint.ts';
+import { headObjects } from './template.ts';
 
 /** Compares tenant databases of one server with its template. */
 export interface SchemaComparison {

@@ -7,7 +7,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../databases/physical-names.ts';
+import { isPhysicalName } from '../databases/role-owner.ts';
 import { drainPool } from '../databases/warm-pool.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { noSuchServer, storedIdentity } from '../tenants/read-servers.ts';

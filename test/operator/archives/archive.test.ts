@@ -3,11 +3,15 @@ import { buffer } from 'node:stream/consumers';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { ArchiveFault } from '../../../src/operator/archives/format/archive-fault.ts';
+import {
+  type ArchiveReader,
+  checkRows,
+  readArchive,
+  writeArchive,
+} from '../../../src/operator/archives/format/archive-file.ts';
 import type { ArchiveManifest } from '../../../src/operator/archives/format/archive-manifest.ts';
 import { frameBytes, tagBytes } from '../../../src/operator/archives/format/frames.ts';
-import { type ArchiveReader, checkRows, readArchive } from '../../../src/operator/archives/format/read-archive.ts';
-import { writeArchive } from '../../../src/operator/archives/format/write-archive.ts';
-import { archivesToKeep } from '../../../src/operator/archives/retention.ts';
+import { archivesToKeep } from '../../../src/operator/archives/prune.ts';
 
 const tenant = randomUUID();
 const dataKey = randomBytes(32);

@@ -1,5 +1,5 @@
 import type { BackupEffects, BackupSubject, NewestArchive } from '../../../src/operator/archives/backup-protocol.ts';
-import { archivesToKeep } from '../../../src/operator/archives/retention.ts';
+import { archivesToKeep } from '../../../src/operator/archives/prune.ts';
 import type { SimulatedDatabase } from './simulated-database.ts';
 
 /** An entry of the ledger. */

@@ -6,16 +6,15 @@ import { withConnection } from '../../../postgres/connection.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
-import { withTenantUnchanged } from '../../databases/with-tenant.ts';
-import { canonicalTextSettings } from '../../schema/table-checksums.ts';
+import { withTenantUnchanged } from '../../databases/database-store.ts';
+import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { createKeyring, readKeys } from '../data-keys.ts';
 import { readComplete } from '../ledger.ts';
 import type { BackupTarget } from '../targets/backup-target.ts';
 import { maxClockDifferenceMs, readHistoryFacts } from './history-facts.ts';
-import { endRemoval, recordNothingToRemove } from './removal-records.ts';
 import { removeArchived } from './remove-archived.ts';
-import { findDueTenants, type RetentionCandidate } from './retention-candidates.ts';
+import { endRemoval, findDueTenants, type RetentionCandidate, recordNothingToRemove } from './retention-candidates.ts';
 import type { RemovedRows, RetentionRun } from './retention-run.ts';
 
 /** The result of a run for one tenant. */

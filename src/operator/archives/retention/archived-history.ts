@@ -1,6 +1,6 @@
 import { ArchiveFault } from '../format/archive-fault.ts';
+import type { ArchiveReader } from '../format/archive-file.ts';
 import type { ArchivedTable } from '../format/archive-manifest.ts';
-import type { ArchiveReader } from '../format/read-archive.ts';
 import { type HistoryKind, historyKinds, kindNames } from './history-kinds.ts';
 import { forEachLine, RowDigest } from './row-digest.ts';
 

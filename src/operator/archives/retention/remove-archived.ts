@@ -1,14 +1,19 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { errorText } from '../../command/texts.ts';
+import { openArchive } from '../data-keys.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
 import { type LedgerEntry, recordCheck } from '../ledger.ts';
-import { openArchive } from '../open-archive.ts';
 import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
 import { type HistoryKind, historyKinds } from './history-kinds.ts';
-import { beginRemoval, endRemoval, recordProgress } from './removal-records.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';
-import type { DueRemoval, RetentionCandidate } from './retention-candidates.ts';
+import {
+  beginRemoval,
+  type DueRemoval,
+  endRemoval,
+  type RetentionCandidate,
+  recordProgress,
+} from './retention-candidates.ts';
 import type { RemovedRows, RetentionRun } from './retention-run.ts';
 
 interface ArchivedRemovals {

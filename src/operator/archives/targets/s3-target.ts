@@ -2,9 +2,8 @@ import { text } from 'node:stream/consumers';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { inPieces } from '../format/frames.ts';
 import type { BackupTarget, StoredFile } from './backup-target.ts';
-import { explainRefusal } from './s3-refusal.ts';
+import { explainRefusal, xmlBlocks, xmlText } from './s3-refusal.ts';
 import { type S3Login, S3Requests } from './s3-requests.ts';
-import { xmlBlocks, xmlText } from './s3-xml.ts';
 import { type TargetLimits, targetLimits } from './target-calls.ts';
 
 export interface S3Settings extends S3Login {

@@ -1,8 +1,7 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { countText } from '../../command/texts.ts';
-import { readAcceptances } from '../../doctor/accepted-findings.ts';
 import { findingKey } from '../../doctor/finding.ts';
-import { type ReportedFinding, readStoredReport } from '../../doctor/reports.ts';
+import { type ReportedFinding, readAcceptances, readStoredReport } from '../../doctor/reports.ts';
 import { linkCommands, type Offer } from '../command-links.ts';
 import type { PageRequest } from '../console-services.ts';
 import { fault, numberText, state, time } from '../format.ts';

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { countArchiveAges } from '../../archives/archive-ages.ts';
+import { countArchiveAges } from '../../archives/list-archives.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
 import { listRuns } from '../../schema/list-runs.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';

@@ -1,6 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { countArchiveAges, listArchiveAges } from '../../archives/archive-ages.ts';
-import { type ArchiveSummary, listArchives } from '../../archives/list-archives.ts';
+import { type ArchiveSummary, countArchiveAges, listArchiveAges, listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
