@@ -81,7 +81,8 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
         ? https.request(target, { ...options, agent: agents.https })
         : http.request(target, { ...options, agent: agents.http });
     sent.on('error', () => {}); // also after the response, when nothing waits for it
-    const [response] = (await once(sent.end(body), 'response')) as [IncomingMessage];
+    // After a 101, Node emits neither a response nor an error: only the signal ends the wait.
+    const [response] = (await once(sent.end(body), 'response', { signal })) as [IncomingMessage];
     return { response, text: await readBeginning(response) };
   };
   return {

@@ -165,6 +165,9 @@ describe('the sender of webhooks', () => {
 
   it('a receiver that hangs, closes early or is not there leads to an error that reveals nothing else', async () => {
     expect(await sendTo(() => {}, { timeoutMs: 100 })).to.include({ status: null, error: 'timeout' });
+    const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n';
+    const switched = sendTo(request => request.socket.write(switching), { timeoutMs: 100 });
+    expect(await switched, '101').to.include({ status: null, error: 'timeout' });
     expect(await sendTo(request => request.socket.destroy())).to.include({ status: null, error: 'no connection' });
     const port = await freePort();
     const sender = createSender({ trusted: [`127.0.0.1:${port}`] });
