@@ -1,6 +1,6 @@
 import { problem } from '../errors.ts';
 import type { Change } from '../events/change.ts';
-import { type Cursor, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
+import { type Cursor, compareCursors, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
 import { type Read, readChanges } from '../events/change-reader.ts';
 import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
 
@@ -27,17 +27,21 @@ export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean
   return page.changes[0]?.Id ?? cursorText(page.last);
 }
 
-/** The place before the first change since a minute before a moment: a transaction may have begun before others. */
+/**
+ * The place before the first change since a minute before a moment, as a transaction may have begun before others; never
+ * after that of the webhook, which would leave out changes that have not arrived.
+ */
 export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');
   const [found] = await read({ ...firstSince, values: [since.toISOString()] });
-  if (!found) return cursorText(last);
-  const [era, xid] = [found.era, found.xid].map(Number) as [number, number];
-  return cursorText({ madeIn: last.madeIn, era, xid: xid - 1, kind: maxKind, id: Number.MAX_SAFE_INTEGER });
+  const first = found && { era: Number(found.era), xid: Number(found.xid) - 1, kind: maxKind, id: maxId };
+  const place = { ...last, ...first };
+  const own = parseCursor(webhook.position);
+  return own && compareCursors(own, place) < 0 ? webhook.position : cursorText(place);
 }
 
-/** Above the kinds of all changes. */
-const maxKind = 9;
+/** Above the kinds and the ids of all changes. */
+const [maxKind, maxId] = [9, Number.MAX_SAFE_INTEGER];
 /** The first change since a minute before a moment. Of the activities, an index finds the first 100 by their time. */
 const firstSince = {
   name: 'first_change_since',

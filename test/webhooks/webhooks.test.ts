@@ -236,6 +236,18 @@ describe('webhooks', () => {
     await eventually(() => keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next);
   });
 
+  it('a replay since a later moment than that of a change that has failed leaves this change out for no endpoint', async () => {
+    receiver.respond('/later', response => void response.writeHead(500).end());
+    const { Id } = await createWebhook('/later', { Resources: ['OrderStatus'] });
+    const failed = await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    receiver.respond('/later', response => void response.writeHead(204).end());
+    const Since = new Date(Date.now() + 3_600_000).toISOString();
+    expect((await admin.post(`${path}/${Id}/replay`, { Since })).status).to.equal(202);
+    await eventually(() => keys('/later').length === 2);
+    expect(keys('/later')).to.deep.equal([failed, failed]);
+  });
+
   it('after rotate, messages carry the signatures of both secrets for 24 hours, and test sends one message', async () => {
     const { Id, Secret } = await createWebhook('/rotated');
     const rotated = await admin.post(`${path}/${Id}/rotate`);
