@@ -72,8 +72,8 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
   if (isFleet && [at, archive, from].some(value => value !== undefined))
     throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
-  if (lost && slug === undefined && all === (server !== undefined))
-    throw new OperatorError('Name a tenant, or give either --server or --all', { usage: true });
+  if (slug === undefined && all === (server !== undefined))
+    throw new OperatorError('Name a tenant, or give --lost with either --server or --all', { usage: true });
 }
 
 function requireSlug(slug: string | undefined): string {

@@ -46,17 +46,13 @@ describe('restore of all tenants of a lost server', () => {
       expect(await server.databaseOf('initech')).to.equal(kept);
     });
 
-  it('a restore of many tenants is for one server or for all, also in a dry run', async () => {
-    for (const options of [
-      [],
-      ['--dry-run'],
-      ['--all', '--server', 'default'],
-      ['--all', '--server', 'default', '--dry-run'],
-    ]) {
-      const { code, stderr } = await run('restore', '--lost', ...options);
-      expect(code, options.join(' ')).to.equal(2);
-      expect(stderr).to.include('Name a tenant, or give either --server or --all');
-    }
+  it('a restore of many tenants is for one server or for all, also in a dry run, and never without --lost', async () => {
+    for (const options of [['--lost'], ['--lost', '--all', '--server', 'default'], ['--archive', 'latest'], []])
+      for (const more of [[], ['--dry-run']]) {
+        const { code, stderr } = await run('restore', ...options, ...more);
+        expect(code, options.join(' ')).to.equal(2);
+        expect(stderr).to.include('Name a tenant, or give --lost with either --server or --all');
+      }
   });
 
   it('a tenant that cannot be restored fails alone, and the exit code is 1', async () => {
