@@ -57,7 +57,12 @@ export async function provision(
     const server = found?.server ?? (await placeTenant(installation, manifest.server));
     const { id, guid, slug } = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
     await lockTenant(control, id, slug);
-    await control.query(`update tenants set isolated = $1 where id = $2 and status = 'provisioning'`, [isIsolated, id]);
+    const { name, appId = slug, appUrl = null, features } = manifest;
+    await control.query(
+      `update tenants set name = $2, app_id = $3, app_url = $4, features = $5, isolated = $6
+        where id = $1 and status = 'provisioning'`,
+      [id, name, appId, appUrl, features, isIsolated],
+    );
     let logins: Provisioned['logins'] = [];
     const fill = async ({ server, database: databaseName }: FillTarget): Promise<void> => {
       const tenant = await findTenant(installation, slug);
