@@ -7,6 +7,7 @@ import { readTenant } from '../tenants/read-tenants.ts';
 import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
+import { requireName } from './require-name.ts';
 import { noSuchRole } from './roles.ts';
 import { findUser, requireEntity } from './users.ts';
 
@@ -26,8 +27,8 @@ export type ChangedUser = Omit<UserSummary, 'state'>;
 /**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.
  * @param isDryRun true to return the result, and to change nothing
- * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity, or the user has only
- * registered
+ * @throws {OperatorError} when nothing is to be changed, a name is not acceptable, there is no such user, role or entity,
+ * or the user has only registered
  */
 export async function changeUser(
   installation: Installation,
@@ -47,8 +48,8 @@ export async function changeUser(
     change: async transaction => {
       const found = await findManagedUser(transaction, tenant.id, id);
       const changed = {
-        FirstName: firstName ?? user.firstName,
-        LastName: lastName ?? user.lastName,
+        FirstName: firstName === undefined ? user.firstName : requireName('first name', firstName),
+        LastName: lastName === undefined ? user.lastName : requireName('last name', lastName),
         Role: role ?? found.role,
         Scope: scope ?? user.scope,
         EntityId: (entityId === undefined ? user.entityId : entityId) ?? null,

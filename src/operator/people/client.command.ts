@@ -11,11 +11,12 @@ const add = defineOperation({
   access: 'installation',
   effect: 'changes',
   async plan({ slug, email, name }, { installation }) {
-    const { findUser } = await import('./users.ts');
-    const user = await findUser(installation, slug, email);
+    const { planClient } = await import('./clients.ts');
+    const planned = await planClient(installation, slug, email, name);
+    const { user } = planned;
     return {
-      document: { name, email: user.email, state: 'planned' },
-      text: () => `The client ${name} would be added, which acts for ${user.email}.`,
+      document: { name: planned.name, email: user.email, state: 'planned' },
+      text: () => `The client ${planned.name} would be added, which acts for ${user.email}.`,
     };
   },
   async run({ slug, email, name }, { installation, output }) {

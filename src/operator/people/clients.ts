@@ -4,7 +4,16 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { listClients } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { requireName } from './require-name.ts';
 import { findUser } from './users.ts';
+
+/**
+ * Returns the user and the name of an API client, and adds nothing.
+ * @throws {OperatorError} when the tenant has no such user, or the name is not acceptable
+ */
+export async function planClient(installation: Installation, slug: string, email: string, name: string) {
+  return { name: requireName('name of the program', name), user: await findUser(installation, slug, email) };
+}
 
 /**
  * Adds an API client: a program that acts for a user with legacy tokens.
@@ -16,13 +25,13 @@ export async function addClient(
   email: string,
   name: string,
 ): Promise<{ id: string; secret: string }> {
-  const user = await findUser(installation, slug, email);
+  const { user, name: acceptedName } = await planClient(installation, slug, email, name);
   const id = `client-${randomBytes(8).toString('hex')}`;
   const secret = randomBytes(32).toString('base64url');
   const secretHash = createHash('sha256').update(secret).digest();
   await installation.control.em
     .fork()
-    .insert(ApiClient, { id, tenant: user.tenant.id, user: user.id, name, secretHash });
+    .insert(ApiClient, { id, tenant: user.tenant.id, user: user.id, name: acceptedName, secretHash });
   return { id, secret };
 }
 

@@ -1,5 +1,4 @@
 import { type Permission, permissions } from '../../control/permissions.ts';
-import { lengths, text } from '../../http/fields.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { createRole, deleteRole, findRole, ordered, replaceRole } from '../../people/role-records.ts';
@@ -7,6 +6,7 @@ import { maxRoles } from '../../people/user-statements.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
+import { requireName } from './require-name.ts';
 
 /** A role as the command line shows it. */
 export interface RoleSummary {
@@ -40,20 +40,17 @@ export async function addRole(
   isDryRun = false,
 ): Promise<RoleSummary> {
   requirePermissions(granted);
-  const parsed = text({ max: lengths.name }).safeParse(name);
-  if (!parsed.success)
-    throw new OperatorError(`The name of the role ${parsed.error.issues[0]?.message}`, { usage: true });
-  const fields = { Name: parsed.data, Permissions: granted };
+  const fields = { Name: requireName('name of the role', name), Permissions: granted };
   const tenant = await findTenant(installation, slug);
   await changePeopleOf(installation, tenant, {
     change: transaction => createRole(transaction, tenant.id, fields),
     refusals: {
-      duplicate: `${slug} has a role ${parsed.data} already`,
+      duplicate: `${slug} has a role ${fields.Name} already`,
       limit_reached: `${slug} has ${maxRoles} roles, and cannot have more`,
     },
     isDryRun,
   });
-  return { name: parsed.data, users: 0, permissions: ordered(granted) };
+  return { name: fields.Name, users: 0, permissions: ordered(granted) };
 }
 
 /**
@@ -70,14 +67,17 @@ export async function changePermissions(
   change: 'grant' | 'revoke',
   isDryRun = false,
 ): Promise<{ role: RoleSummary; changed: string[] }> {
-  if (change === 'grant') requirePermissions(named);
   const users = (await listRoles(installation, slug)).find(role => role.name === name)?.users ?? 0;
   const tenant = await findTenant(installation, slug);
   return changePeopleOf(installation, tenant, {
     change: async ({ query }) => {
       const role = await findRole(query, tenant.id, name);
       if (!role) throw noSuchRole(slug, name);
-      const changed = named.filter(permission => role.Permissions.includes(permission) === (change === 'revoke'));
+      // Of what a role has, also a permission can be revoked that only another build knows.
+      requirePermissions(change === 'grant' ? named : named.filter(each => !role.Permissions.includes(each)));
+      const changed = [...new Set(named)].filter(
+        permission => role.Permissions.includes(permission) === (change === 'revoke'),
+      );
       const kept = role.Permissions.filter(permission => !changed.includes(permission));
       const Permissions = change === 'grant' ? [...kept, ...changed] : kept;
       await replaceRole(query, { ...role, Permissions });

@@ -15,6 +15,7 @@ import { changeOrUndo } from '../command/change-or-undo.ts';
 import { noSuchUser } from '../tenants/read-users.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
+import { requireName } from './require-name.ts';
 
 export interface NewUser {
   /** The id of a deleted user that this one replaces. Default: a new id. */
@@ -41,8 +42,8 @@ export async function findUser(installation: Installation, slug: string, address
 /**
  * Adds a confirmed user to a tenant.
  * @param isDryRun true to return the user, and to change nothing
- * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or the
- * password is not acceptable
+ * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or a name
+ * or the password is not acceptable
  */
 export async function addUser(
   installation: Installation,
@@ -64,6 +65,8 @@ export async function insertUser(
   const { slug, id: tenant } = user.tenant;
   const email = normaliseEmail(user.email);
   if (!isEmail(email)) throw new OperatorError(`${user.email} is not an e-mail address`, { usage: true });
+  const firstName = requireName('first name', user.firstName);
+  const lastName = requireName('last name', user.lastName);
   const role = await em.findOne(Role, { tenant, name: roleName });
   if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
   const passwordHash = await passwords.hash(requireAcceptable(password));
@@ -73,7 +76,7 @@ export async function insertUser(
       overriding system value
       values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, now())
       on conflict (tenant_id, email) do nothing returning id`,
-    [user.id ?? null, tenant, role.id, email, passwordHash, user.firstName, user.lastName, user.scope, user.entityId],
+    [user.id ?? null, tenant, role.id, email, passwordHash, firstName, lastName, user.scope, user.entityId],
   );
   if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
   return em.findOneOrFail(User, { id: Number(added.id) });

@@ -22,7 +22,8 @@ describe('commands for roles and users', () => {
     expect(added).to.deep.equal({ name: 'Buyer', users: 0, permissions: ['orders.read', 'orders.write'] });
     const user = await addSampleUser(world, world.acme, { role: 'Buyer' });
     const client = await world.login(world.acme, user);
-    const granted = await json<{ permissions: string[] }>('role', 'grant', 'acme', 'Buyer', 'full.read', 'orders.read');
+    const more = ['full.read', 'orders.read', 'full.read'];
+    const granted = await json<{ permissions: string[] }>('role', 'grant', 'acme', 'Buyer', ...more);
     expect(granted.permissions).to.deep.equal(['orders.read', 'orders.write', 'full.read']);
     const fresh = await world.login(world.acme, user);
     expect((await client.get('/api/v1/EntityStatus')).status, 'a token of before').to.equal(403);
@@ -96,9 +97,12 @@ describe('commands for roles and users', () => {
     for (const [args, code, text] of [
       [['role', 'add', 'acme', 'member'], 1, 'acme has a role member already'],
       [['role', 'grant', 'acme', 'Member', 'orders.fly'], 2, 'Unknown permission orders.fly'],
+      [['role', 'revoke', 'acme', 'Member', 'full.red'], 2, 'Unknown permission full.red'],
       [['role', 'revoke', 'acme', 'Nobody', 'orders.read'], 1, 'acme has no role Nobody. List its roles'],
       [['role', 'remove', 'acme', 'Member', '--yes'], 1, 'Every tenant has the role Member'],
       [['user', 'change', 'acme', world.acme.admin.email], 2, 'Name what to change'],
+      [['user', 'change', 'acme', world.acme.admin.email, '--last-name', '\u001b[31m'], 2, 'The last name must not'],
+      [['user', 'add', 'acme', 'new@acme.test', '--first-name', ' '], 2, 'The first name must not be empty'],
       [['user', 'change', 'acme', world.acme.admin.email, '--entity', '4711'], 1, 'acme has no entity 4711'],
     ] as const) {
       const result = await tenant(...args);

@@ -1,0 +1,13 @@
+import { lengths, text } from '../../http/fields.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+
+/**
+ * Returns a name as it is stored.
+ * @param what it is the name of, or which of the names
+ * @throws {OperatorError} when the API would refuse it, too
+ */
+export function requireName(what: string, name: string): string {
+  const parsed = text({ max: lengths.name }).safeParse(name);
+  if (parsed.success) return parsed.data;
+  throw new OperatorError(`The ${what} ${parsed.error.issues[0]?.message}`, { usage: true });
+}
