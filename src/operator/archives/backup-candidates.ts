@@ -1,12 +1,12 @@
 import { Server, type TenantStatus } from '../../control/control-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { type ChangeCounters, readDatabaseCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
 import { identityTables } from '../schema/tenant-tables.ts';
+import { requireFound } from '../tenants/read-tenants.ts';
 import type { ArchiveSource } from './archive-database.ts';
 
 /** A tenant database that may have to be archived. */
@@ -49,8 +49,7 @@ export async function findCandidates(
        from tenants where status <> 'provisioning' and ($1::text[] is null or slug = any ($1)) order by slug`,
     [slugs],
   );
-  const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
-  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
+  requireFound(slugs ?? [], tenants);
   const servers = await readServers(installation, [...new Set(tenants.map(({ serverId }) => serverId))]);
   return tenants.flatMap(({ id, guid, slug, name, serverId, database, schemaFingerprint }) => {
     const server = servers.get(serverId);

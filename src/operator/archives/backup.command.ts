@@ -1,14 +1,7 @@
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { chosenSlugs } from '../command/chosen-slugs.ts';
 import { defineOperation } from '../command/operation.ts';
-import {
-  argumentList,
-  flag,
-  option,
-  optionalArgument,
-  parsePositive,
-  type Values,
-} from '../command/operation-fields.ts';
+import { argumentList, flag, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { countText } from '../command/texts.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
@@ -83,9 +76,10 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
   json,
   interrupt: { text: 'the running archives' },
   async plan(values, { installation }) {
+    const slugs = chosenSlugs(values.slug, values.all);
     const target = await openBackupTarget();
     const { planBackup } = await import('./run-backup.ts');
-    const planned = await planBackup(installation, target, { slugs: chosenSlugs(values) });
+    const planned = await planBackup(installation, target, { slugs });
     return {
       document: { state: 'planned', target: target.description, tenants: planned },
       text: () => planText(planned),
@@ -93,8 +87,8 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
   },
   async run(values, context) {
     const { installation, output } = context;
+    const slugs = chosenSlugs(values.slug, values.all);
     const target = await openBackupTarget();
-    const slugs = chosenSlugs(values);
     const { runBackup } = await import('./run-backup.ts');
     const { readConfig } = await import('../../config/config.ts');
     const request = { slugs, concurrency: values.concurrency, keep: readConfig().backup.keep };
@@ -188,10 +182,4 @@ export const operations = [initOperation, run, list, verify, drill, pruneOperati
 
 async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
   return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
-}
-
-/** @returns the slugs of the tenants; undefined: all @throws {OperatorError} when nothing is named */
-function chosenSlugs({ slug: slugs, all }: Values<typeof runFields>): readonly string[] | undefined {
-  if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
-  return all ? undefined : slugs;
 }

@@ -78,13 +78,13 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
 
 export const operations = [migrate];
 
-/** @throws {OperatorError} when no tenant is named, or one that does not exist */
+/** @throws {OperatorError} when no tenant is named, one that does not exist, or one beside all */
 async function requestOf(
   { slug: slugs, all, despiteRunning: _, ...request }: Values<typeof fields>,
   installation: ControlStatements,
 ): Promise<RunRequest> {
-  if (slugs.length === 0 && !all && !request.retryFailed)
-    throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
+  if (slugs.length === 0 ? !all && !request.retryFailed : all)
+    throw new OperatorError('Either name tenants, or give --all or --retry-failed', { usage: true });
   if (all || slugs.length === 0) return { ...request, slugs: undefined };
   const { requireTenants } = await import('./migration-runs.ts');
   await requireTenants(installation, slugs);

@@ -1,9 +1,9 @@
 import type { OutcomeState, RunState } from '../../control/migration-run.ts';
 import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
+import { requireFound } from '../tenants/read-tenants.ts';
 
 /** The options of a run. */
 export interface RunRequest {
@@ -114,8 +114,7 @@ export async function requireTenants({ statements }: ControlStatements, slugs: s
     `select slug from tenants where status <> 'provisioning' and slug in (select jsonb_array_elements_text(?::jsonb))`,
     [JSON.stringify(slugs)],
   );
-  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
-  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
+  requireFound(slugs, found);
 }
 
 /** The result of a run for one tenant. `from` and `to` are schema versions; null is unknown. */

@@ -97,6 +97,12 @@ export async function readTenant({ statements }: ControlStatements, slug: string
   return tenant;
 }
 
+/** @throws {OperatorError} that names the slugs of which no tenant was found */
+export function requireFound(slugs: readonly string[], found: readonly { slug: string }[]): void {
+  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
+  if (unknown.length > 0) throw noSuchTenant(unknown.join(', '));
+}
+
 export function noSuchTenant(slug: string): OperatorError {
   return new OperatorError(`There is no tenant ${slug}. List the tenants: npx backoffice list`);
 }

@@ -291,6 +291,7 @@ describe('access commands', () => {
       ['client', 'add', 'acme', 'nobody@acme.test', '--name', 'x'],
       ['client', 'revoke', 'acme', 'client-0', '--yes'],
       ['user', 'disable', 'acme', 'nobody@acme.test', '--yes'],
+      ['retention', 'log', 'nobody'],
     ];
     await Promise.all(
       failing.map(async (each, index) => {
@@ -309,6 +310,9 @@ describe('access commands', () => {
       ['session', 'revoke', 'acme', '--yes'],
       ['session', 'revoke', 'acme', randomUUID(), '--user', world.acme.admin.email, '--yes'],
       ['client', 'add', 'acme', world.acme.admin.email],
+      ['client', 'add', 'acme', world.acme.admin.email, '--name', ' '],
+      ['migrate', '--all', 'acme'],
+      ['backup', 'run', '--all', 'acme'],
       ['key', 'melt', 'acme'],
     ];
     await Promise.all(

@@ -20,7 +20,7 @@ describe('errors of the command line', () => {
       [['list', '--json', '--nothing'], {}, 2, 'usage', /^unknown option '--nothing'/, null],
       [['user', '--json'], {}, 2, 'usage', /./, null],
       [['nothing', '--json'], {}, 2, 'usage', /^unknown command 'nothing'/, null],
-      [['migrate', '--json'], {}, 2, 'usage', /^Name tenants/, null],
+      [['migrate', '--json'], {}, 2, 'usage', /^Either name tenants/, null],
       [['list', '--json'], { PORT: 'x' }, 1, 'configuration', /PORT must be a port number/, null],
       [
         ['list', '--json'],

@@ -1,6 +1,6 @@
 import type { Installation } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { requireFound } from '../../tenants/read-tenants.ts';
 import { type HistoryKind, kindNames } from './history-kinds.ts';
 import { cutoffOf } from './retention-age.ts';
 
@@ -55,8 +55,7 @@ export async function findDueTenants(
       order by slug`,
     [slugs],
   );
-  const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
-  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
+  requireFound(slugs ?? [], tenants);
   const removals = Map.groupBy(await readRemovals(control), ({ tenantId }) => tenantId);
   return tenants.flatMap(tenant => {
     const { id: tenantId, guid, slug, server, adminUrl, database } = tenant;

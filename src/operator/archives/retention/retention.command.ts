@@ -1,4 +1,5 @@
 import { OperatorError } from '../../../log/operator-error.ts';
+import { chosenSlugs } from '../../command/chosen-slugs.ts';
 import { type Context, defineOperation } from '../../command/operation.ts';
 import {
   argumentList,
@@ -10,6 +11,7 @@ import {
 } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
+import { readTenant } from '../../tenants/read-tenants.ts';
 import { openBackupTarget } from '../open-backup-target.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { parseAge } from './retention-age.ts';
@@ -74,12 +76,12 @@ async function apply(
   dryRun: boolean,
   observers: FleetObservers<RetentionOutcome>,
 ): Promise<RetentionReport> {
-  if ((slugs.length === 0) === !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
+  const chosen = chosenSlugs(slugs, all);
   if (all && yes) throw new OperatorError('Name the tenants that --yes is for', { usage: true });
   const { readConfig } = await import('../../../config/config.ts');
   const { applyRetention } = await import('./apply-retention.ts');
   const { keep } = readConfig().backup;
-  const request = { slugs: all ? undefined : slugs, concurrency, keep, dryRun, confirmed: yes };
+  const request = { slugs: chosen, concurrency, keep, dryRun, confirmed: yes };
   return applyRetention(installation, await openBackupTarget(), request, observers);
 }
 
@@ -150,6 +152,7 @@ const log = defineOperation({
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { listRemovals } = await import('./list-removals.ts');
+    if (slug !== undefined) await readTenant(installation, slug);
     const removals = await listRemovals(installation, slug);
     output.result(removals, () => tableText(removals.map(removalRow), 'Nothing was removed.'));
   },
