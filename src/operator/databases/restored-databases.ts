@@ -140,8 +140,8 @@ async function chooseTarget(
   const opposite: KeptBy = kind === 'swap' ? 'swap' : 'back';
   const current = all.find(each => each.state === 'current' && isNamed(each));
   if (current && all.some(({ keptBy }) => keptBy === opposite)) return { target: current, isCurrent: true };
-  throw kind === 'swap'
-    ? nothingBeside(slug)
+  throw name !== undefined || kind === 'swap'
+    ? nothingBeside(slug, name)
     : new OperatorError(`No swap of ${slug} can be undone. See its databases: npx backoffice databases ${slug}`);
 }
 
@@ -154,7 +154,7 @@ export function chooseOther(slug: string, all: readonly TenantDatabase[], name: 
   const found = all.filter(({ database, keptBy }) => (name === undefined ? keptBy !== 'move' : database === name));
   const [other, ...others] = found;
   if (other && others.length === 0) return other;
-  throw other ? several(slug, found) : nothingBeside(slug);
+  throw other ? several(slug, found) : nothingBeside(slug, name);
 }
 
 function several(slug: string, found: readonly TenantDatabase[]): OperatorError {
@@ -162,7 +162,9 @@ function several(slug: string, found: readonly TenantDatabase[]): OperatorError 
   return new OperatorError(`${slug} has several such databases. Name one of them: ${names}`, { usage: true });
 }
 
-function nothingBeside(slug: string): OperatorError {
+function nothingBeside(slug: string, name: string | undefined): OperatorError {
+  if (name !== undefined)
+    return new OperatorError(`${slug} has no database ${name} for that. List them: npx backoffice databases ${slug}`);
   const archives = `npx backoffice backup list ${slug}; npx backoffice restore ${slug} --archive <id>`;
   return new OperatorError(`Nothing is restored beside ${slug}. Restore an archive: ${archives}`);
 }

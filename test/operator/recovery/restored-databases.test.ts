@@ -52,6 +52,11 @@ describe('restored databases of a tenant', () => {
       expect(code, command).to.equal(2);
       expect(document.hint).to.include(`--database ${first}`).and.include(`--database ${second}`);
     }
+    for (const command of ['swap', 'diff', 'back']) {
+      const confirmed = command === 'diff' ? [] : ['--yes'];
+      const { code, document } = await tenant(['restore', command, 'acme', '--database', 'other', ...confirmed]);
+      expect([code, document.message], command).to.deep.equal([1, 'acme has no database other for that.']);
+    }
     const diff = await tenant(['restore', 'diff', 'acme', '--database', second]);
     expect(diff.document).to.include({ database: second });
     const swap = await tenant(['restore', 'swap', 'acme', '--database', second, '--yes']);
@@ -62,7 +67,7 @@ describe('restored databases of a tenant', () => {
     for (const database of [first, second]) {
       expect((await tenant(['databases', 'drop', 'acme', database, '--yes'])).code).to.equal(0);
       const found = await tenant(['restore', 'swap', 'acme', '--database', database, '--yes']);
-      expect([found.code, found.document.message]).to.deep.equal([1, 'Nothing is restored beside acme.']);
+      expect([found.code, found.document.message]).to.deep.equal([1, `acme has no database ${database} for that.`]);
     }
     expect(await databases()).to.deep.equal({ [world.acme.database]: 'current' });
     const own = await tenant(['databases', 'drop', 'acme', world.acme.database, '--yes']);
