@@ -235,6 +235,7 @@ describe('npm start', () => {
         /PORT.*TRUSTED_PROXIES.*LOG_LEVEL/,
       ],
       [{ MANAGEMENT_PORT: '65536', PUBLIC_URL: 'secret-word' }, /MANAGEMENT_PORT.*PUBLIC_URL/],
+      [{ MAIL_FROM: 'secret-word' }, /MAIL_FROM/],
       [{ DATABASE_URL: postgresUrl() }, /MASTER_KEY/],
       [{ DATABASE_URL: 'secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
       [{ DATABASE_URL: 'postgresql://u:secret-word@127.0.0.1:1/x', MASTER_KEY: 'ab'.repeat(32) }, /DATABASE_URL/],

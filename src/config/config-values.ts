@@ -39,6 +39,14 @@ export const url = (...protocols: string[]) =>
 
 const placeholders = ['{action}', '{token}'];
 
+/** The sender of mails: an address, or a name and an address in angle brackets. */
+export const mailSender = z
+  .string()
+  .refine(
+    text => /^([^<>]*<[^\s@<>]+@[^\s@<>]+>|[^\s@<>]+@[^\s@<>]+)$/.test(text.trim()),
+    'must be an e-mail address, or a name and an address, such as Back office <no-reply@example.com>',
+  );
+
 /** The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`, in it. */
 export const pageAddress = z
   .string()

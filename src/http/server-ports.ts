@@ -22,6 +22,11 @@ function listenError(code: string, port: number, host: string, prefix: string): 
   return new OperatorError(`${host} is not an address that this process can listen on (${code}): ${remedy}`);
 }
 
+/** Returns the base of URLs that lead to an address. */
+export function httpAddress(host: string, port: number): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
 /** Returns the port that a server listens on. */
 export function portOf(server: Server): number {
   const address = server.address();

@@ -1,3 +1,4 @@
+import { httpAddress } from '../http/server-ports.ts';
 import type { DemoLogin } from './demo-login.ts';
 
 interface Addresses {
@@ -8,7 +9,7 @@ interface Addresses {
 
 /** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
 export function welcome({ host, port, managementPort }: Addresses, { tenant, email, password }: DemoLogin): string {
-  const base = `http://${host}:${port}`;
+  const base = httpAddress(host, port);
   const json = `-H 'Content-Type: application/json'`;
   const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;
   const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password ?? '<password>'}"}'`;

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { portOf } from '../../http/server-ports.ts';
+import { httpAddress, portOf } from '../../http/server-ports.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Context, Topic } from '../command/operation.ts';
 import { createConsoleApp } from './console-app.ts';
@@ -49,7 +49,7 @@ export async function runConsole(
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
     server.listen(port, host, resolve);
   });
-  const address = `http://${host.includes(':') ? `[${host}]` : host}:${portOf(server)}`;
+  const address = httpAddress(host, portOf(server));
   const url = token === undefined ? `${address}/` : `${address}/start?token=${token}`;
   output.part({ url }, () =>
     token === undefined
