@@ -1,8 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { isEmail } from '../../auth/email.ts';
+import { isEmail, normaliseEmail } from '../../auth/email.ts';
 import { pageAddress } from '../../config/config-values.ts';
+import { initialRoles } from '../../control/permissions.ts';
 import { scopes } from '../../control/scopes.ts';
+import { fieldErrorOf } from '../../http/field-error-of.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { packNames } from './read-pack.ts';
@@ -14,13 +16,13 @@ const user = z.strictObject({
   email,
   firstName: name.default('New'),
   lastName: name.default('User'),
-  role: name.default('Member'),
+  role: z.enum(initialRoles.map(role => role.name)).default('Member'),
   scope: z.enum(scopes).default('Self'),
   /** Name of one of the manifest's entities. */
   entity: name.optional(),
 });
 
-const manifest = z.strictObject({
+const description = z.strictObject({
   slug: z
     .string()
     .regex(
@@ -42,6 +44,22 @@ const manifest = z.strictObject({
   entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),
 });
 
+/** Adds what a manifest says of one person or entity twice, or of an entity that it does not have. */
+const manifest = description.superRefine(({ admin, users, entities }, { addIssue }) => {
+  const refuse = (path: (string | number)[], input: string, message: string) =>
+    addIssue({ code: 'custom', path, input, message });
+  const names = entities.map(entity => entity.name);
+  for (const [index, input] of names.entries())
+    if (names.indexOf(input) < index) refuse(['entities', index, 'name'], input, 'is the name of two entities');
+  const emails = [admin, ...users].map(person => normaliseEmail(person.email));
+  for (const [index, { email, entity }] of users.entries()) {
+    if (emails.indexOf(normaliseEmail(email)) <= index)
+      refuse(['users', index, 'email'], email, 'is the address of two people');
+    if (entity !== undefined && !names.includes(entity))
+      refuse(['users', index, 'entity'], entity, 'is not the name of an entity of the manifest');
+  }
+});
+
 /** Slugs that would be confused with databases of PostgreSQL or of this service. */
 const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'warm', 'tenant', 'control']);
 
@@ -50,9 +68,11 @@ export type Manifest = z.output<typeof manifest>;
 
 /** Validates a manifest. @throws {OperatorError} that names every invalid field */
 export function checkManifest(value: unknown, source: string): Manifest {
-  const parsed = manifest.safeParse(value);
+  const parsed = manifest.safeParse(value, { reportInput: true });
   if (parsed.success) return parsed.data;
-  const faults = parsed.error.issues.map(issue => `${issue.path.join('.') || 'the manifest'}: ${issue.message}`);
+  const faults = parsed.error.issues.map(
+    issue => `${issue.path.join('.') || 'the manifest'}: ${fieldErrorOf(issue, issue.input).message}`,
+  );
   throw new OperatorError(`${source}: ${faults.join('; ')}`, { usage: true });
 }
 

@@ -43,7 +43,7 @@ const provisionTenant = defineOperation({
     const { planFolder, planProvision } = await import('./plan-provision.ts');
     const { readManifest } = await import('./manifest.ts');
     const { file } = values;
-    requireNoPacks(values);
+    requireManifestAlone(values);
     const planned =
       file && (await isFolder(file))
         ? await planFolder(installation, file)
@@ -57,7 +57,7 @@ const provisionTenant = defineOperation({
   },
   async run(values, { installation, output, progress }) {
     const { file } = values;
-    requireNoPacks(values);
+    requireManifestAlone(values);
     if (file && (await isFolder(file))) return provisionManifests(installation, file, output);
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { readManifest } = await import('./manifest.ts');
@@ -126,10 +126,10 @@ function unchangedText({ slug }: Provisioned['tenant']): string {
   return `${slug} exists already: nothing was changed.`;
 }
 
-/** @throws {OperatorError} when packs are named beside a manifest, which names its own */
-function requireNoPacks({ file, packs }: Values<typeof fields>): void {
-  if (file && packs)
-    throw new OperatorError('Write the packs into the manifest: "packs": ["countries"]', { usage: true });
+/** @throws {OperatorError} when something stands beside a manifest, which says all that a tenant begins with */
+function requireManifestAlone({ file, feature, ...others }: Values<typeof fields>): void {
+  if (file && (feature.length > 0 || Object.values(others).some(value => value !== undefined)))
+    throw new OperatorError('Write everything into the manifest, or leave out --file', { usage: true });
 }
 
 async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {

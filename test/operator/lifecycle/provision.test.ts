@@ -138,6 +138,13 @@ describe('provision of tenants', () => {
       '{"slug":"initrode","name":"x","admin":{"email":"a@b.test","password":"in the file"}}',
       '{"slug":"../acme","name":"x","admin":{"email":"a@b.test"}}',
       '{',
+      ...[
+        { users: [{ email: 'A@b.test' }] },
+        { users: [{ email: 'b@b.test' }, { email: 'b@b.test' }] },
+        { users: [{ email: 'b@b.test', role: 'Nobody' }] },
+        { users: [{ email: 'b@b.test', entity: 'Missing' }] },
+        { entities: ['customer', 'supplier'].map(entityType => ({ name: 'Twice', entityType })) },
+      ].map(more => JSON.stringify({ slug: 'initrode', name: 'x', admin: { email: 'a@b.test' }, ...more })),
     ];
     const files = faulty.map((_, index) => join(folder, `faulty-${index}.json`));
     await Promise.all(files.map((file, index) => writeFile(file, faulty[index] ?? '')));
@@ -148,6 +155,8 @@ describe('provision of tenants', () => {
         slug,
       ]),
       ...files.map(file => ['--file', file]),
+      ['initrode', '--file', 'tenants/demo.json'],
+      ['--file', 'tenants/demo.json', '--feature', 'beside'],
     ];
     await Promise.all(
       attempts.map(async args => {
@@ -158,6 +167,7 @@ describe('provision of tenants', () => {
         );
         expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
         expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
+        expect(stderr, args.join(' ')).not.to.include('Invalid input');
       }),
     );
     expect(await controlSql(world, 'select id from tenants')).to.deep.equal(before);
