@@ -25,6 +25,8 @@ interface ListedRow extends Omit<ListedDatabase, 'why'> {
   isOverdue: boolean;
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
+  isNew: boolean;
+  isPurging: boolean;
 }
 
 const listed = `
@@ -33,7 +35,8 @@ const listed = `
          coalesce(keep_until < now(), false) as "isOverdue",
          exists (select from pg_locks where locktype = 'advisory' and granted and classid = ${lockSpaces.tenant} and objid = t.id::oid
                    and database = (select oid from pg_database where datname = current_database())) as "isBusy",
-         (select case when closed then 'closed' else 'announced' end from tenant_fences where tenant_guid = guid) as fence
+         (select case when closed then 'closed' else 'announced' end from tenant_fences where tenant_guid = guid) as fence,
+         t.status = 'provisioning' as "isNew", purging_at is not null as "isPurging"
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
    where d.state <> 'gone'`;
 
@@ -52,20 +55,22 @@ export async function listDatabases(
       : `${listed} and slug = ? order by d.id`,
     slug === undefined ? [] : [slug],
   );
-  return rows.map(({ keptBy, isOverdue, isBusy, fence, ...row }) => ({
+  return rows.map(({ keptBy, isOverdue, isBusy, fence, isNew, isPurging, ...row }) => ({
     ...row,
-    why: explain({ ...row, keptBy, isOverdue, isBusy, fence }),
+    why: explain({ ...row, keptBy, isOverdue, isBusy, fence, isNew, isPurging }),
   }));
 }
 
 const prune = 'npx backoffice databases prune';
 
-function explain({ slug, state, keptBy, isOverdue, isBusy, fence }: ListedRow): string {
+function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurging }: ListedRow): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
+  const purge = `npx backoffice purge ${slug}`;
+  const remedy = isPurging ? purge : isNew ? `${purge}, or the same command again` : `${prune} ${slug}`;
   switch (state) {
     case 'reserved':
-      return `a command has ended before it was complete: ${prune} ${slug}`;
+      return `a command has ended before it was complete: ${remedy}`;
     case 'filled':
       return `restored: npx backoffice restore diff ${slug}, then npx backoffice restore swap ${slug}`;
     case 'current':
@@ -77,6 +82,6 @@ function explain({ slug, state, keptBy, isOverdue, isBusy, fence }: ListedRow): 
         ? `before the last swap: npx backoffice restore back ${slug}`
         : `replaced again: npx backoffice restore swap ${slug}`;
     default:
-      return `will be dropped: ${prune} ${slug}`;
+      return `will be dropped: ${remedy}`;
   }
 }

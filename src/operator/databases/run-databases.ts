@@ -142,7 +142,7 @@ async function retreat(
 
 /** Says which database serves the tenant, and that nothing is lost. */
 function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
-  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served yet`;
+  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
   return new OperatorError(
     `The command has stopped (${errorText(cause)}): ${state}. When all servers work, run it again`,
     { cause },

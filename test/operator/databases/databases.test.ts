@@ -157,6 +157,9 @@ describe('databases of tenants', () => {
       ['kept', 'its time has passed: npx backoffice databases prune'],
       ['condemned', 'will be dropped: npx backoffice databases prune acme'],
     ]);
+    await control(`update tenants set purging_at = now() where slug = 'acme'`);
+    expect((await list('acme')).map(({ why }) => why)).to.include('will be dropped: npx backoffice purge acme');
+    await control(`update tenants set purging_at = null where slug = 'acme'`);
     expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([
       { database: kept, server: 'default', state: 'kept' },
       { database: condemned, server: 'default', state: 'condemned' },

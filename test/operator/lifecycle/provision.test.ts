@@ -195,6 +195,9 @@ describe('provision of tenants', () => {
     await withConnection(postgresUrl(), client =>
       client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
     );
+    const { stdout } = await runCommand('scripts/tenant.ts', ['databases', 'halved', '--json'], world.environment);
+    const remedy = 'npx backoffice purge halved, or the same command again';
+    expect(JSON.parse(stdout)[0].why).to.equal(`a command has ended before it was complete: ${remedy}`);
     const document = await provision(...argumentsOf('halved'), '--name', 'Other Ltd', '--app-id', 'other');
     expect(document).to.include({ guid: stopped.guid, created: true, name: 'Other Ltd', appId: 'other' });
     expect(document.database).not.to.equal(stopped.database);
