@@ -35,10 +35,12 @@ const connectFailures: Record<string, string> = {
   ENETUNREACH: 'no network leads to its host',
   '08006': 'it does not respond, or closes the connection',
   POOL_TIMEOUT: 'it does not respond',
+  '25006': 'it is read-only, as a standby is, or after a change of default_transaction_read_only',
   '28P01': 'the password is wrong',
   '28000': 'it refuses the login',
   '3D000': 'the database does not exist',
   '42501': 'the login lacks a privilege',
+  '53100': 'its disk is full',
   '53300': 'it has no connection left',
   NOT_DELIVERED: 'its notifications do not arrive, as through a pooler in transaction mode',
   SHARED_SESSION:

@@ -54,6 +54,18 @@ describe('errors of the command line', () => {
     }
   });
 
+  it('of a read-only server an error says so, without a stack', async () => {
+    const { pathname } = new URL(world.acme.adminUrl);
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query(`alter database "${pathname.slice(1)}" set default_transaction_read_only = on`);
+      const { code, stderr } = await run(['packs', 'apply', 'acme', '--packs', 'units', '--json']);
+      await client.query(`alter database "${pathname.slice(1)}" reset default_transaction_read_only`);
+      const { error } = JSON.parse(stderr);
+      expect([code, error.code]).to.deep.equal([1, 'database_unusable']);
+      expect(error.message).to.match(/^PostgreSQL cannot be used: it is read-only/);
+    });
+  });
+
   it('with --json a warning is one line of JSON on stderr', async () => {
     const { code, stderr } = await run(['list', '--json'], { DATABSE_URL: 'x' });
     expect(code).to.equal(0);
