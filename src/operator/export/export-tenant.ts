@@ -53,6 +53,10 @@ export async function exportTenant(installation: Installation, slug: string, pat
     const [resources] = await Promise.all([fill(), written]);
     await rename(temporary, path);
     return { slug, file: path, bytes: output.bytesWritten, resources };
+  } catch (error) {
+    throw /^E(NOSPC|DQUOT|FBIG|IO|ROFS)$/.test((error as NodeJS.ErrnoException).code ?? '')
+      ? notWritten(path, error)
+      : error;
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
@@ -70,9 +74,13 @@ async function makeScratchFolder(path: string): Promise<string> {
   try {
     return await mkdtemp(join(dirname(path), '.export-'));
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw new OperatorError(`${dirname(path)} cannot be written (${code}): name a file in another folder`, { cause });
+    throw notWritten(path, cause);
   }
+}
+
+function notWritten(path: string, cause: unknown): OperatorError {
+  const { code } = cause as NodeJS.ErrnoException;
+  return new OperatorError(`${dirname(path)} cannot be written (${code}): name a file in another folder`, { cause });
 }
 
 /** Adds the resources of one database, in one snapshot. */

@@ -6,6 +6,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import { extract } from 'tar-stream';
+import { startProgram } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useFolder } from '../../support/use.ts';
 import { useWorld } from '../../support/world.ts';
@@ -55,5 +56,15 @@ describe('export of a tenant', () => {
 
     const again = await runCommand('scripts/tenant.ts', ['export', 'acme', '--to', path], world.environment);
     expect([again.code, again.stderr]).to.deep.equal([1, `${path} exists already: remove it, or name another file.\n`]);
+  });
+
+  it('an export that does not fit says where it cannot be written, and leaves nothing', async () => {
+    const before = await readdir(folder);
+    const limited = 'ulimit -f 1; exec "$0" "$@"';
+    const command = ['bin/backoffice', 'export', 'acme', '--to', join(folder, 'large.tar')];
+    const { code, stderr } = await startProgram('sh', ['-c', limited, ...command], world.environment).ended;
+    const expected = `${folder} cannot be written (EFBIG): name a file in another folder.\n`;
+    expect([code, stderr]).to.deep.equal([1, expected]);
+    expect(await readdir(folder)).to.deep.equal(before);
   });
 });
