@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
@@ -83,9 +82,16 @@ export async function createCacheWorld(): Promise<CacheWorld> {
         await fillCaches(acme);
         await withConnection(world.acme.adminUrl, async session => {
           await session.query('begin; lock table currencies in access exclusive mode');
-          const late = delay(5_000).then(() => expect.fail('the request waits for the database'));
-          late.catch(() => {});
-          for (const client of acme) await Promise.race([request(client), late]);
+          let isOver = false;
+          const waiting = `select from pg_locks where relation = 'currencies'::regclass and not granted`;
+          const blocked = eventually(async () => isOver || (await session.query(waiting)).rowCount).then(
+            () => isOver || expect.fail('the request waits for the database'),
+          );
+          try {
+            for (const client of acme) await Promise.race([request(client), blocked]);
+          } finally {
+            isOver = true;
+          }
           await session.query('rollback');
         });
         return true;

@@ -189,13 +189,14 @@ interface Register {
   writes: Map<string, Write>;
 }
 
-const [minRunMs, minReads, minWrites] = [3_000, 100, 30];
+const [minRunMs, minReads, minWrites] = [1_500, 100, 30];
 const idOf = (path: string) => Number(path.split('/').at(-1));
 
 /**
- * Runs writers and readers for at least 3 s in both processes, and until they have done enough on a busy machine too, over three resources of two tenants. A read is at fault if its
- * value had certainly been replaced: a later write had been responded to before the read began, in the same process or
- * for a read past the cache; a second before, in the other process.
+ * Runs writers and readers in both processes for at least 1.5 s, and until they have done enough on a busy machine too,
+ * over three resources of two tenants. A read is at fault if its value had certainly been replaced: a later write had
+ * been responded to before the read began, in the same process or for a read past the cache; a second before, in the
+ * other process.
  */
 async function checkCoherence(cache: CacheWorld): Promise<void> {
   const registers = await createRegisters(cache);
