@@ -174,13 +174,16 @@ describe('drill: faults of worker processes', () => {
     logLines(service).flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : []));
   const isServing = async (): Promise<boolean> => (await fetch(`${url}/docs`)).status === 200;
 
-  it('a management port in use fails the start with the line of a single process', async () => {
-    const settings = { ...environment, LOG_LEVEL: 'error', PORT: String(await freePort()) };
-    const { code, stderr } = await startScript('src/main.ts', [], settings).ended;
-    expect([code, stderr]).to.deep.equal([
-      1,
-      `port ${environment.MANAGEMENT_PORT} on 127.0.0.1 is in use by another process: set MANAGEMENT_PORT to another one.\n`,
-    ]);
+  it('a port or management port in use fails the start with the line of a single process', async () => {
+    for (const [name, free] of [
+      ['PORT', 'MANAGEMENT_PORT'],
+      ['MANAGEMENT_PORT', 'PORT'],
+    ] as const) {
+      const settings = { ...environment, LOG_LEVEL: 'error', [free]: String(await freePort()) };
+      const { code, stderr } = await startScript('src/main.ts', [], settings).ended;
+      const line = `port ${environment[name]} on 127.0.0.1 is in use by another process: set ${name} to another one.\n`;
+      expect([code, stderr]).to.deep.equal([1, line]);
+    }
   });
 
   it('a worker with an error that nothing handled is replaced, while the other one serves', async () => {

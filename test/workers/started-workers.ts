@@ -33,7 +33,8 @@ export interface Answer {
 /** Starts a service with two patient workers. Resolves when it listens, or has ended. */
 export async function startTwoWorkers(world: World, settings: Record<string, string> = {}): Promise<StartedWorkers> {
   const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
-  const running = startWith(world, { ...patientWorkers, ...ports, ...settings });
+  const environment = { ...world.environment, PROCESSES: '2', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info' };
+  const running = startScript('src/main.ts', [], { ...environment, ...patientWorkers, ...ports, ...settings });
   const lines = (): Record<string, unknown>[] =>
     running.output.stdout
       .split('\n')
@@ -49,12 +50,6 @@ export async function startTwoWorkers(world: World, settings: Record<string, str
     workerPids: () => lines().flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : [])),
     requestPids: () => new Set(lines().flatMap(({ pid, traceId }) => (traceId ? [Number(pid)] : []))),
   };
-}
-
-/** Starts a service with two workers, which may fail to start. */
-export function startWith(world: World, settings: Record<string, string>): RunningScript {
-  const environment = { ...world.environment, PROCESSES: '2', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info' };
-  return startScript('src/main.ts', [], { ...environment, ...settings });
 }
 
 /** Reads a list. @param agent by default, each request has a connection of its own */

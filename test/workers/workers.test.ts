@@ -1,16 +1,24 @@
+import { Agent } from 'node:http';
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
 import { createWorld, type World } from '../support/world.ts';
-import { getStatuses, type StartedWorkers, startMs, startTwoWorkers, startWith } from './started-workers.ts';
+import { type Answer, getStatuses, type StartedWorkers, startMs, startTwoWorkers } from './started-workers.ts';
+
+const max = 30;
 
 describe('PROCESSES', () => {
   let world: World;
   let service: StartedWorkers;
+  /** The answers to the first requests, which arrive together. */
+  let together: Answer[];
 
   before(async () => {
     world = await createWorld();
-    service = await startTwoWorkers(world);
+    service = await startTwoWorkers(world, { RATE_LIMIT_GLOBAL: `${max}/1h`, TRUSTED_PROXIES: '127.0.0.1' });
+    expect(service.workerPids(), service.output.stderr).to.have.length(2);
+    together = await send('198.51.100.1', max + 10);
+    await eventually(() => service.requestPids().size === 2);
   });
   after(async () => {
     service?.process.kill('SIGKILL');
@@ -18,6 +26,13 @@ describe('PROCESSES', () => {
     await world?.close();
   });
 
+  /** Sends requests of one client, each on a connection of its own, which the workers get in turn. */
+  const send = (address: string, requests: number): Promise<Answer[]> =>
+    Promise.all(Array.from({ length: requests }, () => getStatuses(service.url, { 'X-Forwarded-For': address })));
+  const allowedOf = (answers: Answer[]): Answer[] => answers.filter(({ status }) => status !== 429);
+  const remainingOf = ({ headers }: Answer): number => Number(headers['ratelimit-remaining']);
+  const falling = (from: number): number[] => Array.from({ length: from }, (_, index) => from - 1 - index);
+  const countOf = (event: string): number => service.lines().filter(line => line.event === event).length;
   const ready = async (): Promise<number> => (await fetch(`${service.managementUrl}/health/ready`)).status;
 
   async function readMetrics(): Promise<Map<string, number>> {
@@ -27,26 +42,24 @@ describe('PROCESSES', () => {
     );
   }
 
-  it('the workers of one start serve on one port, and one management port reports when all of them are ready', async () => {
-    expect(service.workerPids()).to.have.length(2);
-    expect(await ready()).to.equal(200);
-    const listening = service.lines().find(({ event }) => event === 'listening');
-    expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes: 2 });
-  });
-
   it('one scrape has the sums of all workers', async () => {
-    await Promise.all(Array.from({ length: 40 }, () => getStatuses(service.url)));
-    await eventually(() => service.requestPids().size === 2);
     const metrics = await readMetrics();
     const requests = [...metrics].filter(([name]) => name.startsWith('http_requests_total'));
     const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
-    expect(sum(requests.map(([, value]) => value))).to.equal(40);
+    expect(sum(requests.map(([, value]) => value))).to.equal(together.length);
     const count = [...metrics].filter(([name]) => name.startsWith('http_request_duration_seconds_count'));
-    expect(sum(count.map(([, value]) => value))).to.equal(40);
+    expect(sum(count.map(([, value]) => value))).to.equal(together.length);
     const one = ['workers_died_total', 'change_feed_current', 'rate_limits_own'].map(name => metrics.get(name));
     expect(one).to.deep.equal([0, 1, 0]);
     expect(metrics.get('workers')).to.equal(2);
     expect([...metrics].filter(([name]) => name.startsWith('build_info')).map(([, value]) => value)).to.deep.equal([1]);
+  });
+
+  it('the workers of one start serve on one port, and one management port reports when all of them are ready', async () => {
+    expect([...service.requestPids()]).to.have.members(service.workerPids());
+    expect(await ready()).to.equal(200);
+    const listening = service.lines().find(({ event }) => event === 'listening');
+    expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes: 2 });
   });
 
   it('the command line lists each worker as a process', async () => {
@@ -55,16 +68,9 @@ describe('PROCESSES', () => {
     expect(pids).to.include.members(service.workerPids());
   });
 
-  it('a port in use fails the start with the line of a single process', async () => {
-    const { code, stderr } = await startWith(world, { ...service.ports, LOG_LEVEL: 'error' }).ended;
-    expect({ code, stderr }).to.deep.equal({
-      code: 1,
-      stderr: `port ${service.ports.PORT} on 127.0.0.1 is in use by another process: set PORT to another one.\n`,
-    });
-  });
-
-  it('a start is ready while one of its workers serves, and a worker that hangs is killed and replaced', async () => {
+  it('a start is ready while one of its workers serves; one that hangs is replaced, and its requests still count', async () => {
     const [hung = 0, other = 0] = service.workerPids();
+    await send('198.51.100.5', 20);
     const states = new Set<number>();
     process.kill(hung, 'SIGSTOP');
     try {
@@ -82,6 +88,50 @@ describe('PROCESSES', () => {
     expect(() => process.kill(hung, 0)).to.throw(/ESRCH/);
     expect(() => process.kill(other, 0)).not.to.throw();
     expect(await ready()).to.equal(200);
+    expect(allowedOf(await send('198.51.100.5', max))).to.have.length(max - 20);
+  });
+
+  it('of requests that arrive together at two workers, exactly as many as the limit are allowed', () => {
+    const remaining = allowedOf(together).map(remainingOf);
+    expect(remaining.sort((a, b) => b - a)).to.deep.equal(falling(max));
+  });
+
+  it('from each response to the next, whichever worker sends it, RateLimit-Remaining falls by one', async () => {
+    const answers: Answer[] = [];
+    for (let i = 0; i < max + 3; i++) answers.push(...(await send('198.51.100.2', 1)));
+    expect(answers.map(remainingOf)).to.deep.equal([...falling(max), 0, 0, 0]);
+    expect(allowedOf(answers)).to.have.length(max);
+  });
+
+  it('a client above its limit uses up nothing of the limit of a client of another tenant', async () => {
+    const { tokens } = await world.login(world.globex);
+    await send('198.51.100.3', max);
+    const headers = { 'X-Forwarded-For': '198.51.100.4', Authorization: `Bearer ${tokens?.accessToken}` };
+    for (let i = 0; i < max; i++) {
+      const [[refused], other] = await Promise.all([send('198.51.100.3', 1), getStatuses(service.url, headers)]);
+      expect([refused?.status, other.status, remainingOf(other)]).to.deep.equal([429, 200, max - 1 - i]);
+    }
+  });
+
+  it('while the primary process does not reply, each worker allows the limit by itself, and no request fails', async () => {
+    const headers = { 'X-Forwarded-For': '198.51.100.7' };
+    // Two connections that stay open, one to each worker: a stopped primary process accepts no further one.
+    const agents = [1, 2].map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
+    for (const agent of agents) await getStatuses(service.url, {}, agent);
+    for (const pid of service.workerPids().slice(-2)) process.kill(pid, 'SIGUSR2');
+    await eventually(() => countOf('patience_ended') === 2);
+    service.process.kill('SIGSTOP');
+    try {
+      for (const agent of agents) {
+        const answers: Answer[] = [];
+        for (let i = 0; i < max + 10; i++) answers.push(await getStatuses(service.url, headers, agent));
+        expect(answers.map(({ status }) => status)).to.deep.equal([...Array(max).fill(403), ...Array(10).fill(429)]);
+      }
+    } finally {
+      service.process.kill('SIGCONT');
+      for (const agent of agents) agent.destroy();
+    }
+    await eventually(() => countOf('rate_limits_own') >= 2 && countOf('rate_limits_shared') >= 2);
   });
 
   it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
@@ -93,7 +143,7 @@ describe('PROCESSES', () => {
 
   it('more processes than the connection budget has room for are refused', async () => {
     const settings = { PROCESSES: '8', CONNECTION_BUDGET: '40', CONTROL_CONNECTIONS: '4' };
-    const { code, stderr } = await startWith(world, settings).ended;
+    const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, ...settings });
     expect([code, stderr]).to.deep.equal([
       1,
       'Correct the configuration: CONNECTION_BUDGET must be more than PROCESSES × (CONTROL_CONNECTIONS + 1), ' +
