@@ -29,8 +29,6 @@ interface AxeResults {
 interface Element {
   getBoundingClientRect(): { top: number };
   scrollLeft: number;
-  className: string;
-  remove(): void;
   open: boolean;
   tagName: string;
   textContent: string;
@@ -124,16 +122,6 @@ export async function findViolations(page: Page): Promise<string[]> {
 export function openAll(): void {
   const { document } = globalThis as unknown as Window;
   for (const details of document.querySelectorAll('details')) details.open = true;
-}
-
-/** Removes closed operations of the explorer but the first with each method: the others look the same. */
-export function removeRepeatedOperations(): void {
-  const { document } = globalThis as unknown as Window;
-  const seen = new Set<string>();
-  for (const operation of document.querySelectorAll('.opblock:not(.is-open)')) {
-    if (seen.has(operation.className)) operation.remove();
-    seen.add(operation.className);
-  }
 }
 
 export function readClipboard(): Promise<string> {

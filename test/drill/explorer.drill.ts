@@ -1,7 +1,8 @@
 import { expect } from 'chai';
+import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import { describeInBrowser, execute, findViolations, isDark, overflow, tryOut } from '../docs/browser.ts';
 
-describeInBrowser('drill: explorer in a browser', (_, open) => {
+describeInBrowser('drill: explorer in a browser', (world, open) => {
   for (const mode of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
     it(`axe finds nothing wrong with the explorer on a phone and a desktop with ${JSON.stringify(mode)}`, async () => {
       const { page } = await open('/swagger', { ...mode, viewport: { width: 1280, height: 800 } });
@@ -27,5 +28,46 @@ describeInBrowser('drill: explorer in a browser', (_, open) => {
       expect(browserErrors).to.deep.equal([]);
       await page.close();
     }
+  });
+
+  it('in the explorer, a user logs in, stays logged in, lists statuses and logs out', async () => {
+    const { page, browserErrors, origins } = await open('/docs/errors', { viewport: { width: 390, height: 800 } });
+    await page.clock.install();
+    await page.goto(`${world().url}/swagger`);
+    await page.locator('#operations-Country-postCountries').waitFor();
+    expect(await page.evaluate(overflow), 'on a phone').to.equal(0);
+    await page.setViewportSize({ width: 1280, height: 800 });
+    const { admin, guid } = world().acme;
+
+    const login = page.locator('.login');
+    await login.getByLabel('Tenant').fill(guid);
+    await login.getByLabel('E-mail').fill(admin.email);
+    await login.getByLabel('Password').fill('a wrong password');
+    await page.keyboard.press('Enter');
+    await login.getByText('is not right').waitFor();
+    const statuses = await tryOut(page, 'getEntityStatus');
+    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403); // not authorised yet
+
+    await login.getByLabel('Password').fill(admin.password);
+    await page.keyboard.press('Enter');
+    await page.getByText(`Logged in as ${admin.email}`).waitFor();
+
+    const list = await execute(page, statuses, '/api/v1/EntityStatus');
+    expect(list.status()).to.equal(200);
+    const result = statuses.locator('.live-responses-table', { hasText: 'Prospect' });
+    await result.waitFor();
+    expect(await result.locator('tbody .response-col_status').first().textContent()).to.include('200');
+
+    world().clock.offsetSeconds += accessTokenLifetimeSeconds;
+    await page.clock.fastForward(accessTokenLifetimeSeconds * 1_000);
+    const later = await execute(page, statuses, '/api/v1/EntityStatus');
+    expect(later.status(), 'with a new access token').to.equal(200);
+    await login.getByRole('button', { name: 'Log out' }).click();
+    await login.getByRole('button', { name: 'Log in' }).waitFor();
+    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403);
+
+    expect(browserErrors.filter(text => !/status of 40[13]/.test(text))).to.deep.equal([]);
+    expect([...origins]).to.deep.equal([world().url]);
+    await page.close();
   });
 });
