@@ -1,12 +1,21 @@
 import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
+import { pino } from 'pino';
+import { readConfig } from '../../src/config/config.ts';
 import { curlSample, sampleValues } from '../../src/docs/code-samples.ts';
 import { endpointGroups } from '../../src/docs/reference.ts';
+import { provisionDemoTenant } from '../../src/operator/lifecycle/demo-records.ts';
+import { readManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
+import { root } from '../support/command-line.ts';
 import { document } from '../support/contract.ts';
+import { createDedicatedServer } from '../support/dedicated-server.ts';
 import { eventually } from '../support/eventually.ts';
-import { useStarts } from '../support/starts.ts';
+import { createQuickPasswords } from '../support/quick-passwords.ts';
+import { use } from '../support/use.ts';
 
 /** Samples that need what only their reader has: the token of a mail, or an API client. The rest is pasted as printed. */
 const needsMore = ['postAuthRefresh', 'postAuthConfirm', 'getDataGenerateToken'];
@@ -16,14 +25,22 @@ const stream = 'getChangesStream';
 const last = ['deleteWebhooksById', 'postAuthLogout'];
 
 describe('samples of the reference', () => {
-  const starts = useStarts();
+  /** Its first tenant is the demo, as after `npm start`: the samples have the ids of its records. */
+  const server = use(createDedicatedServer);
 
   it('every sample for curl, pasted as printed in the order of the pages, works with the data of the demo', async function () {
     if (!(await promisify(execFile)('curl', ['--version']).catch(() => undefined))) return this.skip();
-    const { url, tenant, user, password = '' } = starts.current;
-    const login = await new Client(url).post('/api/v1/auth/login', { email: user, password }, { 'X-Tenant': tenant });
+    const { installation, environment: settings } = server;
+    const passwords = createQuickPasswords();
+    const manifest = await readManifest(join(root, 'tenants/demo.json'));
+    const { tenant, logins } = await provisionDemoTenant(installation, passwords, manifest);
+    const { email, password } = logins[0] as { email: string; password: string };
+    const config = readConfig({ ...settings, PORT: '0', MANAGEMENT_PORT: '0' });
+    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const url = `http://127.0.0.1:${service.port}`;
+    const login = await new Client(url).post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
     const admin = new Client(url, login.body);
-    const environment = { ...process.env, TENANT: tenant, TOKEN: login.body.accessToken };
+    const environment = { ...process.env, TENANT: tenant.guid, TOKEN: login.body.accessToken };
     const samples = endpointGroups(document).flatMap(group => {
       const values = sampleValues(group, url);
       return group.endpoints.map(endpoint => ({ id: endpoint.id, text: curlSample(endpoint, values) }));
@@ -41,6 +58,7 @@ describe('samples of the reference', () => {
       if (!/\n2\d\d$/.test(stdout)) failures.push(`${id}: ${stdout}`);
       if (id === 'postAuthRegister') await eventually(async () => (await admin.get('/api/v1/Users')).body.length === 2);
     }
+    await service.stop();
     expect(failures.join('\n')).to.equal('');
   });
 });
