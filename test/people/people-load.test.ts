@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
-import { controlSql, useLogin, useWorld } from '../support/world.ts';
-import { expectProblem, insertWithoutTriggers, invitation, rolesPath, usersPath } from './people-world.ts';
+import { useLogin, useWorld } from '../support/world.ts';
+import { rolesPath } from './people-world.ts';
 
 describe('load of the control database', () => {
   const world = useWorld();
@@ -31,23 +31,5 @@ describe('load of the control database', () => {
     const names = Array.from({ length: 50 }, (_, i) => `Shift ${i}`);
     const responses = await Promise.all(names.map(Name => admin.post(rolesPath, { Name, Permissions: [] })));
     expect([...new Set(responses.map(({ status }) => status))]).to.deep.equal([201]);
-  });
-
-  it('a tenant has at most 100,000 users: a further invitation is refused, and adds nothing', async () => {
-    for (let first = 1; first < 100_000; first += 5_000)
-      await insertWithoutTriggers(
-        world,
-        'users',
-        `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id)
-         select tenant_id, 'many-' || n || '@globex.test', 'none', 'M', 'N', id
-           from roles cross join generate_series(${first}, least(${first + 4_999}, 99999)) n
-          where tenant_id = ${world.globex.id} and name = 'Member'`,
-      );
-    const globex = await world.login(world.globex);
-    const count = `select count(*)::int as users from users where tenant_id = ${world.globex.id}`;
-    expect(await controlSql(world, count)).to.deep.equal([{ users: 100_000 }]);
-    expectProblem(await globex.post(usersPath, invitation()), 400, 'limit_reached');
-    expect(await controlSql(world, count)).to.deep.equal([{ users: 100_000 }]);
-    expect((await admin.post(usersPath, invitation())).status, 'another tenant').to.equal(201);
   });
 });
