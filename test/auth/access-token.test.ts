@@ -472,12 +472,12 @@ describe('access tokens', () => {
       expect(comparable(response)).to.deep.equal(refusal);
   });
 
-  it('a token with one changed byte is refused (2,000 random changes)', async () => {
+  it('a token with one changed byte is refused (500 random changes)', async () => {
     const random = new Random(20_261_121);
     const original = Buffer.from(forger.token, 'latin1');
     // All bytes that an HTTP header may contain, except white space.
     const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter(byte => byte > 0x20 && byte !== 0x7f);
-    const changed = Array.from({ length: 2_000 }, () => {
+    const changed = Array.from({ length: 500 }, () => {
       const bytes = Buffer.from(original);
       const at = random.integer(0, bytes.length - 1);
       const others = allowed.filter(byte => byte !== original[at]);
@@ -490,8 +490,8 @@ describe('access tokens', () => {
     });
   });
 
-  it('tokens of 2,000 unknown tenants are refused', async () => {
-    const tokens = Array.from({ length: 2_000 }, () =>
+  it('tokens of 500 unknown tenants are refused', async () => {
+    const tokens = Array.from({ length: 500 }, () =>
       forger.make({ claims: { ...forger.claims, tenant_guid: randomUUID() } }),
     );
     for (const response of await mapInBatches(tokens, token => bearer(token)))

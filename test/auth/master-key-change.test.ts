@@ -222,7 +222,9 @@ async function installationUnder(
   key: string,
 ): Promise<{ control: ControlDatabase; dropDatabase: () => Promise<void> }> {
   const name = `master_key_${randomBytes(5).toString('hex')}`;
-  await withConnection(postgresUrl(), client => client.query(`create database ${name} template ${controlTemplate}`));
+  await withConnection(postgresUrl(), client =>
+    client.query(`create database ${name} template ${controlTemplate} strategy file_copy`),
+  );
   const control = openControlDatabase(databaseUrl(postgresUrl(), name), 8);
   const secrets = sampleBox(key);
   const [server] = await control.em.execute<{ name: string }[]>('select name from servers');

@@ -34,7 +34,7 @@ const invalidCodes = [
 ];
 
 describe('contract of the resources', () => {
-  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 50 requests at a time, on a busy machine too
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 20 requests at a time, on a busy machine too
   const admin = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
   let adminGuid: string;
@@ -415,11 +415,11 @@ describe('contract of the resources', () => {
         expect(after.headers.get('etag')).not.to.equal(before.headers.get('etag'));
       });
 
-      it(`of 50 concurrent deletions of a ${name} record exactly one succeeds`, async () => {
+      it(`of 20 concurrent deletions of a ${name} record exactly one succeeds`, async () => {
         const record = await create();
-        const responses = await Promise.all(times(50).map(() => admin.delete(recordPath(record))));
+        const responses = await Promise.all(times(20).map(() => admin.delete(recordPath(record))));
         const refused = responses.filter(({ status }) => status !== 204);
-        expect(refused).to.have.lengthOf(49);
+        expect(refused).to.have.lengthOf(19);
         for (const response of refused) expectRefused(response, ...missingProblem);
         const entries = await auditOf(admin, name, record[key]);
         expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'delete']);
@@ -465,9 +465,9 @@ describe('contract of the resources', () => {
           expect((await create(body))[unique]).to.equal((await create(body, globex))[unique]);
         });
 
-        it(`of 50 concurrent creations of ${name} with the same ${unique} exactly one succeeds`, async () => {
+        it(`of 20 concurrent creations of ${name} with the same ${unique} exactly one succeeds`, async () => {
           const code = example.first(refs)[unique];
-          const bodies = times(50).map((_, n) => ({
+          const bodies = times(20).map((_, n) => ({
             ...example.first(refs),
             [unique]: hasCases && n % 2 ? otherCase(code) : code,
           }));
@@ -475,7 +475,7 @@ describe('contract of the resources', () => {
           const [created, ...others] = responses.filter(({ status }) => status === 201);
           expect(others).to.have.lengthOf(0);
           const refused = responses.filter(response => response !== created);
-          expect(refused).to.have.lengthOf(49);
+          expect(refused).to.have.lengthOf(19);
           for (const response of refused) expectRefused(response, 400, 'duplicate');
           const same = (record: Body) => String(record[unique]).toLowerCase() === String(code).toLowerCase();
           expect((await list()).filter(same)).to.deep.equal([created?.body]);
@@ -511,19 +511,20 @@ describe('contract of the resources', () => {
           }
         });
 
-        for (const code of awkwardCodes)
-          it(`the ${name} with the code ${JSON.stringify(code)} alone is found, changed and deleted`, async () => {
-            const others = await list();
+        it(`a ${name} record is found, changed and deleted by its code alone, whatever characters the code has`, async () => {
+          const others = await list();
+          for (const code of awkwardCodes) {
             const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
-            expect(created.status).to.equal(201);
+            expect(created.status, code).to.equal(201);
             expect((await getByCode(code)).body).to.deep.equal(created.body);
             expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(created.body);
             const changes = { ...example.second(refs), [String(unique)]: code };
             expect((await replace(created.body, changes)).body).to.deep.include(changes);
-            expect((await admin.delete(recordPath(created.body))).status).to.equal(204);
+            expect((await admin.delete(recordPath(created.body))).status, code).to.equal(204);
             expectRefused(await getByCode(code), 404, 'not_found');
-            expect(await list()).to.deep.equal(others);
-          });
+          }
+          expect(await list()).to.deep.equal(others);
+        });
 
         it(`the ${name} codes "." and ".." are found when the client does not resolve the dots`, async () => {
           for (const code of ['.', '..']) {

@@ -79,7 +79,8 @@ describe('lists that PostgreSQL encodes', () => {
   it('a list of several megabytes is complete, and its ETag is that of its bytes', async () => {
     await sql(
       world.acme,
-      `insert into system_options (system_option_type_id, value)
+      `set session_replication_role = replica;
+       insert into system_options (system_option_type_id, value)
        select 9, repeat('🦄"', 50) || i from generate_series(1, 10000) i`,
     );
     const path = '/api/v1/SystemOptions';
@@ -89,7 +90,7 @@ describe('lists that PostgreSQL encodes', () => {
     expect(records.at(-1)?.Value).to.equal(`${'🦄"'.repeat(50)}10000`);
     expect(list).to.equal(JSON.stringify(records));
     const uncached = { 'Cache-Control': 'no-cache' };
-    const [first, ...others] = await Promise.all(Array.from({ length: 6 }, () => admin.get(path, uncached)));
+    const [first, ...others] = await Promise.all(Array.from({ length: 3 }, () => admin.get(path, uncached)));
     for (const { headers } of others) expect(headers.get('etag')).to.equal(first?.headers.get('etag'));
   });
 });

@@ -171,6 +171,7 @@ describe('sizes of tables with unpaged lists', () => {
     await sql(
       world.acme,
       `update table_sizes set max_rows = 10000, max_bytes = 4194304;
+       set session_replication_role = replica;
        delete from order_statuses;
        insert into order_statuses (name) select i::text from generate_series(1, 9999) i;
        delete from system_options;

@@ -7,7 +7,7 @@ import { use } from '../support/use.ts';
 import { createWorld, sql, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const requests = Number(process.env.ISOLATION_REQUESTS ?? 2_000);
+const requests = Number(process.env.ISOLATION_REQUESTS ?? 800);
 const tenantConnections = 3;
 const controlConnections = 4;
 const canaries = 10;
@@ -23,14 +23,14 @@ describe('tenant isolation', function () {
       ACQUIRE_TIMEOUT_MS: '10000',
     }),
   );
-  /** acme, globex and ten more: four tenants for each connection. */
+  /** acme, globex and four more: two tenants for each connection. */
   let tenants: TestTenant[];
   let clients: Map<TestTenant, Client>;
   let acme: Client;
   let globex: Client;
 
   before(async () => {
-    const more = await Promise.all(Array.from({ length: 10 }, (_, i) => world.provision(`tenant-${i}`)));
+    const more = await Promise.all(Array.from({ length: 4 }, (_, i) => world.provision(`tenant-${i}`)));
     tenants = [world.acme, world.globex, ...more];
     clients = new Map();
     for (const tenant of tenants) {
@@ -48,7 +48,7 @@ describe('tenant isolation', function () {
       await readAll([world.acme, world.globex], { requests, parallel: 200 });
     });
 
-    it(`twelve tenants on ${tenantConnections} connections get every response and only their own rows`, async () => {
+    it(`six tenants on ${tenantConnections} connections get every response and only their own rows`, async () => {
       let maxOpen = 0;
       await readAll(tenants, {
         requests: Math.ceil(requests / 4),
@@ -62,7 +62,7 @@ describe('tenant isolation', function () {
     });
 
     it('a record posted under load is stored only in the database of the tenant of the token', async () => {
-      await inParallel(240, 40, async i => {
+      await inParallel(120, 40, async i => {
         const tenant = pick(tenants, i);
         const other = pick(tenants, i + 1);
         const { status } = await clientOf(tenant).post(
@@ -80,7 +80,7 @@ describe('tenant isolation', function () {
             where title like '%posted%' and resource = 'EntityStatus'`,
         );
         const { body: me } = await clientOf(tenant).get('/api/v1/auth/me');
-        expect(rows).to.have.length(240 / tenants.length);
+        expect(rows).to.have.length(120 / tenants.length);
         expect(rows.filter(row => !row.title.startsWith(canary(tenant, '')))).to.deep.equal([]);
         expect(new Set(rows.map(row => row.author))).to.deep.equal(new Set([me.userGuid]));
       }
@@ -161,8 +161,8 @@ describe('tenant isolation', function () {
     let deleted: TestTenant;
 
     before(async () => {
-      suspended = pick(tenants, 10);
-      deleted = pick(tenants, 11);
+      suspended = pick(tenants, 4);
+      deleted = pick(tenants, 5);
       const control = world.control.em.fork();
       await control.execute(`update tenants set status = 'suspended' where id = ?`, [suspended.id]);
       await control.execute(`update tenants set status = 'deleted' where id = ?`, [deleted.id]);
