@@ -58,9 +58,9 @@ describe('embedded PostgreSQL', () => {
     expect(await isServing(service)).to.equal(true);
   });
 
-  it('six concurrent starts share one embedded server, five times in a row', async () => {
-    for (let round = 0; round < 5; round++) {
-      const all = await Promise.all(Array.from({ length: 6 }, () => startOrJoin()));
+  it('three concurrent starts share one embedded server, on a new folder and on one whose server has stopped', async () => {
+    for (let round = 0; round < 2; round++) {
+      const all = await Promise.all(Array.from({ length: 3 }, () => startOrJoin()));
       expect(new Set(all.map(({ url }) => url)).size).to.equal(1);
       for (const each of joined.splice(0)) await each.leave();
     }
