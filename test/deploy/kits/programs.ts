@@ -11,7 +11,7 @@ export const scratch = variable('KIT_SCRATCH');
 
 export function variable(name: string): string {
   const value = process.env[name];
-  if (value === undefined) throw new Error(`${name} is not set: a stand-in runs in kits.test.ts only`);
+  if (value === undefined) throw new Error(`${name} is not set: a stand-in runs in kits.drill.ts only`);
   return value;
 }
 

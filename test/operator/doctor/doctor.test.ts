@@ -21,8 +21,8 @@ interface Fault {
   inject: () => Promise<unknown>;
   /** The checks and tenants of the findings that doctor must return. */
   findings: [string, string | null][];
-  /** Matches the problem of one of them. */
-  problem: RegExp;
+  /** Each matches the problem of one of them. */
+  problems: RegExp[];
   /** Removes the fault; absent when `--fix` must remove it. */
   restore?: () => Promise<unknown>;
 }
@@ -45,10 +45,6 @@ describe('doctor', () => {
   const findFaults = async (fix = false): Promise<ReportedFinding[]> =>
     (await diagnose(server.installation, { fix })).findings;
   const checksOf = (findings: ReportedFinding[]) => findings.map(({ check, tenant }) => [check, tenant]);
-
-  afterEach('nothing is wrong after the fault was removed', async () => {
-    expect(await findFaults()).to.deep.equal([]);
-  });
 
   it('doctor exits with 0 when nothing is wrong', async () => {
     const { code, stdout, stderr } = await doctor();
@@ -125,7 +121,6 @@ describe('doctor', () => {
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, keep_until)
        select ${tenant}, id, '${name}', '${name}', '${state}', 'template', ${keepUntil} from servers`,
     );
-  const forget = (name: string) => server.control(`delete from tenant_databases where database_name = '${name}'`);
 
   /** Faults that an intruder or a mistake may cause, with their titles. */
   async function openAcme(): Promise<void> {
@@ -135,36 +130,21 @@ describe('doctor', () => {
 
   const faults: [string, Fault][] = [
     [
-      "CONNECT on another tenant's database",
+      'rights of a login role on databases, large objects and other roles',
       {
-        inject: () => server.sql(`grant connect on database "${globex}" to "${acme}"`),
-        findings: [['excess_rights', 'acme']],
-        problem: /has CONNECT on database office_tenant_/,
-      },
-    ],
-    [
-      'CONNECT of a tenant on the control database',
-      {
-        inject: () => server.sql(`grant connect on database office to "${acme}"`),
-        findings: [['excess_rights', 'acme']],
-        problem: /has CONNECT on database office$/,
-      },
-    ],
-    [
-      'TEMPORARY on the own database',
-      {
-        inject: () => server.sql(`grant temporary on database "${acme}" to "${acme}"`),
-        findings: [['excess_rights', 'acme']],
-        problem: /TEMPORARY on database office_tenant_/,
-      },
-    ],
-    [
-      'functions that store large objects',
-      {
-        inject: () =>
-          server.sql('grant execute on function lo_create(oid), lo_put(oid, bigint, bytea) to public', acme),
-        findings: [['excess_rights', 'acme']],
-        problem: /PUBLIC may store large objects: it may execute lo_create\(oid\), lo_put\(oid, bigint, bytea\)$/,
+        inject: async () => {
+          await server.sql(`grant connect on database "${globex}", office to "${acme}";
+                            grant temporary on database "${acme}" to "${acme}"; grant pg_read_all_data to "${acme}"`);
+          await server.sql('grant execute on function lo_create(oid), lo_put(oid, bigint, bytea) to public', acme);
+        },
+        findings: Array(5).fill(['excess_rights', 'acme']),
+        problems: [
+          /has CONNECT on database office_tenant_/,
+          /has CONNECT on database office$/,
+          /TEMPORARY on database office_tenant_/,
+          /member of pg_read_all_data/,
+          /PUBLIC may store large objects: it may execute lo_create\(oid\), lo_put\(oid, bigint, bytea\)$/,
+        ],
       },
     ],
     [
@@ -175,15 +155,7 @@ describe('doctor', () => {
             .sql<{ guid: string }>('select guid from tenant_identity', acme)
             .then(([row]) => server.sql(`comment on role "${acme}" is '${row?.guid}'`)),
         findings: [['readable_guid', null]],
-        problem: /can read the guids of 1 tenant in comments of roles/,
-      },
-    ],
-    [
-      'a login role that is a member of another role',
-      {
-        inject: () => server.sql(`grant pg_read_all_data to "${acme}"`),
-        findings: [['excess_rights', 'acme']],
-        problem: /member of pg_read_all_data/,
+        problems: [/can read the guids of 1 tenant in comments of roles/],
       },
     ],
     [
@@ -191,76 +163,64 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`alter role "${acme}" superuser createdb`),
         findings: [['excess_rights', 'acme']],
-        problem: /is superuser, createdb/,
+        problems: [/is superuser, createdb/],
       },
     ],
     [
-      'a login role that owns a schema',
+      'a login role that owns a schema, a foreign login in the group of all tenants, and PUBLIC on the control database',
       {
-        inject: () => server.sql(`create schema mine authorization "${acme}"`, acme),
-        findings: [['excess_rights', 'acme']],
-        problem: /owns objects in database office_tenant_/,
-        restore: () => server.sql('drop schema mine', acme),
-      },
-    ],
-    [
-      'a foreign login in the group of all tenants',
-      {
-        inject: () => server.sql('create role intruder login; grant office_tenant to intruder'),
-        findings: [['excess_rights', null]],
-        problem: /intruder has the privileges of tenants/,
-        restore: () => server.sql('drop role intruder'),
-      },
-    ],
-    [
-      'a privilege of the group of all tenants on a database',
-      {
-        inject: () => server.sql(`grant connect on database "${globex}" to office_tenant`),
-        findings: [['excess_rights', null]],
-        problem: /all tenants have privileges on database office_tenant_/,
-      },
-    ],
-    [
-      'CONNECT of PUBLIC on a tenant database',
-      {
-        inject: () => server.sql(`grant connect on database "${acme}" to public`),
-        findings: [['public_access', 'acme']],
-        problem: /CONNECT on database office_tenant_/,
-      },
-    ],
-    [
-      'CONNECT of PUBLIC on the control database',
-      {
-        inject: () => server.sql('grant connect on database office to public'),
-        findings: [['public_access', null]],
-        problem: /CONNECT on database office$/,
-        restore: () => server.sql('revoke all on database office from public'),
-      },
-    ],
-    [
-      'UPDATE and DELETE on the audit log',
-      {
-        inject: () => server.sql(`grant update, delete on audit_log to "${acme}"`, acme),
+        inject: async () => {
+          await server.sql(`create schema mine authorization "${acme}"`, acme);
+          await server.sql('create role intruder login; grant office_tenant to intruder');
+          await server.sql('grant connect on database office to public');
+        },
         findings: [
+          ['excess_rights', 'acme'],
+          ['excess_rights', null],
+          ['public_access', null],
+        ],
+        problems: [
+          /owns objects in database office_tenant_/,
+          /intruder has the privileges of tenants/,
+          /CONNECT on database office$/,
+        ],
+        restore: async () => {
+          await server.sql('drop schema mine', acme);
+          await server.sql('drop role intruder; revoke all on database office from public');
+        },
+      },
+    ],
+    [
+      'privileges of the group of all tenants, and of PUBLIC, on tenant databases',
+      {
+        inject: () =>
+          server.sql(`grant connect on database "${globex}" to office_tenant;
+                      grant connect on database "${acme}" to public`),
+        findings: [
+          ['excess_rights', null],
+          ['public_access', 'acme'],
+        ],
+        problems: [/all tenants have privileges on database office_tenant_/, /CONNECT on database office_tenant_/],
+      },
+    ],
+    [
+      'UPDATE and DELETE on the audit log, and TRUNCATE of all tenants on the activities',
+      {
+        inject: () =>
+          server.sql(
+            `grant update, delete on audit_log to "${acme}"; grant truncate on activities to office_tenant`,
+            acme,
+          ),
+        findings: [
+          ['excess_rights', 'acme'],
           ['excess_rights', 'acme'],
           ['schema_drift', 'acme'],
         ],
-        problem: /has DELETE, UPDATE on audit_log/,
+        problems: [/has DELETE, UPDATE on audit_log/, /office_tenant has TRUNCATE on activities/],
       },
     ],
     [
-      'TRUNCATE of all tenants on the activities',
-      {
-        inject: () => server.sql('grant truncate on activities to office_tenant', acme),
-        findings: [
-          ['excess_rights', 'acme'],
-          ['schema_drift', 'acme'],
-        ],
-        problem: /office_tenant has TRUNCATE on activities/,
-      },
-    ],
-    [
-      'a database that a replaced command has made, whose tenant was purged meanwhile',
+      'a half dropped database that no tenant has, and one of a replaced command, whose tenant was purged meanwhile',
       {
         inject: async () => {
           const [row] = await server.control<{ guid: string }>(
@@ -272,9 +232,17 @@ describe('doctor', () => {
                             create role "office_tenant_7911" nologin; grant office_tenant to "office_tenant_7911";
                             grant connect on database "office_tenant_7911" to "office_tenant_7911"`);
           await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, 'office_tenant_7911');
+          await server.sql('create database "office_lost_78"');
+          await server.sql(`update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`);
         },
-        findings: [['orphan_database', null]],
-        problem: /a command has left database office_tenant_7911, whose tenant was purged meanwhile/,
+        findings: [
+          ['half_dropped_database', null],
+          ['orphan_database', null],
+        ],
+        problems: [
+          /office_lost_78 is half dropped/,
+          /a command has left database office_tenant_7911, whose tenant was purged meanwhile/,
+        ],
       },
     ],
     [
@@ -285,7 +253,7 @@ describe('doctor', () => {
           await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, acme);
         },
         findings: [['unfinished_switch', 'acme']],
-        problem: /the database is closed, as by a move or a swap after the time of the control database/,
+        problems: [/the database is closed, as by a move or a swap after the time of the control database/],
         restore: openAcme,
       },
     ],
@@ -297,7 +265,7 @@ describe('doctor', () => {
           ['missing_rights', 'acme'],
           ['login_fails', 'acme'],
         ],
-        problem: /may not log in/,
+        problems: [/may not log in/],
         restore: openAcme,
       },
     ],
@@ -311,7 +279,7 @@ describe('doctor', () => {
           ['missing_rights', 'acme'],
           ['login_fails', 'acme'],
         ],
-        problem: /not a member of the group/,
+        problems: [/not a member of the group/],
       },
     ],
     [
@@ -319,7 +287,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`alter role "${acme}" password 'another'`),
         findings: [['login_fails', 'acme']],
-        problem: /password authentication failed/,
+        problems: [/password authentication failed/],
       },
     ],
     [
@@ -327,7 +295,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`alter database "${acme}" allow_connections false`),
         findings: [['closed_database', 'acme']],
-        problem: /accepts no connections/,
+        problems: [/accepts no connections/],
         restore: () => server.sql(`alter database "${acme}" allow_connections true`),
       },
     ],
@@ -336,7 +304,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`alter database "${acme}" rename to elsewhere`),
         findings: [['renamed_database', 'acme']],
-        problem: /office_tenant_\d+ is missing; the data of acme is in database elsewhere/,
+        problems: [/office_tenant_\d+ is missing; the data of acme is in database elsewhere/],
         restore: () => server.sql(`alter database elsewhere rename to "${acme}"`),
       },
     ],
@@ -349,7 +317,7 @@ describe('doctor', () => {
           ['missing_database', 'acme'],
           ['excess_rights', 'acme'],
         ],
-        problem: /office_tenant_\d+ is missing/,
+        problems: [/office_tenant_\d+ is missing/],
         restore: () =>
           server.sql(`alter database elsewhere rename to "${acme}"; alter database "${acme}" allow_connections true`),
       },
@@ -366,7 +334,7 @@ describe('doctor', () => {
           ['excess_rights', 'acme'],
           ['orphan_database', null],
         ],
-        problem: /office_copy_81, which holds a copy of the data of acme/,
+        problems: [/office_copy_81, which holds a copy of the data of acme/],
         restore: () => server.sql('drop database "office_copy_81"'),
       },
     ],
@@ -375,102 +343,56 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`update pg_database set datconnlimit = -2 where datname = '${acme}'`),
         findings: [['half_dropped_database', 'acme']],
-        problem: /half dropped/,
+        problems: [/half dropped/],
         restore: () => server.sql(`update pg_database set datconnlimit = -1 where datname = '${acme}'`),
       },
     ],
     [
-      'a database and a role that no tenant has',
+      'databases and roles that no tenant has, and that no record names',
       {
-        inject: () =>
-          server
-            .sql('create role "office_lost_77" login')
-            .then(() => server.sql('create database "office_lost_77"'))
-            .then(() => server.sql('revoke all on database "office_lost_77" from public')),
+        inject: async () => {
+          await server.sql(`create role "office_lost_77" login; create role office_tenant_7900;
+                            create role office_tenant_7901`);
+          await server.sql('create database "office_lost_77"');
+          await server.sql('revoke all on database "office_lost_77" from public');
+          await server.sql('create database "office_tenant_7900" allow_connections false');
+        },
+        findings: [...Array(2).fill(['orphan_database', null]), ...Array(3).fill(['orphan_role', null])],
+        problems: [/no tenant has database office_lost_77/, /no tenant has database office_tenant_7900/],
+        restore: async () => {
+          await server.sql('drop database office_lost_77');
+          await server.sql('drop database office_tenant_7900');
+          await server.sql('drop role office_lost_77, office_tenant_7900, office_tenant_7901');
+        },
+      },
+    ],
+    [
+      'databases that were not completed, not dropped, kept too long, or lost by their server',
+      {
+        inject: async () => {
+          await server.sql('create database "office_tenant_7905" allow_connections false');
+          await record('office_tenant_7902', 'null', 'reserved');
+          await record('office_tenant_7903', ofAcme, 'reserved');
+          await record('office_tenant_7904', ofAcme, 'condemned');
+          await record('office_tenant_7905', ofAcme, 'kept');
+          await record('office_tenant_7906', ofAcme, 'filled', 'null');
+        },
         findings: [
-          ['orphan_database', null],
-          ['orphan_role', null],
+          ['leftover_database', null],
+          ...Array(3).fill(['leftover_database', 'acme']),
+          ['missing_database', 'acme'],
         ],
-        problem: /no tenant has database office_lost_77/,
-        restore: () => server.sql('drop database office_lost_77').then(() => server.sql('drop role office_lost_77')),
-      },
-    ],
-    [
-      'a half dropped database that no tenant has',
-      {
-        inject: () =>
-          server
-            .sql('create database "office_lost_78"')
-            .then(() => server.sql(`update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`)),
-        findings: [['half_dropped_database', null]],
-        problem: /office_lost_78 is half dropped/,
-      },
-    ],
-    [
-      'a closed database and a role that no record names',
-      {
-        inject: () =>
-          server
-            .sql('create database "office_tenant_7900" allow_connections false')
-            .then(() => server.sql('create role office_tenant_7900; create role office_tenant_7901')),
-        findings: [
-          ['orphan_database', null],
-          ['orphan_role', null],
-          ['orphan_role', null],
+        problems: [
+          /warm database office_tenant_7902 is not complete/,
+          /database office_tenant_7903 of acme is not complete, and no process continues/,
+          /database office_tenant_7904 of acme is to be dropped, and no process does it/,
+          /database office_tenant_7905 of acme is still there, and its time has passed/,
+          /database office_tenant_7906, filled, is missing/,
         ],
-        problem: /no tenant has database office_tenant_7900/,
-        restore: () =>
-          server
-            .sql('drop database office_tenant_7900')
-            .then(() => server.sql('drop role office_tenant_7900, office_tenant_7901')),
-      },
-    ],
-    [
-      'a warm database that was not completed',
-      {
-        inject: () => record('office_tenant_7902', 'null', 'reserved'),
-        findings: [['leftover_database', null]],
-        problem: /warm database office_tenant_7902 is not complete/,
-        restore: () => forget('office_tenant_7902'),
-      },
-    ],
-    [
-      'a database of a tenant that was not completed',
-      {
-        inject: () => record('office_tenant_7903', ofAcme, 'reserved'),
-        findings: [['leftover_database', 'acme']],
-        problem: /database office_tenant_7903 of acme is not complete, and no process continues/,
-        restore: () => forget('office_tenant_7903'),
-      },
-    ],
-    [
-      'a database of a tenant that was not dropped',
-      {
-        inject: () => record('office_tenant_7904', ofAcme, 'condemned'),
-        findings: [['leftover_database', 'acme']],
-        problem: /database office_tenant_7904 of acme is to be dropped, and no process does it/,
-        restore: () => forget('office_tenant_7904'),
-      },
-    ],
-    [
-      'a kept database whose time has passed',
-      {
-        inject: () =>
-          server
-            .sql('create database "office_tenant_7905" allow_connections false')
-            .then(() => record('office_tenant_7905', ofAcme, 'kept')),
-        findings: [['leftover_database', 'acme']],
-        problem: /database office_tenant_7905 of acme is still there, and its time has passed/,
-        restore: () => forget('office_tenant_7905').then(() => server.sql('drop database office_tenant_7905')),
-      },
-    ],
-    [
-      'a restored database that its server has lost',
-      {
-        inject: () => record('office_tenant_7906', ofAcme, 'filled', 'null'),
-        findings: [['missing_database', 'acme']],
-        problem: /database office_tenant_7906, filled, is missing/,
-        restore: () => forget('office_tenant_7906'),
+        restore: async () => {
+          await server.control(`delete from tenant_databases where database_name ~ '^office_tenant_790[2-6]$'`);
+          await server.sql('drop database office_tenant_7905');
+        },
       },
     ],
     [
@@ -482,7 +404,7 @@ describe('doctor', () => {
              select guid, gen_random_uuid(), server_id, true from tenants where slug = 'acme'`,
           ),
         findings: [['unfinished_switch', 'acme']],
-        problem: /a move or a swap of acme was begun, and no process continues, and its requests get 503 meanwhile/,
+        problems: [/a move or a swap of acme was begun, and no process continues, and its requests get 503 meanwhile/],
         restore: () => server.control('delete from tenant_fences'),
       },
     ],
@@ -491,24 +413,24 @@ describe('doctor', () => {
       {
         inject: () => server.control(`update tenants set status = 'provisioning' where slug = 'acme'`),
         findings: [['stuck_provisioning', 'acme']],
-        problem: /not completely provisioned/,
+        problems: [/not completely provisioned/],
         restore: () => server.control(`update tenants set status = 'active' where slug = 'acme'`),
       },
     ],
     [
-      'a tenant without an active key',
+      'a tenant without an active key, and a recorded version that its database does not have',
       {
         inject: () =>
-          server.control(
-            `update signing_keys set status = 'retiring'
-               where tenant_id = (select id from tenants where slug = 'acme')`,
-          ),
-        findings: [['missing_key', 'acme']],
-        problem: /no active signing key/,
+          server.control(`update signing_keys set status = 'retiring' where tenant_id = ${ofAcme};
+                          update tenants set schema_version = '0001-foundation' where slug = 'acme'`),
+        findings: [
+          ['missing_key', 'acme'],
+          ['version_differs', 'acme'],
+        ],
+        problems: [/no active signing key/, /the control database records 0001-foundation/],
         restore: () =>
-          server.control(
-            `update signing_keys set status = 'active' where tenant_id = (select id from tenants where slug = 'acme')`,
-          ),
+          server.control(`update signing_keys set status = 'active' where tenant_id = ${ofAcme};
+                          update tenants set schema_version = '${head}' where slug = 'acme'`),
       },
     ],
     [
@@ -532,7 +454,7 @@ describe('doctor', () => {
           ['secret_does_not_open', 'acme'],
           ['secret_does_not_open', 'acme'],
         ],
-        problem: /signing key \S+ cannot be decrypted/,
+        problems: [/signing key \S+ cannot be decrypted/],
         restore: async () => {
           await server.control(
             `update signing_keys set secret = saved_keys.secret
@@ -550,20 +472,11 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`update tenant_identity set guid = gen_random_uuid()`, acme),
         findings: [['wrong_identity', 'acme']],
-        problem: /belongs to the tenant with guid/,
+        problems: [/belongs to the tenant with guid/],
         restore: async () => {
           const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
           await server.sql(`update tenant_identity set guid = '${row?.guid}'`, acme);
         },
-      },
-    ],
-    [
-      'a recorded version that the database does not have',
-      {
-        inject: () => server.control(`update tenants set schema_version = '0001-foundation' where slug = 'acme'`),
-        findings: [['version_differs', 'acme']],
-        problem: /the control database records 0001-foundation/,
-        restore: () => server.control(`update tenants set schema_version = '${head}' where slug = 'acme'`),
       },
     ],
     [
@@ -575,7 +488,7 @@ describe('doctor', () => {
             acme,
           ),
         findings: [['version_differs', 'acme']],
-        problem: /the identity in the database has 0001-foundation/,
+        problems: [/the identity in the database has 0001-foundation/],
       },
     ],
     [
@@ -583,27 +496,26 @@ describe('doctor', () => {
       {
         inject: () => server.sql('create index by_hand on entity_statuses (weighting)', acme),
         findings: [['schema_drift', 'acme']],
-        problem: /index by_hand is not part of it/,
+        problems: [/index by_hand is not part of it/],
         restore: () => server.sql('drop index by_hand', acme),
       },
     ],
   ];
 
-  for (const [fault, { inject, findings: expected, problem: pattern, restore }] of faults) {
+  for (const [fault, { inject, findings: expected, problems, restore }] of faults) {
     it(`doctor finds ${fault}${restore ? '' : ', and --fix repairs it'}`, async () => {
       await inject();
-      const findings = await findFaults();
+      const findings = await findFaults(restore === undefined);
       try {
-        expect(checksOf(findings), JSON.stringify(findings, null, 1)).to.deep.equal(expected);
-        expect(
-          findings.some(({ problem }) => pattern.test(problem)),
-          JSON.stringify(findings),
-        ).to.equal(true);
-        for (const { remedy, fixed } of findings) expect([remedy.length > 5, fixed]).to.deep.equal([true, false]);
-        if (!restore) {
-          const [first] = await findFaults(true);
-          expect(first?.fixed, first?.remedy).to.equal(true);
-        }
+        const report = JSON.stringify(findings, null, 1);
+        expect(checksOf(findings), report).to.have.deep.members(expected);
+        for (const pattern of problems)
+          expect(
+            findings.some(({ problem }) => pattern.test(problem)),
+            `${pattern} ${report}`,
+          ).to.equal(true);
+        for (const { remedy, fixed } of findings)
+          expect([remedy.length > 5, fixed], report).to.deep.equal([true, restore === undefined]);
       } finally {
         await restore?.();
       }
@@ -639,5 +551,10 @@ describe('doctor', () => {
       new Set(['secret_does_not_open false']),
     );
     expect(findings).to.have.length(4);
+  });
+
+  // What a test leaves is found by the next one, which expects its own findings only, and by this one.
+  it('nothing is wrong after all repairs', async () => {
+    expect(await findFaults()).to.deep.equal([]);
   });
 });

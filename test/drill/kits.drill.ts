@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { createKit, type Kit, shellLines } from '../deploy/kits/kit.ts';
 import { root } from '../support/command-line.ts';
-import { createKit, type Kit, shellLines } from './kits/kit.ts';
 
 /** The kits, as somebody installs them who pastes each line of the page into one shell. */
-describe('kits of deploy/', () => {
+describe('drill: kits of deploy/', () => {
   let page: string;
   let kit: Kit | undefined;
 
