@@ -15,11 +15,16 @@ describe('accepted findings of doctor', () => {
   const server = use(createDedicatedServer);
   let acme: string;
   let globex: string;
+  /** Ids of the findings that all tests begin with. */
+  let [ofAcme, ofGlobex] = ['', ''];
 
   before(async () => {
     acme = (await server.provision('acme')).tenant.databaseName;
     globex = (await server.provision('globex')).tenant.databaseName;
     for (const role of [acme, globex]) await server.sql(`alter role "${role}" createdb`);
+    const { code, findings } = await check();
+    expect([code, findings.map(({ tenant }) => tenant)]).to.deep.equal([1, ['acme', 'globex']]);
+    [ofAcme = '', ofGlobex = ''] = findings.map(({ id }) => id);
   });
   afterEach(() => server.control('delete from accepted_findings'));
 
@@ -32,16 +37,14 @@ describe('accepted findings of doctor', () => {
   const of = (findings: Finding[], slug: string) => findings.find(({ tenant }) => tenant === slug) as Finding;
 
   it('doctor exits with 0 when every error is accepted, and shows who accepted each one, and why', async () => {
-    const { code, findings } = await check();
-    expect([code, findings.map(({ tenant }) => tenant)]).to.deep.equal([1, ['acme', 'globex']]);
-    const accepted = await accept(of(findings, 'acme').id);
+    const accepted = await accept(ofAcme);
     expect([accepted.code, accepted.stdout]).to.deep.equal([0, `Accepted: acme: role ${acme} is createdb\n`]);
     const one = await check();
     expect([one.code, one.healthy, of(one.findings, 'globex').accepted]).to.deep.equal([1, false, null]);
     const by = `${userInfo().username}@${hostname()}`;
     expect(of(one.findings, 'acme').accepted).to.deep.include({ by, reason: 'they make reports' });
 
-    await accept(of(findings, 'globex').id);
+    await accept(ofGlobex);
     const [both, text] = [await check(), await doctor()];
     expect([both.code, both.healthy, text.code]).to.deep.equal([0, true, 0]);
     expect(text.stdout).to.match(
@@ -51,21 +54,20 @@ describe('accepted findings of doctor', () => {
   });
 
   it('doctor --fix leaves an accepted finding alone, and doctor reopen makes it an error again', async () => {
-    const { id } = of((await check()).findings, 'acme');
-    await accept(id);
+    await accept(ofAcme);
     const { findings } = await check('--fix');
     expect(findings.map(({ tenant, fixed }) => [tenant, fixed])).to.deep.equal([
       ['globex', true],
       ['acme', false],
     ]);
-    const reopened = await doctor('reopen', id);
+    const reopened = await doctor('reopen', ofAcme);
     expect([reopened.code, reopened.stdout]).to.deep.equal([0, `Open again: acme: role ${acme} is createdb\n`]);
     expect((await check()).code).to.equal(1);
     await server.sql(`alter role "${globex}" createdb`);
   });
 
   it('an acceptance covers its own finding only, neither that of another tenant nor one with another text', async () => {
-    await accept(of((await check()).findings, 'acme').id);
+    await accept(ofAcme);
     await server.sql(`alter role "${acme}" createrole`);
     const { code, findings } = await check();
     expect([code, findings.map(({ accepted }) => accepted)]).to.deep.equal([1, [null, null]]);
@@ -73,11 +75,10 @@ describe('accepted findings of doctor', () => {
   });
 
   it('a finding can be accepted only with a reason, and only while the last report has it', async () => {
-    const { findings } = await check();
     const [unknown, missing, notAccepted] = [
       await accept('00000000'),
-      await doctor('accept', of(findings, 'acme').id),
-      await doctor('reopen', of(findings, 'acme').id),
+      await doctor('accept', ofAcme),
+      await doctor('reopen', ofAcme),
     ];
     expect([unknown.code, missing.code, notAccepted.code]).to.deep.equal([1, 2, 1]);
     expect(unknown.stderr).to.match(
@@ -88,7 +89,6 @@ describe('accepted findings of doctor', () => {
   });
 
   it('the control database stores the last report alone, as --json prints it, without statements', async () => {
-    await check();
     const { stdout } = await doctor('--json');
     const rows = await server.control<{ report: object; age: number; made_by: string }>(
       'select report, made_by, extract(epoch from now() - made_at)::float8 as age from doctor_reports',
@@ -100,12 +100,11 @@ describe('accepted findings of doctor', () => {
   });
 
   it('the log of operators has the acceptance with its reason, and the purge of a tenant removes it', async () => {
-    const { id } = of((await check()).findings, 'globex');
-    await accept(id);
+    await accept(ofGlobex);
     const { stdout } = await runCommand('scripts/tenant.ts', ['logs', '--json'], server.environment);
     expect(JSON.parse(stdout)[0]).to.deep.include({
       command: 'doctor accept',
-      arguments: { finding: id },
+      arguments: { finding: ofGlobex },
       reason: 'they make reports',
       state: 'done',
     });

@@ -45,53 +45,36 @@ describe('doctor on tenant databases that did not change', () => {
     expect(await sessions()).to.not.deep.equal(before);
   });
 
-  /** Changes inside a tenant database that a check finds, each with the statement that takes it back. */
-  const drifts: [change: string, restore: string][] = [
-    [
-      'alter table order_statuses alter column name type varchar(200)',
-      'alter table order_statuses alter column name type text',
-    ],
-    [
-      `alter table order_statuses alter column name set default 'x'`,
-      'alter table order_statuses alter column name drop default',
-    ],
-    ['create index by_hand on order_statuses (name)', 'drop index by_hand'],
-    [
-      'alter table order_statuses disable trigger audit_update',
-      'alter table order_statuses enable trigger audit_update',
-    ],
-    ['alter function refuse_change() security definer', 'alter function refuse_change() security invoker'],
-    ['grant select on order_statuses to pg_monitor', 'revoke select on order_statuses from pg_monitor'],
-    [
-      'alter table order_statuses add constraint named check (id > 0)',
-      'alter table order_statuses drop constraint named',
-    ],
-    ['create policy hidden on order_statuses using (false)', 'drop policy hidden on order_statuses'],
-    ['create extension amcheck', 'drop extension amcheck'],
-    ['alter table order_statuses set (fillfactor = 90)', 'alter table order_statuses reset (fillfactor)'],
-    ['create sequence by_hand', 'drop sequence by_hand'],
-    ['create view by_hand as select', 'drop view by_hand'],
-  ];
-
-  it('doctor finds every change of the schema of a database in which nothing was wrong', async () => {
-    for (let next = 0; next < drifts.length; next += 2) {
-      const [first, second] = drifts.slice(next, next + 2) as [(typeof drifts)[0], (typeof drifts)[0]];
-      for (const [index, expected] of [['schema_drift acme', 'schema_drift globex'], []].entries()) {
-        await server.sql(first[index] ?? '', acme);
-        await server.sql(second[index] ?? '', globex);
-        expect(await check(), `${first[index]}, ${second[index]}`).to.deep.equal([0, expected]);
-      }
+  // schema-fingerprint.test.ts has all kinds of changes: these write in different ways to the catalogs.
+  it('doctor finds a change of the schema of a database in which nothing was wrong', async () => {
+    for (const [change, restore] of [
+      [
+        'alter table order_statuses alter column name type varchar(200)',
+        'alter table order_statuses alter column name type text',
+      ],
+      ['create index by_hand on order_statuses (name)', 'drop index by_hand'],
+      [
+        'alter table order_statuses disable trigger audit_update',
+        'alter table order_statuses enable trigger audit_update',
+      ],
+      ['grant select on order_statuses to pg_monitor', 'revoke select on order_statuses from pg_monitor'],
+    ] as const) {
+      await server.sql(change, acme);
+      expect(await check(), change).to.deep.equal([1, ['schema_drift acme']]);
+      await server.sql(restore, acme);
+      expect(await check(), restore).to.deep.equal([1, []]);
     }
   });
 
   it('doctor opens a database after changes of its schema that leave the compared objects as they were', async () => {
-    for (const [first, second] of [
-      [`comment on table order_statuses is 'changed'`, 'create table spare (); drop table spare'],
-      ['truncate idempotency_keys', 'create statistics spare on id, name from order_statuses; drop statistics spare'],
-    ] as const) {
-      await server.sql(first, acme);
-      await server.sql(second, globex);
-      expect(await check(), `${first}, ${second}`).to.deep.equal([0, []]);
+    for (const change of [
+      `comment on table order_statuses is 'changed'`,
+      'create table spare (); drop table spare',
+      'truncate idempotency_keys',
+      'create statistics spare on id, name from order_statuses; drop statistics spare',
+    ]) {
+      await server.sql(change, acme);
+      expect(await check(), change).to.deep.equal([1, []]);
     }
   });
 
