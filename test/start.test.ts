@@ -17,7 +17,7 @@ import { postgresUrl } from './support/test-server.ts';
 describe('npm start', () => {
   const starts = useStarts();
   const { launch, start, running, stopped, end, logIn, expectServing, beginRequest } = starts;
-  const { expectCreated, isReady, postmaster, expectNpmToFinish } = starts;
+  const { expectCreated, isReady, postmaster } = starts;
   const tenants = ['demo'];
 
   /** Runs a start that fails, in a process that has loaded the modules already. */
@@ -72,14 +72,6 @@ describe('npm start', () => {
     }
   });
 
-  it('a later start prints the password of the demo user again, which only the owner of the folder can read', async () => {
-    const { password } = starts.credentials;
-    await stopped();
-    expect((await start()).password).to.equal(password);
-    const { mode } = await stat(join(starts.folder, 'demo-password'));
-    expect((mode & 0o777).toString(8)).to.equal('600');
-  });
-
   it('the command line works while the service runs', async () => {
     await running();
     const listed = await runCommand('scripts/tenant.ts', ['list', '--json'], starts.environment);
@@ -105,7 +97,7 @@ describe('npm start', () => {
     await expectServing(first);
   });
 
-  it('a start after a killed service joins the PostgreSQL that the service left running', async () => {
+  it('a start after a killed service joins the PostgreSQL that the service left running, and a second signal ends it at once', async () => {
     const killed = await running();
     expect((await end(killed, 'SIGKILL')).signal).to.equal('SIGKILL');
     const left = await postmaster();
@@ -113,20 +105,6 @@ describe('npm start', () => {
     const service = await start();
     expect(await postmaster()).to.equal(left);
     await expectServing(service);
-  });
-
-  it('a stale pid file does not prevent a start, and a second signal ends the service at once', async () => {
-    const killed = await running();
-    const left = (await postmaster()) ?? 0;
-    await end(killed, 'SIGKILL');
-    process.kill(left, 'SIGKILL');
-    await eventually(async () => !(await isAlive(left)));
-    const path = join(starts.folder, 'postgres', 'postmaster.pid');
-    const lines = (await readFile(path, 'utf8')).split('\n');
-    await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
-    const service = await start();
-    await expectServing(service);
-    expect(await postmaster()).not.to.equal(process.pid);
 
     const { responded } = await beginRequest(service, 'Cut off');
     service.process.kill('SIGTERM');
@@ -140,14 +118,23 @@ describe('npm start', () => {
     expect(await responded).to.equal('cut off');
   });
 
-  it('after SIGTERM the service finishes the running request, closes idle connections and exits with 0', async () => {
-    const service = await running();
-    const idle = sendRaw(service.url, rawRequest('GET /'), { withinMs: 10_000 });
+  it('a stale pid file does not prevent a start; SIGTERM lets the service serve new connections for SHUTDOWN_DELAY, finish the running request, close idle connections and exit with 0', async () => {
+    const path = join(starts.folder, 'postgres', 'postmaster.pid');
+    await end(starts.current, 'SIGKILL');
+    const left = (await postmaster()) ?? 0;
+    process.kill(left, 'SIGKILL');
+    await eventually(async () => !(await isAlive(left)));
+    const lines = (await readFile(path, 'utf8')).split('\n');
+    await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
+    const service = await start({ SHUTDOWN_DELAY: '4s' });
+    expect(await postmaster()).not.to.equal(process.pid);
+
+    const idle = sendRaw(service.url, rawRequest('GET /'));
     const pending = await beginRequest(service, 'Finished');
     expect(await isReady(service)).to.equal(true);
-
     service.process.kill('SIGTERM');
     await eventually(async () => !(await isReady(service)));
+    await expectServing(service);
     expect((await idle).closed).to.equal(true);
     const refused = await fetch(`${service.url}/`).then(
       () => false,
@@ -159,27 +146,6 @@ describe('npm start', () => {
     const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
     expect(await postmaster(), 'the embedded PostgreSQL has stopped').to.equal(undefined);
-  });
-
-  it('after SIGTERM the service serves new connections for SHUTDOWN_DELAY while it is not ready', async () => {
-    await stopped();
-    const service = await start({ SHUTDOWN_DELAY: '4s' });
-    service.process.kill('SIGTERM');
-    await eventually(async () => !(await isReady(service)));
-    await expectServing(service);
-    expect((await service.ended).code).to.equal(0);
-  });
-
-  it('an error that nothing handled ends the service with exit code 1, also after SIGTERM', async () => {
-    const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
-    await stopped();
-    const service = await start({ SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) });
-    service.process.kill('SIGTERM');
-    await eventually(async () => !(await isReady(service)));
-    service.process.kill('SIGUSR2');
-    const { code, stdout } = await service.ended;
-    expect(stdout).to.include('"event":"fault"');
-    expect(code).to.equal(1);
   });
 
   it('a signal during the start ends the process at once with the exit code of the signal', async () => {
@@ -204,23 +170,23 @@ describe('npm start', () => {
     expect(await postmaster()).to.equal(undefined);
   });
 
-  it('a later start serves the stored data, and prints the password of the first start again', async () => {
+  it('a later start serves the stored data and prints the password again, and an error that nothing handled ends it with exit code 1, also after SIGTERM', async () => {
+    const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
     await stopped();
-    const service = await start();
+    const service = await start({ SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) });
     expect(service.password).to.equal(starts.credentials.password);
+    const { mode } = await stat(join(starts.folder, 'demo-password'));
+    expect((mode & 0o777).toString(8), 'only the owner of the folder can read it').to.equal('600');
     const { body } = await (await logIn(service)).get(statuses);
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Stored');
-    expect((await end(service, 'SIGINT')).code).to.equal(0);
-    expect(await postmaster()).to.equal(undefined);
+
+    service.process.kill('SIGTERM');
+    await eventually(async () => !(await isReady(service)));
+    service.process.kill('SIGUSR2');
+    const { code, stdout } = await service.ended;
+    expect(stdout).to.include('"event":"fault"');
+    expect(code).to.equal(1);
   });
-
-  // A drill repeats these two with SIGINT to npm alone, and with `npm run dev`.
-  it('after SIGTERM to npm alone, the request finishes, npm exits with 0 and no process remains', () =>
-    expectNpmToFinish(['start'], 'Finished after SIGTERM', pid => process.kill(pid, 'SIGTERM')));
-
-  it('the two signals of Ctrl-C under npm run start let the running request finish', () =>
-    // To the whole process group, like a terminal.
-    expectNpmToFinish(['run', 'start'], 'Finished by start', pid => process.kill(-pid, 'SIGINT')));
 
   it('every npm script that runs one program replaces its shell by it, so signals to npm reach it', async () => {
     const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
@@ -265,7 +231,7 @@ describe('npm start', () => {
     expect((await fetch(`http://127.0.0.1:${starts.environment.MANAGEMENT_PORT}/health/ready`)).status).to.equal(200);
     const response = await new Client(`http://127.0.0.1:${starts.environment.PORT}`).get(statuses);
     expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
-    const { code, stdout } = await end(configuredService, 'SIGTERM');
+    const { code, stdout } = await end(configuredService, 'SIGINT');
     expect(code).to.equal(0);
     expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
