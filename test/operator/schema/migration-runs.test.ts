@@ -33,7 +33,7 @@ describe('migration runs', () => {
 
   before(async () => {
     [world, next] = await Promise.all([createWorld(), makeNextBuild()]);
-    const slugs = Array.from({ length: 10 }, (_, index) => `tenant-${String(index + 1).padStart(2, '0')}`);
+    const slugs = Array.from({ length: 4 }, (_, index) => `tenant-${String(index + 1).padStart(2, '0')}`);
     tenants = [world.acme, world.globex];
     for (const slug of slugs) tenants.push(await world.provision(slug));
     // Requests wait for the migration, and for a busy machine, rather than fail.
@@ -147,7 +147,7 @@ describe('migration runs', () => {
         '1',
       ]);
       expect([limited.code, limited.stdout]).to.satisfy(
-        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not started\.$/m.test(text),
+        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 3 not started\.$/m.test(text),
       );
       expect(await states()).to.include({ acme: 'current', globex: 'failed', 'tenant-01': 'failed' });
       await sql(tenants[1] as TestTenant, 'drop table labels');
@@ -213,7 +213,7 @@ describe('migration runs', () => {
       expect(status.lastRun).to.deep.include({ state: 'failed', head: next.head });
       expect(status.lastRun.failures).to.have.length(1);
       expect(status.fleet).to.deep.equal([
-        { schemaVersion: next.head, status: 'active', tenants: 11 },
+        { schemaVersion: next.head, status: 'active', tenants: 5 },
         { schemaVersion: next.currentHead, status: 'active', tenants: 1 },
       ]);
 
@@ -255,8 +255,8 @@ describe('migration runs', () => {
 
   it('two concurrent migration runs share the tenants, and each tenant is migrated once', async () => {
     const args = ['migrate', '--json', '--despite-running', '--all'];
-    const run = () => runScript(next.file('scripts/tenant.ts'), args, world.environment);
-    const both = await Promise.all([run(), run()]);
+    const other = runScript(next.file('scripts/tenant.ts'), args, world.environment);
+    const both = await Promise.all([other, runTenant(args)]);
     expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
       [0, ''],
       [0, ''],
@@ -266,31 +266,31 @@ describe('migration runs', () => {
     await expectAllMigratedOnce();
   });
 
-  for (const killedAfter of [0, 3, 9]) {
-    it(`a run killed after ${killedAfter} tenants is completed by the next run, and nothing runs twice`, async () => {
+  it('runs killed at their first tenant and after one tenant are completed by the next run, and nothing runs twice', async () => {
+    const before: string[] = [];
+    for (const killedAfter of [0, 1]) {
       const killed = startScript(
         next.file('scripts/tenant.ts'),
         ['migrate', '--all', '--despite-running', '--json', '--concurrency', '2'],
         world.environment,
       );
-      // For 0, the run is killed while it migrates its first tenant.
       await eventually(async () =>
         killedAfter === 0
           ? (await query(`select from migration_outcomes where state = 'running'`)).length > 0
           : linesOf(killed.output).length >= killedAfter,
       );
       killed.process.kill('SIGKILL');
-      const before = linesOf(await killed.ended).map(({ slug }) => slug);
-      const again = await migrate('--all');
-      expect([again.code, again.stderr]).to.deep.equal([0, '']);
-      const after = linesOf(again).map(({ slug }) => slug);
-      expect(after.filter(slug => before.includes(slug))).to.deep.equal([]);
-      expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'succeeded']);
-      const unfinished = await query(`select from migration_outcomes where state in ('pending', 'running')`);
-      expect(unfinished).to.deep.equal([]);
-      await expectAllMigratedOnce();
-    });
-  }
+      before.push(...linesOf(await killed.ended).map(({ slug }) => slug));
+    }
+    const again = await migrate('--all');
+    expect([again.code, again.stderr]).to.deep.equal([0, '']);
+    const after = linesOf(again).map(({ slug }) => slug);
+    expect(after.filter(slug => before.includes(slug))).to.deep.equal([]);
+    expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'abandoned', 'succeeded']);
+    const unfinished = await query(`select from migration_outcomes where state in ('pending', 'running')`);
+    expect(unfinished).to.deep.equal([]);
+    await expectAllMigratedOnce();
+  });
 
   it('a tenant whose schema differs from the template fails with the differences and is not changed', async () => {
     await sql(world.globex, 'drop index entities_status_id_id_index');
