@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Migrator } from '@mikro-orm/migrations';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
-import type pg from 'pg';
+import pg from 'pg';
 import { controlOptions } from '../../../src/control/database.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
@@ -62,6 +62,19 @@ const catalogue = `
 
 describe('migrations', () => {
   const createScratch = useScratchDatabases();
+  /** Databases at head, and the migrations that their one run has applied. */
+  const urls = { control: '', tenant: '' };
+  const applied: Partial<Record<MigrationFolder, string[]>> = {};
+
+  before(async () => {
+    for (const folder of folders) {
+      urls[folder] = await createScratch();
+      applied[folder] = await runMigrations(urls[folder], await loadMigrations(folder), settingsOf(folder));
+    }
+    await withConnection(urls.tenant, client =>
+      client.query('insert into tenant_identity (guid) values (gen_random_uuid())'),
+    );
+  });
 
   const settingsOf = (folder: MigrationFolder) => (folder === 'tenant' ? migrationSettings(server) : {});
   const rowsOf = <Row extends object>(url: string, text: string): Promise<Row[]> =>
@@ -76,8 +89,7 @@ describe('migrations', () => {
       });
 
       it('the migrations create the columns, types and nullability of the entities', async () => {
-        const url = await createScratch();
-        await runMigrations(url, await loadMigrations(folder), settingsOf(folder));
+        const url = urls[folder];
         const columns = await rowsOf<Column>(
           url,
           `select table_name as table, column_name as name,
@@ -130,36 +142,36 @@ describe('migrations', () => {
           driverOptions: { connectionString: url, max: 1, options: flags.join(' ') },
           migrations: { migrationsList, tableName: 'migrations', snapshot: false, silent: true },
         });
+        const state = async () => (await reader.query<{ kind: string; name: string }>(catalogue)).rows;
+        const reader = new pg.Client(url);
         try {
-          await orm.migrator.up();
-          const head = await rowsOf(url, catalogue);
-          expect(head.length).to.be.greaterThan(20);
-          for (const { name } of migrationsList.toReversed()) {
-            expect((await orm.migrator.down()).map(done => done.name)).to.deep.equal([name]);
-          }
-          const left = await rowsOf<{ kind: string; name: string }>(url, catalogue);
-          expect(
-            left.filter(({ name }) => !/^migrations/.test(name)).map(({ kind, name }) => `${kind} ${name}`),
-          ).to.deep.equal([]);
-
+          await reader.connect();
           // One at a time upwards, each taken back once: no migration leans on what a later one leaves.
           for (const { name } of migrationsList) {
             await orm.migrator.up({ to: name });
-            const before = await rowsOf(url, catalogue);
-            await orm.migrator.down();
+            const before = await state();
+            expect((await orm.migrator.down()).map(done => done.name)).to.deep.equal([name]);
             await orm.migrator.up({ to: name });
-            expect(await rowsOf(url, catalogue), name).to.deep.equal(before);
+            expect(await state(), name).to.deep.equal(before);
           }
-          expect(await rowsOf(url, catalogue)).to.deep.equal(head);
+          const head = await state();
+          expect(head.length).to.be.greaterThan(20);
+          expect(await orm.migrator.down({ to: 0 })).to.have.length(migrationsList.length);
+          const left = await state();
+          expect(
+            left.filter(({ name }) => !/^migrations/.test(name)).map(({ kind, name }) => `${kind} ${name}`),
+          ).to.deep.equal([]);
+          await orm.migrator.up();
+          expect(await state()).to.deep.equal(head);
         } finally {
+          await reader.end();
           await orm.close();
         }
       });
 
       it('a migration runs once, also when the command is repeated', async () => {
-        const url = await createScratch();
-        const names = await migrationNames(folder);
-        expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal(names);
+        const url = urls[folder];
+        expect(applied[folder]).to.deep.equal(await migrationNames(folder));
         const before = await rowsOf(url, 'select * from migrations order by id');
         expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal([]);
         expect(await rowsOf(url, 'select * from migrations order by id')).to.deep.equal(before);
@@ -185,13 +197,11 @@ describe('migrations', () => {
   });
 
   it('the sessions of a tenant end before its migration commits, and a session that waits for the migration ends after it', async () => {
-    const url = await createScratch();
+    const url = urls.tenant;
     const role = `sessions_${randomBytes(4).toString('hex')}`;
-    await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
     await withConnection(url, client =>
       client.query(
-        `insert into tenant_identity (guid) values (gen_random_uuid());
-         create role ${role} login password 'secret'; grant select on tenant_identity, migrations to ${role}`,
+        `create role ${role} login password 'secret'; grant select on tenant_identity, migrations to ${role}`,
       ),
     );
     const name = decodeURIComponent(new URL(url).pathname.slice(1));
@@ -237,9 +247,7 @@ describe('migrations', () => {
   });
 
   it('a migration and a concurrent read of the tenant identity do not deadlock', async () => {
-    const url = await createScratch();
-    await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
-    await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
+    const url = urls.tenant;
     const state = await withConnection(url, readSchemaState);
     const waiting = (client: pg.Client, count: number) =>
       eventually(async () => {
@@ -273,8 +281,7 @@ describe('migrations', () => {
   });
 
   it('a new tenant has three statuses, and the next one gets id 4', async () => {
-    const url = await createScratch();
-    await runMigrations(url, await loadMigrations('tenant'), settingsOf('tenant'));
+    const url = urls.tenant;
     await withConnection(url, client => client.query(`insert into entity_statuses (title) values ('Next')`));
     const rows = await rowsOf<{ id: number; title: string }>(url, 'select id, title from entity_statuses order by id');
     expect(rows).to.deep.equal([
