@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { pino } from 'pino';
-import { createPasswords } from '../../../src/auth/passwords.ts';
 import { readConfig } from '../../../src/config/config.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { openInstallation } from '../../../src/installation.ts';
@@ -11,6 +10,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
@@ -23,6 +23,7 @@ describe('login of the operator', () => {
     PORT: '0',
     MANAGEMENT_PORT: '0',
   };
+  const passwords = createQuickPasswords();
   const manifest = checkManifest({ slug: 'acme', name: 'Acme', admin: { email: 'admin@acme.test' } }, 'acme');
 
   before(async () => {
@@ -47,7 +48,7 @@ describe('login of the operator', () => {
     }),
   );
 
-  it('CREATEDB and CREATEROLE suffice to migrate, to provision and to create the service login', async () => {
+  it('CREATEDB and CREATEROLE suffice to create the service login, to provision, to end the sessions of a tenant, and to migrate', async () => {
     const migrated = await runCommand('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
     for (const _ of ['create', 'change the password']) {
@@ -55,9 +56,9 @@ describe('login of the operator', () => {
       expect([made.code, made.stderr]).to.deep.equal([0, '']);
     }
 
+    const next = await makeNextBuild();
     const config = readConfig(environment);
     const installation = await openInstallation(config);
-    const passwords = createPasswords();
     await provision(installation, passwords, manifest);
     // The state after a run that was killed just before its end.
     await installation.control.em.fork().execute(`update tenants set status = 'provisioning'`);
@@ -65,26 +66,10 @@ describe('login of the operator', () => {
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     try {
       expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
-    } finally {
-      await service.stop();
-      await installation.close();
-    }
-  });
-
-  it('CREATEDB and CREATEROLE suffice to end the sessions of a tenant and to migrate it', async () => {
-    const next = await makeNextBuild();
-    const config = readConfig(environment);
-    const installation = await openInstallation(config);
-    const passwords = createPasswords();
-    const manifestOfOther = checkManifest({ ...manifest, slug: 'initech' }, 'initech');
-    const made = await provision(installation, passwords, manifestOfOther);
-    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
-    try {
-      expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
-      const args = ['migrate', 'initech', '--despite-running'];
-      const migrated = await runCommand(next.file('scripts/tenant.ts'), args, environment);
-      expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
-      expect(await connectedRoles(made.tenant.databaseName)).to.deep.equal([]);
+      const args = ['migrate', 'acme', '--despite-running'];
+      const again = await runCommand(next.file('scripts/tenant.ts'), args, environment);
+      expect([again.code, again.stderr]).to.deep.equal([0, '']);
+      expect(await connectedRoles(tenant.databaseName)).to.deep.equal([]);
     } finally {
       await service.stop();
       await installation.close();
@@ -97,7 +82,6 @@ describe('login of the operator', () => {
     const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
     const config = readConfig({ ...environment, DATABASE_URL: urlWithQuery });
     const installation = await openInstallation(config);
-    const passwords = createPasswords();
     const made = await provision(installation, passwords, checkManifest({ ...manifest, slug: 'globex' }, 'globex'));
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     try {

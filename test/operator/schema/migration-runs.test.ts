@@ -1,3 +1,4 @@
+import { rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
@@ -368,6 +369,22 @@ describe('migration runs', () => {
     expect([unclear.code, unclear.stderr]).to.satisfy(
       ([code, text]: [number, string]) => code === 1 && /migrate it first/.test(text),
     );
+  });
+
+  it('migrate refuses a migration that runs outside a transaction, and names the alternative', async () => {
+    const file = next.file('migrations/tenant/9999-alone.ts');
+    await writeFile(
+      file,
+      `import { Migration } from '@mikro-orm/migrations';
+       export class Alone extends Migration {
+         override isTransactional = () => false;
+         override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
+       }`,
+    );
+    const { code, stdout, stderr } = await runTenant(['migrate', '--all', '--despite-running']);
+    await rm(file);
+    expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+    expect(stderr).to.match(/^9999-alone: a tenant migration must run in a transaction: .*without "concurrently"/);
   });
 
   /** Runs `work` while every tenant database refuses connections. */
