@@ -1,7 +1,6 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createReadStream } from 'node:fs';
-import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open as openFile, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -165,15 +164,20 @@ describe('sick backup targets', () => {
 
   it('a folder whose disk does not answer fails each call after the limit, and its message names the call', async () => {
     const target = openTarget(readConfig({ BACKUP_TARGET: folder }).backup, limits);
-    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose server is away.
-    const pipe = join(folder, 'file.unfinished');
+    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose server is away. The files of
+    // a process are opened by this many threads.
+    const pipe = join(folder, 'pipe');
     const makePipe = 'mkfifo'; // knip takes a literal for a binary of this package
     execFileSync(makePipe, [pipe]);
+    const threads = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
+    const opened = Promise.all(Array.from({ length: threads }, () => openFile(pipe, 'w')));
     const written = target.write('file', chunksOf(Buffer.from('x'))).catch((error: Error) => error.message);
     expect(await written).to.equal(
       `folder ${folder} was silent for 2 s: write file. Check its mount and its disk, then try again`,
     );
-    createReadStream(pipe).resume();
+    const reader = spawn('cat', [pipe]);
+    for (const file of await opened) await file.close();
+    await once(reader, 'exit');
   });
 
   it('a folder in the place of an archive is no file: it is neither listed, read nor removed, and fails no removal', async () => {

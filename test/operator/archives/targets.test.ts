@@ -71,6 +71,25 @@ describe('backup targets', () => {
     for (const { target } of targets) await target.removeUnfinished();
   });
 
+  it('a file that is written twice at the same time has the whole of the later write, and neither one fails', async () => {
+    for (const { name, target } of targets) {
+      const [begun, other] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const later = async function* (): AsyncGenerator<Buffer> {
+        yield Buffer.from('la');
+        begun.resolve();
+        await other.promise;
+        yield Buffer.from('ter');
+      };
+      const writing = target.write('twice', later());
+      await begun.promise;
+      await target.write('twice', chunks(Buffer.from('earlier')));
+      other.resolve();
+      await writing;
+      expect((await buffer((await target.read('twice')) ?? later())).toString(), name).to.equal('later');
+      await target.remove('twice');
+    }
+  });
+
   it('a list that the store cuts into pages is read to its end, and every unfinished upload is removed', async () => {
     const { target } = targets[1] as { target: BackupTarget };
     const names = Array.from({ length: 7 }, (_, at) => `pages/${at} + ü & <x>'()*!~`);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { OperatorError } from '../../../log/operator-error.ts';
@@ -39,7 +40,7 @@ export function folderTarget(root: string, { maxSilenceMs }: TargetLimits = targ
   return {
     description,
     check: async () => {
-      const probe = join(root, `write-test-${process.pid}${unfinished}`);
+      const probe = unfinishedPath(join(root, 'write-test'));
       try {
         await calls.wait('check the target', async () => {
           await (await open(probe, 'w', fileMode)).close();
@@ -73,8 +74,13 @@ export function folderTarget(root: string, { maxSilenceMs }: TargetLimits = targ
   };
 }
 
+/** Returns another path each time: a purge and a run may write the same file, the mark of a purge, at the same time. */
+function unfinishedPath(path: string): string {
+  return `${path}.${randomUUID()}${unfinished}`;
+}
+
 async function writeFile(path: string, bytes: AsyncIterable<Buffer>, wait: Wait): Promise<number> {
-  const temporary = `${path}${unfinished}`;
+  const temporary = unfinishedPath(path);
   await wait(() => mkdir(dirname(path), { recursive: true, mode: folderMode }));
   const file = await openFile(temporary, 'w', wait);
   let length = 0;
