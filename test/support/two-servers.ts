@@ -5,7 +5,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { ScriptResult } from './command-line.ts';
 import { type OwnServer, startOwnServer } from './own-server.ts';
 import { runCommand } from './run-command.ts';
-import { postgresUrl } from './test-server.ts';
+import { postgresUrl, quickSettings } from './test-server.ts';
 import { createWorld, type World } from './world.ts';
 
 /** A world with another PostgreSQL server, `second`, to which its tenants can be moved. */
@@ -22,7 +22,7 @@ export class TwoServers {
   static async start(environment: Record<string, string>): Promise<TwoServers> {
     const [world, second] = await Promise.all([
       createWorld(environment),
-      startOwnServer('second', ['fsync=off', 'max_connections=50']),
+      startOwnServer('second', [...quickSettings, 'max_connections=50']),
     ]);
     // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
     await withConnection(second.url, async client => {

@@ -4,45 +4,54 @@ import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { stopCommand } from '../../support/stopped-command.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { MovedWrites } from './moved-writes.ts';
 
-/** One while the tenant is served, and two behind the fence. The drill of moves kills runs at every step. */
-const steps = ['fill', 'end sessions', 'exchange'] as const;
+const path = '/api/v1/EntityStatus';
+/** One while the tenant is served, and one behind the fence. The drill of moves kills runs at every step. */
+const steps = ['fill', 'exchange'] as const;
 
 describe('moves that fail', () => {
   let servers: TwoServers;
   let writes: MovedWrites;
+  let acme: Client;
 
   before(async () => {
     servers = await TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' });
     writes = await MovedWrites.start(servers);
+    acme = await servers.world.login(servers.world.acme);
   });
   after(() => servers.close());
 
-  /** Moves a tenant under load; the run fails at a step, if one is named. */
+  /** Moves a tenant; the run fails at a step, if one is named. */
   const move = (to: string, failsAt?: DatabaseStep) =>
-    writes.during(() =>
-      moveTenant(
-        servers.world.installation,
-        'acme',
-        { keepSeconds: 3_600, maxPauseMs: 60_000, to },
-        {
-          onStep: (_, step) => {
-            if (step === failsAt) throw new Error('the run fails here');
-          },
+    moveTenant(
+      servers.world.installation,
+      'acme',
+      { keepSeconds: 3_600, maxPauseMs: 60_000, to },
+      {
+        onStep: (_, step) => {
+          if (step === failsAt) throw new Error('the run fails here');
         },
-      ).catch((error: Error) => error.message),
-    );
+      },
+    ).catch((error: Error) => error.message);
   const reserved = async (): Promise<ListedDatabase> =>
     (await servers.databases()).find(({ state }) => state === 'reserved') as ListedDatabase;
 
+  async function expectServed(Title: string): Promise<void> {
+    expect((await acme.post(path, { Title })).status).to.equal(201);
+  }
+
   it('a move that fails leaves the tenant in its database, and the next run begins anew and leaves nothing of it', async () => {
     const names = new Set<string>();
+    const written: string[] = [];
     for (const step of steps) {
-      const { result, titles } = await move('second', step);
+      const { result, titles } = await writes.during(() => move('second', step));
       expect(result, step).to.equal('the run fails here');
-      await writes.expectAll(titles);
+      written.push(...titles);
+      await writes.expectAll(written);
       // What the run before has left is dropped: runs that fail again and again do not fill the server.
       expect(await servers.states(), step).to.deep.equal(['default current', 'second reserved']);
       const { database, why } = await reserved();
@@ -56,11 +65,11 @@ describe('moves that fail', () => {
     expect(findings.map(({ check, server }: Record<string, string>) => [check, server])).to.deep.equal([
       ['leftover_database', 'second'],
     ]);
-    const { result, titles } = await move('second');
+    const result = await move('second');
     const newDatabase = typeof result === 'string' ? expect.fail(result) : result.newDatabase;
     expect(names).not.to.include(newDatabase);
     expect(await servers.namesOn('second')).to.deep.equal([newDatabase]);
-    await writes.expectAll(titles);
+    await writes.expectAll(written);
     await servers.runWell(['move', 'settle', 'acme', '--yes']);
     expect(await servers.states()).to.deep.equal(['second current']);
     expect((await servers.run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
@@ -74,13 +83,12 @@ describe('moves that fail', () => {
     expect(aborted).to.deep.equal([{ slug: 'acme', server: to, dropped: database }]);
     expect(await servers.namesOn(to, database)).to.deep.equal([]);
     expect(await servers.states()).to.deep.equal([`${await servers.serverOf()} current`]);
-    const { titles } = await writes.during(() => servers.databases());
-    await writes.expectAll(titles);
+    await expectServed('aborted');
   });
 
   it('a run that fails after the switch opens the new database, and the next run does so if the first one was killed', async () => {
     const to = await servers.otherServer();
-    const { result, titles } = await move(to, 'open current');
+    const { result, titles } = await writes.during(() => move(to, 'open current'));
     expect(result).to.include({ slug: 'acme', to });
     expect(result).to.have.property('pauseMs').within(1, 60_000);
     expect((await servers.databases()).map(({ error }) => error)).to.deep.equal([null, null]);
@@ -99,5 +107,18 @@ describe('moves that fail', () => {
     const stdout = await servers.runWell(['move', 'abort', 'acme']);
     expect(stdout).to.equal(`acme has no unfinished move, and is served by ${to}.\n`);
     await writes.expectAll(titles);
+  });
+
+  it('the fence of a move that was killed before the switch is lifted by databases prune of the tenant', async () => {
+    const to = await servers.otherServer();
+    await (await stopCommand(servers.world, ['move', 'acme', '--to', to, '--pause', '60'])).kill();
+    const left = await servers.databases();
+    expect(left.find(({ state }) => state === 'current')?.why).to.equal(
+      'a command has ended behind the fence; its requests wait: npx backoffice databases prune acme',
+    );
+    await servers.runWell(['databases', 'prune', 'acme']);
+    await expectServed('pruned');
+    const target = left.find(({ state }) => state === 'reserved') as ListedDatabase;
+    expect(await servers.namesOn(to, target.database)).to.deep.equal([]);
   });
 });

@@ -1,15 +1,15 @@
 import { expect } from 'chai';
-import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { guardProcesses, stopCommand } from '../../support/stopped-command.ts';
-import { TwoServers } from '../../support/two-servers.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { useServerFolder } from '../support/server-folder.ts';
+import { guardProcesses, stopCommand } from '../support/stopped-command.ts';
+import { TwoServers } from '../support/two-servers.ts';
 
 const path = '/api/v1/EntityStatus';
 const there = ['acme', '--to', 'second'];
 const back = ['acme', '--back'];
 
-describe('killed moves', () => {
+describe('drill: killed moves', () => {
   let servers: TwoServers;
   const archives = useServerFolder('archives');
   let acme: Client;

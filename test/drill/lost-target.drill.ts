@@ -1,21 +1,21 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { Tenant } from '../../../src/control/control-entities.ts';
-import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import type { Client } from '../../support/client.ts';
-import { type RunningScript, startScript } from '../../support/command-line.ts';
-import { CrashingServer } from '../../support/crashing-server.ts';
-import { eventually } from '../../support/eventually.ts';
-import { runCommand } from '../../support/run-command.ts';
-import { startSilentProxy } from '../../support/silent-proxy.ts';
-import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { Tenant } from '../../src/control/control-entities.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import { type RunningScript, startScript } from '../support/command-line.ts';
+import { CrashingServer } from '../support/crashing-server.ts';
+import { eventually } from '../support/eventually.ts';
+import { runCommand } from '../support/run-command.ts';
+import { startSilentProxy } from '../support/silent-proxy.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const moveArguments = ['move', 'acme', '--to', 'second', '--pause', '60', '--json'];
 
-describe('move whose target dies behind the fence', () => {
+describe('drill: move whose target dies behind the fence', () => {
   let world: World;
   let second: CrashingServer;
   let acme: Client;
