@@ -1,17 +1,15 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { controlSteps } from '../../src/operator/control/restore-control.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { startScript } from '../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
 import { eventually } from '../support/eventually.ts';
+import { killedRestore } from '../support/paused-run.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
-
-const killedRestore = fileURLToPath(new URL('../support/killed-restore.ts', import.meta.url));
 
 /** What must never be there: sessions, users, clients and keys that were ended before the loss. */
 const revived = (keys: readonly string[]): string => `
@@ -82,6 +80,31 @@ describe('drill: killed restores of the control database', () => {
     await service.ended;
     return undefined;
   }
+
+  it('an older archive brings back nothing that a newer archive has as revoked, and prints what differs', async () => {
+    const list = async (): Promise<string[]> =>
+      JSON.parse(await run('tenant', 'backup', 'list')).map(({ id }: { id: string }) => id);
+    const ids = await list();
+    await server.sql('drop database office with (force)');
+    // The time of an archive is not that in its name: a copy with the newest name is not the newest.
+    const copy = first.replace(/\d{8}T\d{6}Z/, '29990101T000000Z');
+    await copyFile(join(folder, first), join(folder, copy));
+    const restore = async (...args: string[]) =>
+      JSON.parse((await run('control', 'restore', ...args)).split('\n')[0] ?? '');
+    const { replayed, purged } = await restore('--archive', first);
+    expect(replayed).to.include({ users: 1, clients: 1, tenants: 0 });
+    expect(replayed.differences.map(({ name }: { name: string }) => name.split(' ')[0])).to.deep.equal([
+      'nora@acme.test',
+      'client',
+    ]);
+    expect(purged).to.deep.equal({ removed: [], withheld: [] });
+    expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
+    expect(await list()).to.include.members(ids);
+    await server.sql('drop database office with (force)');
+    expect((await restore()).file).not.to.be.oneOf([first, copy]);
+    await rm(join(folder, copy));
+    expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([false, false]);
+  });
 
   for (const isEmptyThere of [false, true])
     for (const step of [...controlSteps, 'end'])

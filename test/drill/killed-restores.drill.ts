@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import {
   type DatabaseGoal,
@@ -10,6 +9,7 @@ import {
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
+import { killedRestore } from '../support/paused-run.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 import { postgresUrl } from '../support/test-server.ts';
@@ -19,7 +19,6 @@ const path = '/api/v1/EntityStatus';
 const stepsOf = (goal: DatabaseGoal): DatabaseStep[] => [...databaseProtocol(goal, false)];
 const swapSteps = stepsOf('switch');
 const lostSteps = stepsOf('replace');
-const killedRestore = fileURLToPath(new URL('../support/killed-restore.ts', import.meta.url));
 
 describe('drill: killed swaps, and killed restores of lost databases', () => {
   let world: World;

@@ -1,10 +1,212 @@
-import { testPausedRestores } from '../operator/recovery/paused-restores.ts';
+import { expect } from 'chai';
+import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import { startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { killedRestore, pauseRun } from '../support/paused-run.ts';
+import { runCommand } from '../support/run-command.ts';
+import { useServerFolder } from '../support/server-folder.ts';
+import { backUp, succeed } from '../support/succeed.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
-describe('drill: restores that are paused or killed', () =>
-  testPausedRestores({
-    pausedSwap: ['upgrade target', 'close current', 'exchange', 'open current'],
-    killedSwap: ['close current', 'exchange', 'open current'],
-    pausedBeside: ['create', 'fill', 'complete'],
-    pausedLost: ['condemn leftovers', 'create', 'fill', 'require lost', 'exchange', 'serve'],
-    purged: ['create', 'fill'],
-  }));
+const path = '/api/v1/EntityStatus';
+
+/** The steps before which runs are paused or killed, by what the runs do. */
+const pausedSwap = ['upgrade target', 'close current', 'exchange', 'open current'] satisfies DatabaseStep[];
+const killedSwap = ['close current', 'exchange', 'open current'] satisfies DatabaseStep[];
+const pausedBeside = ['create', 'fill', 'complete'] satisfies DatabaseStep[];
+const pausedLost = [
+  'condemn leftovers',
+  'create',
+  'fill',
+  'require lost',
+  'exchange',
+  'serve',
+] satisfies DatabaseStep[];
+/** Of a restore beside a tenant that is purged meanwhile. */
+const purged = ['create', 'fill'] satisfies DatabaseStep[];
+
+describe('drill: restores that are paused or killed', () => {
+  const folder = useServerFolder('archives');
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '2000' });
+  let environment: Record<string, string>;
+  let acme: Client;
+
+  before(async () => {
+    environment = { ...world.environment, BACKUP_TARGET: folder };
+    acme = await world.login(world.acme);
+    await acme.post(path, { Title: 'restored' });
+    await backUp(environment);
+    await run('restore', 'acme', '--archive', 'latest');
+    await acme.post(path, { Title: 'later' });
+  });
+
+  const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
+  const run = (...args: string[]) => succeed(environment, 'tenant', args);
+  const titles = async (): Promise<string[]> => {
+    const { status, body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
+    return status === 200 ? body.map(({ Title }: { Title: string }) => Title) : [`status ${status}`];
+  };
+  const checks = async (): Promise<string[]> => {
+    const { stdout } = await command('doctor');
+    return JSON.parse(stdout)
+      .findings.filter(({ tenant }: { tenant: string | null }) => tenant?.startsWith('acme'))
+      .map(({ check }: { check: string }) => check);
+  };
+  const control = <Row extends object>(text: string): Promise<Row[]> => controlSql(world, text);
+  const kill = async (kind: string, step: string): Promise<void> => {
+    const killed = await startScript(killedRestore, [kind, 'acme', step], environment).ended;
+    expect(killed.signal, killed.stderr).to.equal('SIGKILL');
+  };
+
+  const pause = (kind: string, step: string, slug = 'acme') => pauseRun(world, environment, [kind, slug, step]);
+
+  /** The names of the databases of a tenant, by state. */
+  const databases = async (slug = 'acme'): Promise<Record<string, string[]>> => {
+    const rows = await control<{ state: string; names: string[] }>(
+      `select d.state, array_agg(d.database_name order by d.id) as names
+         from tenant_databases d join tenants t on t.id = tenant_id
+        where slug = '${slug}' and d.state <> 'gone' group by 1`,
+    );
+    return Object.fromEntries(rows.map(({ state, names }) => [state, names]));
+  };
+  const exists = async (database: string): Promise<boolean> =>
+    withConnection(postgresUrl(), async client => {
+      const { rowCount } = await client.query('select from pg_database where datname = $1', [database]);
+      return rowCount === 1;
+    });
+
+  for (const step of pausedSwap)
+    it(`a swap that was paused before the step ${step} while another one was undone harms nothing when it goes on`, async () => {
+      const goOn = await pause('swap', step);
+      await run('restore', 'swap', 'acme', '--yes');
+      await run('restore', 'back', 'acme', '--yes');
+      const { code, stderr } = await goOn();
+      expect(code, stderr).not.to.equal(0);
+      expect(await titles()).to.include.members(['restored', 'later']);
+      expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await checks()).to.deep.equal([]);
+    });
+
+  for (const step of killedSwap)
+    it(`a tenant whose swap is killed before the step ${step} is served again by itself, from the database that it has`, async () => {
+      await kill('guarded-swap', step);
+      await eventually(async () => (await titles()).includes('restored'));
+      expect((await titles()).includes('later')).to.equal(step !== 'open current');
+      expect((await acme.post(path, { Title: `killed before ${step}` })).status).to.equal(201);
+      // A swap that has not come to its exchange is none that could be undone.
+      const again = step === 'open current' ? ['restore', 'back', 'acme', '--yes'] : ['databases', 'prune', 'acme'];
+      await eventually(async () => (await command(...again)).code === 0);
+      expect(await titles()).to.include('later');
+      expect(await checks()).to.deep.equal([]);
+    });
+
+  it('requests wait behind the fence of a swap that was killed without a guard, and the next command lets them go on', async () => {
+    for (const [step, ended] of [
+      ['exchange', ['databases', 'prune', 'acme']],
+      ['open current', ['restore', 'back', 'acme', '--yes']],
+      ['exchange', ['restore', 'swap', 'acme', '--yes']],
+    ] as const) {
+      await kill('swap', step);
+      expect(await titles()).to.deep.equal(['status 503']);
+      expect(await checks()).to.deep.equal(['unfinished_switch']);
+      await run(...ended);
+      expect((await titles()).includes('later'), ended.join(' ')).to.equal(ended[1] !== 'swap');
+      expect(await checks()).to.deep.equal([]);
+    }
+    await run('restore', 'back', 'acme', '--yes');
+  });
+
+  it('a run that was paused before it drops a database does not drop one that the tenant has got meanwhile', async () => {
+    const { kept: [aside = ''] = [] } = await databases();
+    await run('delete', 'acme', '--yes');
+    const goOn = await pause('purge', 'condemn');
+    await control(`update tenants set status = 'active', purging_at = null where slug = 'acme'`);
+    await run('restore', 'swap', 'acme', '--yes');
+    const { code, stderr } = await goOn();
+    expect(code, stderr).not.to.equal(0);
+    expect((await databases()).current).to.deep.equal([aside]);
+    await eventually(async () => (await titles()).includes('restored'));
+    expect(await titles()).not.to.include('later');
+    expect((await acme.post(path, { Title: 'kept' })).status).to.equal(201);
+    await run('restore', 'back', 'acme', '--yes');
+    expect(await titles()).to.include('later');
+    expect(await checks()).to.deep.equal([]);
+  });
+
+  for (const step of pausedBeside)
+    it(`a restore beside that was paused before the step ${step} neither completes nor changes what another one restores`, async () => {
+      const goOn = await pause('beside', step);
+      const { reserved: [begun = ''] = [] } = await databases();
+      await run('restore', 'acme', '--archive', 'latest');
+      const { filled: [restored = ''] = [] } = await databases();
+      const { code } = await goOn();
+      expect(code).not.to.equal(0);
+      const { filled, reserved, condemned } = await databases();
+      expect({ filled, reserved, condemned }).to.deep.equal({
+        filled: [restored],
+        reserved: undefined,
+        condemned: undefined,
+      });
+      const { stdout } = await command('restore', 'diff', 'acme', '--database', restored);
+      expect(JSON.parse(stdout)).to.include({ tenant: 'acme', database: restored });
+      expect([restored === begun, await exists(restored), await exists(begun)]).to.deep.equal([false, true, false]);
+      await run('databases', 'drop', 'acme', restored, '--yes');
+      expect(await exists(restored)).to.equal(false);
+      expect(await checks()).to.deep.equal([]);
+    });
+
+  it('what a killed restore beside has left is named by doctor, is used by nobody, and is dropped by the next command', async () => {
+    await kill('beside', 'complete');
+    const { reserved: [begun = ''] = [] } = await databases();
+    expect([await exists(begun), await checks()]).to.deep.equal([true, ['leftover_database']]);
+    const swap = await command('restore', 'swap', 'acme', '--database', begun, '--yes');
+    expect(swap.code).to.equal(1);
+    const drop = ['databases', 'prune', 'acme'];
+    await run(...drop);
+    expect([await exists(begun), await checks()]).to.deep.equal([false, []]);
+    await kill('beside', 'fill');
+    const { reserved: [again = ''] = [] } = await databases();
+    await run('restore', 'acme', '--archive', 'latest');
+    const { filled: [restored = ''] = [] } = await databases();
+    expect([await exists(again), await exists(restored), await checks()]).to.deep.equal([false, true, []]);
+    await run('databases', 'drop', 'acme', restored, '--yes');
+  });
+
+  for (const step of pausedLost)
+    it(`a restore of a lost database that was paused before the step ${step} changes nothing of what another one has restored`, async () => {
+      const { current: [lost = ''] = [] } = await databases();
+      await withConnection(postgresUrl(), client => client.query(`drop database "${lost}" with (force)`));
+      const goOn = await pause('lost', step);
+      if (step === 'serve') {
+        // The paused run has opened the restored database: it is not lost any more.
+        await run('databases', 'prune', 'acme');
+      } else await run('restore', 'acme', '--lost');
+      const Title = `lost before ${step}`;
+      expect((await acme.post(path, { Title })).status).to.equal(201);
+      const { code, stderr } = await goOn();
+      expect(code, stderr).not.to.equal(0);
+      expect(await titles()).to.include.members(['restored', Title]);
+      expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await checks()).to.deep.equal([]);
+    });
+
+  for (const step of purged)
+    it(`a restore beside that was paused before the step ${step} while its tenant was purged leaves nothing of the tenant`, async () => {
+      const slug = `purged-${step}`;
+      const { code, stderr } = await command('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
+      expect(code, stderr).to.equal(0);
+      await run('backup', 'run', slug);
+      const goOn = await pause('beside', step, slug);
+      const names = (await databases(slug)).reserved ?? [];
+      expect(names).to.have.length(1);
+      await run('delete', slug, '--yes');
+      await run('purge', slug, '--yes');
+      expect((await goOn()).code).not.to.equal(0);
+      for (const name of names) expect(await exists(name)).to.equal(false);
+      expect(await titles()).to.include('restored');
+      expect(await checks()).to.deep.equal([]);
+    });
+});

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { pauseRun } from '../../support/paused-run.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { stopCommand } from '../../support/stopped-command.ts';
@@ -128,17 +129,9 @@ describe('databases of tenants', () => {
     await expectServed('pruned');
   });
 
-  it('the next restore drops what a killed one has left', async () => {
-    await (await stopCommand(world, ['restore', 'acme', '--archive', 'latest'])).kill();
-    const name = await nameOf('acme', 'reserved');
-    await restore('acme');
-    expect(await states()).to.deep.equal(['acme filled']);
-    expect(await remains(name)).to.equal(0);
-  });
-
   it('a kept database is pruned when its time has passed, a condemned one always, and no others', async () => {
     for (const slug of ['acme', 'globex']) {
-      if (slug === 'globex') await restore(slug);
+      await restore(slug);
       await run(['restore', 'swap', slug, '--yes']);
     }
     expect(await titles())
@@ -178,5 +171,17 @@ describe('databases of tenants', () => {
     expect((await command(['restore', 'back', 'acme', '--yes'])).stderr).to.include('No swap of acme can be undone');
     await run(['restore', 'back', 'globex', '--yes']);
     await expectServed('after the swaps');
+  });
+
+  it('a swap that was paused before its exchange while another one was undone harms nothing when it goes on', async () => {
+    await restore('acme');
+    const goOn = await pauseRun(world, world.environment, ['swap', 'acme', 'exchange']);
+    await run(['restore', 'swap', 'acme', '--yes']);
+    await run(['restore', 'back', 'acme', '--yes']);
+    const { code, stderr } = await goOn();
+    expect(code, stderr).not.to.equal(0);
+    await expectServed('after the paused swap');
+    expect(await titles()).to.include('after the swaps');
+    expect(await states('acme')).to.have.members(['acme current', 'acme kept']);
   });
 });
