@@ -9,6 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, sendSteadily } from '../support/steady-load.ts';
+import { succeed } from '../support/succeed.ts';
 
 const maxRestoreMs = 60_000;
 const kills = 6;
@@ -54,13 +55,19 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   }
   const codesIn = async (database: string): Promise<string[]> =>
     (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
-  const restoreArgs = (): string[] => ['restore', 'acme', '--at', moment, '--json'];
+  const addTo = async (slug: string, code: string): Promise<void> =>
+    void (await server.sql(
+      `insert into currencies (code, name) values ('${code}', '${code}')`,
+      await server.databaseOf(slug),
+    ));
+  const tenant = async (...args: string[]) => JSON.parse(await succeed(environment, 'tenant', [...args, '--json']));
+  const restoreArgs = (): string[] => ['restore', 'acme', '--at', moment];
   const leftovers = (): Promise<string[]> => readdir(join(server.folder, 'scratch'));
 
   it('a restore between two writes has the first write and not the second one, while both tenants are served', async function () {
     this.timeout(600_000);
     const startedAt = performance.now();
-    const restoring = runScript('scripts/tenant.ts', restoreArgs(), environment);
+    const restoring = runScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
     const served = await sendSteadily(50, restoring, async () => {
       const { status } = await globex.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' });
       return status === 200 ? status : `${status}`;
@@ -78,14 +85,53 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   it('a killed command leaves no recovered server and no files, and can be run again', async function () {
     this.timeout(600_000);
     for (let kill = 1; kill <= kills; kill++) {
-      const { process: child, ended } = startScript('scripts/tenant.ts', restoreArgs(), environment);
+      const { process: child, ended } = startScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
       await sleep(kill * 700);
       child.kill('SIGKILL');
       await ended;
       await eventually(async () => (await leftovers()).length === 0, 60_000);
     }
-    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', restoreArgs(), environment);
+    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
     expect(code, stderr).to.equal(0);
     expect(await codesIn(JSON.parse(stdout).database)).to.deep.equal(['EUR']);
+  });
+
+  it('a tenant that was provisioned after the base backup is restored', async () => {
+    await server.provision('initech');
+    await addTo('initech', 'SEK');
+    const moment = await server.now();
+    await server.sql('delete from currencies', await server.databaseOf('initech'));
+    const { database } = await tenant('restore', 'initech', '--at', moment);
+    expect(await codesIn(database)).to.deep.equal(['SEK']);
+  });
+
+  it('a moment before or after a swap is recovered from the database that the tenant had then', async () => {
+    const { database } = await tenant(...restoreArgs());
+    const before = await server.now();
+    await addTo('acme', 'DKK');
+    await tenant('restore', 'swap', 'acme', '--database', database, '--yes');
+    const after = await server.now();
+    await tenant('restore', 'back', 'acme', '--yes');
+    for (const [at, codes] of [
+      [before, ['EUR', 'NOK']],
+      [after, ['EUR']],
+    ] as const) {
+      const { database: recovered } = await tenant('restore', 'acme', '--at', at);
+      expect(await codesIn(recovered)).to.deep.equal(codes);
+    }
+  });
+
+  it('a lost database comes back with every transaction until the moment, and is served', async () => {
+    await addTo('acme', 'JPY');
+    const moment = await server.now();
+    await addTo('globex', 'AUD');
+    const database = await server.databaseOf('acme');
+    await server.sql(`drop database "${database}" with (force)`);
+    const restored = await tenant('restore', 'acme', '--lost', '--at', moment);
+    expect(restored).to.include({ slug: 'acme', status: 'active', restoredFrom: moment });
+    const current = await server.databaseOf('acme');
+    expect(current).not.to.equal(database);
+    expect(await codesIn(current)).to.include.members(['EUR', 'NOK', 'DKK', 'JPY']);
+    expect(await leftovers()).to.deep.equal([]);
   });
 });

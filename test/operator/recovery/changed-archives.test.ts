@@ -9,7 +9,6 @@ import { controlSql, createWorld, sql, type World } from '../../support/world.ts
 
 /** 8 bytes that name the format, 4 with the length of the header. */
 const headerStart = 12;
-const tagBytes = 16;
 
 describe('restore from archives that were changed, exchanged or brought back', () => {
   let world: World;
@@ -89,18 +88,14 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await expectRefused('acme', acme.file, /another archive/, 'an old one under a newer name');
   });
 
+  // test/operator/archives/archive.test.ts flips every byte of an archive, and cuts it everywhere.
   it('a flipped byte in any section of an archive, and a cut at any, are refused by name', async () => {
     const { file, bytes } = acme;
     const frames = headerStart + bytes.readUInt32BE(8);
     const offsets = {
       'name of the format': 3,
-      'length of the header': 11,
-      'first byte of the header': headerStart,
       'id in the header': headerStart + 22,
-      'last byte of the header': frames - 1,
-      'first byte of the first frame': frames,
       'middle of the frames': frames + Math.floor((bytes.length - frames) / 2),
-      'first byte of the last tag': bytes.length - tagBytes,
       'last byte': bytes.length - 1,
     };
     for (const [section, at] of Object.entries(offsets)) {
@@ -109,7 +104,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
       await write(file, flipped);
       await expectRefused('acme', file, /changed|first 8 bytes|another archive|too early|destroyed/, section);
     }
-    for (const length of [0, 5, headerStart, frames - 1, frames, frames + 100, bytes.length - 1]) {
+    for (const length of [0, frames - 1, bytes.length - 1]) {
       await write(file, bytes.subarray(0, length));
       await expectRefused('acme', file, /too early|cut|ends/, `cut at ${length}`);
     }
@@ -133,9 +128,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
       expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([1, true]);
     }
     const [, { id }] = JSON.parse(await run('backup', 'list', 'acme'));
-    const { database: beside } = JSON.parse(await run('restore', 'acme', '--archive', id));
     await run('restore', 'acme', '--archive', id, '--lost');
-    await run('databases', 'drop', 'acme', beside, '--yes');
     const { database: restored } = JSON.parse(await run('show', 'acme'));
     const adminUrl = databaseUrl(world.acme.adminUrl, restored);
     expect(await sql({ adminUrl }, 'select code from currencies')).to.deep.equal([{ code: 'EUR' }]);

@@ -51,19 +51,9 @@ describe('restore of a tenant to a moment with the command for a host of its own
     expect(await leftovers()).to.deep.equal([]);
   });
 
-  it('a tenant that was provisioned after the base backup is restored', async () => {
-    await server.provision('initech');
-    await addCurrency('initech', 'SEK');
-    const moment = await server.now();
-    await server.sql('delete from currencies', await server.databaseOf('initech'));
-    const { code, document } = await tenant(['restore', 'initech', '--at', moment]);
-    expect(code, JSON.stringify(document)).to.equal(0);
-    expect(await codesIn(document.database)).to.deep.equal(['SEK']);
-  });
-
   it('a restore to a moment makes no tenant, and lets nobody into the restored database', async () => {
     const slugs = await server.control<{ slug: string }>('select slug from tenants order by slug');
-    expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex', 'initech']);
+    expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
     const [own] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
     const [access] = await server.sql<{ guid: string; login: boolean }>(
       'select guid, rolcanlogin as login from tenant_identity, pg_roles where rolname = current_database()',
@@ -124,36 +114,4 @@ describe('restore of a tenant to a moment with the command for a host of its own
     for (const name of await readdir(wal)) if (name > first) await rm(join(copy, 'default', 'wal', name));
     return copy;
   }
-
-  it('a moment before or after a swap is recovered from the database that the tenant had then', async () => {
-    const before = await server.now();
-    const former = await currencies('acme');
-    await addCurrency('acme', 'DKK');
-    const swap = await tenant(['restore', 'swap', 'acme', '--database', restored, '--yes']);
-    expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
-    const after = await server.now();
-    expect((await tenant(['restore', 'back', 'acme', '--yes'])).code).to.equal(0);
-    for (const [at, codes] of [
-      [before, former],
-      [after, ['EUR', 'CHF']],
-    ] as const) {
-      const { code, document } = await tenant(['restore', 'acme', '--at', at]);
-      expect(code, JSON.stringify(document)).to.equal(0);
-      expect(await codesIn(document.database)).to.deep.equal(codes);
-    }
-  });
-
-  it('a lost database comes back with every transaction until the moment, and is served', async () => {
-    await addCurrency('acme', 'JPY');
-    const moment = await server.now();
-    await addCurrency('globex', 'AUD');
-    const database = await server.databaseOf('acme');
-    await server.sql(`drop database "${database}" with (force)`);
-    const { code, document } = await tenant(['restore', 'acme', '--lost', '--at', moment]);
-    expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document).to.include({ slug: 'acme', status: 'active', restoredFrom: moment });
-    expect(await server.databaseOf('acme')).not.to.equal(database);
-    expect(await currencies('acme')).to.include.members(['EUR', 'CHF', 'JPY']);
-    expect(await leftovers()).to.deep.equal([]);
-  });
 });
