@@ -1,5 +1,7 @@
-import { cp, rm, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { chown, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { createRunner } from '../../src/embedded/binaries.ts';
 import { findServer } from '../../src/embedded/pid-file.ts';
 import { launchServer, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
@@ -14,6 +16,10 @@ export interface CopiedServer {
   readonly url: string;
   close(): Promise<void>;
 }
+
+/** Keeps the owner and the rights, which PostgreSQL checks. `fs.cp` takes ten times the CPU time. */
+const copy = (from: string, names: string[], to: string) =>
+  promisify(execFile)('cp', ['-a', ...names.map(name => join(from, name)), to]);
 
 interface CopyOptions {
   /** Further settings of the copy, `name=value`. */
@@ -34,14 +40,16 @@ export async function copyServer(
       `select current_setting('data_directory') as source from pg_backup_start('copy', fast => true)`,
     );
     const source = rows[0]?.source ?? '';
+    await mkdir(data, { mode: 0o700 });
+    const { uid, gid } = await stat(source);
+    await chown(data, uid, gid);
     // The write-ahead log is copied at the end; its files come and go meanwhile.
-    await cp(source, data, { recursive: true, filter: path => !/postmaster\.pid$|\/pg_wal\//.test(path) });
+    const names = (await readdir(source)).filter(name => !['pg_wal', 'postmaster.pid'].includes(name));
+    await copy(source, names, data);
     const { rows: stopped } = await client.query<{ label: string }>(
       'select labelfile as label from pg_backup_stop(wait_for_archive => false)',
     );
-    await rm(join(data, 'pg_wal'), { recursive: true });
-    const filter = (path: string): boolean => !path.includes('/archive_status/');
-    await cp(join(source, 'pg_wal'), join(data, 'pg_wal'), { recursive: true, filter });
+    await copy(source, ['pg_wal'], data);
     await writeFile(join(data, 'backup_label'), stopped[0]?.label ?? '', { mode: 0o600 });
   });
   const settings = [...quickSettings, ...extraSettings];

@@ -1,8 +1,10 @@
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-names.ts';
 import { endCommands } from './run-command.ts';
 
@@ -47,7 +49,8 @@ export async function makeNextBuild(text = migration, kind: MigrationFolder = 't
   const names = await migrationNames(kind);
   const head = `${String(names.length + 1).padStart(4, '0')}-labels`;
   const parts = ['src', 'migrations', 'scripts', 'package.json', 'mikro-orm.config.ts'];
-  await Promise.all(parts.map(part => cp(join(root, part), join(folder, part), { recursive: true })));
+  // `fs.cp` takes ten times the CPU time.
+  await promisify(execFile)('cp', ['-a', ...parts.map(part => join(root, part)), folder]);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   await writeFile(join(folder, 'migrations', kind, `${head}.ts`), `// ${randomUUID()}\n${text}`);
   return {

@@ -61,15 +61,17 @@ describe('the key of the archives of the control database', () => {
       async () => {
         const purging = startScript('scripts/tenant.ts', ['purge', 'initech', '--yes'], environment);
         await eventually(() => isWaiting('delete from tenants'));
-        const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
-        await eventually(async () => running.process.exitCode !== null || (await isWaiting('insert into backup_keys')));
+        const running = runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+        let hasEnded = false;
+        void running.finally(() => (hasEnded = true));
+        await eventually(async () => hasEnded || (await isWaiting('insert into backup_keys')));
         await copyArchives();
         return { purging, running };
       },
     );
     const purged = await purging.ended;
     expect(purged.code, purged.stderr).to.equal(0);
-    const overlapped = await running.ended;
+    const overlapped = await running;
     expect(overlapped.stdout, overlapped.stdout + overlapped.stderr).to.include('(control database): archived');
     await copyArchives();
     await run('backup', 'run', '--all');

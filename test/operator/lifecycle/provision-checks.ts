@@ -94,7 +94,7 @@ export function provisionChecks(world: () => World) {
   }
 
   /** Expects that the administrator of the tenant logs in and reads the three statuses of every new tenant. */
-  async function expectServed({ guid, admin }: PrintedTenant): Promise<void> {
+  async function expectServed({ guid, admin }: Pick<PrintedTenant, 'guid' | 'admin'>): Promise<void> {
     const login = await world().anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
     expect(login.status).to.equal(200);
     const { status, body } = await new Client(world().url, login.body).get(path);

@@ -1,14 +1,17 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { addUser, generatePassword } from '../../../src/operator/people/users.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 
 describe('restore of an older archive of the control database beside a newer one', () => {
   const server = use(createDedicatedServer);
+  const passwords = createQuickPasswords();
   const folder = useServerFolder('archives');
   let environment: Record<string, string>;
 
@@ -27,8 +30,9 @@ describe('restore of an older archive of the control database beside a newer one
   const addRole = (slug: string, name: string, permissions: string) =>
     server.control(`insert into roles (tenant_id, name, permissions)
                     select id, '${name}', '{${permissions}}' from tenants where slug = '${slug}'`);
-  const change = (name: string, ...args: string[]) =>
-    run('tenant', 'user', 'change', 'acme', `${name}@acme.test`, ...args);
+  const change = (name: string, role: string, scope = 'All') =>
+    server.control(`update users u set role_id = r.id, scope = '${scope}' from roles r
+                     where u.email = '${name}@acme.test' and r.tenant_id = u.tenant_id and r.name = '${role}'`);
 
   const people = () =>
     server.control<Record<string, unknown>>(
@@ -41,7 +45,7 @@ describe('restore of an older archive of the control database beside a newer one
   before(async () => {
     environment = { ...server.environment, BACKUP_TARGET: folder };
     for (const slug of ['acme', 'globex']) {
-      await server.provision(slug);
+      const { tenant } = await server.provision(slug);
       await addRole(slug, 'Buyer', 'orders.read,orders.write');
       await addRole(slug, 'Seller', 'orders.read,pricing.write');
       await addRole(slug, 'Clerk', 'orders.read,settings.write');
@@ -54,7 +58,10 @@ describe('restore of an older archive of the control database beside a newer one
         same: 'Clerk',
       };
       for (const [name, role] of Object.entries(roles))
-        await run('tenant', 'user', 'add', slug, `${name}@${slug}.test`, '--role', role, '--scope', 'All');
+        await addUser(server.installation, passwords, {
+          ...{ tenant, email: `${name}@${slug}.test`, password: generatePassword(), firstName: name, lastName: name },
+          ...{ role, scope: 'All', entityId: null },
+        });
     }
     await server.control(`update users set entity_id = 7 where email in ('moved@acme.test', 'clerk@acme.test')`);
   });
@@ -63,9 +70,9 @@ describe('restore of an older archive of the control database beside a newer one
     const first = await controlArchive();
     const archive = await readFile(join(folder, first));
     const before = await people();
-    await change('demoted', '--role', 'Member');
-    await change('promoted', '--role', 'Administrator');
-    await change('moved', '--role', 'Seller', '--scope', 'Self');
+    await change('demoted', 'Member');
+    await change('promoted', 'Administrator');
+    await change('moved', 'Seller', 'Self');
     await server.control(`update users set entity_id = 8 where email = 'moved@acme.test'`);
     await server.control(`update roles r set permissions = '{orders.read,reports.read}' from tenants t
                            where t.id = tenant_id and t.slug = 'acme' and r.name = 'Clerk'`);

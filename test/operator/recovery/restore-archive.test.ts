@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
@@ -7,6 +8,9 @@ import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
+
+/** Between two requests: the commands, and the tests beside this one, need the machine more than the load does. */
+const pauseMs = 40;
 
 describe('restore of a tenant from an archive', () => {
   const world = useWorld();
@@ -88,7 +92,10 @@ describe('restore of a tenant from an archive', () => {
     const statuses: number[] = [];
     let isRunning = true;
     const reading = (async () => {
-      while (isRunning) statuses.push((await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).status);
+      while (isRunning) {
+        statuses.push((await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).status);
+        await delay(pauseMs);
+      }
     })();
     const restored = Object.entries(await databases()).find(([, state]) => state === 'filled')?.[0] ?? '';
     const swap = await tenant(['restore', 'swap', 'acme', '--yes']);

@@ -15,6 +15,7 @@ describe('restore of a tenant from a recovered server', () => {
   const server = use(createDedicatedServer);
   /** A copy of the server, before a currency of acme was deleted. */
   let recovered: CopiedServer;
+  let ofGlobex: string;
   /** What every command has printed. */
   const printed: string[] = [];
 
@@ -40,6 +41,7 @@ describe('restore of a tenant from a recovered server', () => {
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
     await addCurrency('globex', 'USD');
+    ofGlobex = await server.databaseOf('globex');
     recovered = await copyServer(server.url);
     await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
@@ -90,16 +92,13 @@ describe('restore of a tenant from a recovered server', () => {
     const [{ guid } = { guid: '' }] = await server.control<{ guid: string }>(
       `select guid from tenants where slug = 'globex'`,
     );
-    const database = await server.databaseOf('globex');
-    const copy = await copyServer(server.url);
-    await withConnection(databaseUrl(copy.url, database), client =>
+    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
       client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
     );
-    const { code, document } = await restoreFrom('globex', copy.url);
+    const { code, document } = await restoreFrom('globex', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document.restoredFrom).to.include(database);
+    expect(document.restoredFrom).to.include(ofGlobex);
     expect(await codesIn(document.database)).to.deep.equal(['USD']);
-    await copy.close();
   });
 
   it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {

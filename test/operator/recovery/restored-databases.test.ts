@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
@@ -17,10 +16,8 @@ describe('restored databases of a tenant', () => {
 
   const tenant = async (args: string[], build?: NextBuild) => {
     const words = [...args, '--json'];
-    const result = await (build
-      ? runScript(build.file('scripts/tenant.ts'), words, environment)
-      : runCommand('scripts/tenant.ts', words, environment));
-    return documentOf(result);
+    const script = build?.file('scripts/tenant.ts') ?? 'scripts/tenant.ts';
+    return documentOf(await runCommand(script, words, environment));
   };
   /** Restores the newest archive beside the tenant. @returns the name of the database */
   const restore = async (): Promise<string> => {
@@ -97,10 +94,8 @@ describe('restored databases of a tenant', () => {
     await world.service.stop();
     const build = await makeNextBuild();
     try {
-      for (const args of [['migrate', 'acme']]) {
-        const { code, stderr } = await runScript(build.file('scripts/tenant.ts'), args, environment);
-        expect(code, stderr).to.equal(0);
-      }
+      const { code, stderr } = await runCommand(build.file('scripts/tenant.ts'), ['migrate', 'acme'], environment);
+      expect(code, stderr).to.equal(0);
       expect([await labels(restored), await labels(world.acme.database)]).to.deep.equal([
         [{ has: true }],
         [{ has: false }],

@@ -1,15 +1,13 @@
-import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { Server } from '../../../src/control/control-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import { serverAddressUrl } from '../../../src/control/server-urls.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { eventually } from '../../support/eventually.ts';
+import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
-import { postgresUrl } from '../../support/test-server.ts';
+import { postgresUrl, quickSettings } from '../../support/test-server.ts';
 import { insertWarm } from '../../support/warm-databases.ts';
 import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
 
@@ -17,20 +15,17 @@ const path = '/api/v1/EntityStatus';
 
 describe('servers', () => {
   let world: World;
-  let folder: string;
-  let second: EmbeddedPostgres;
+  let second: OwnServer;
 
   before(async () => {
-    folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld(),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
+      startOwnServer('second', [...quickSettings, 'max_connections=50']),
     ]);
   });
   after(async () => {
     await world.close();
-    await second.leave();
-    await rm(folder, { recursive: true, force: true });
+    await second.close();
   });
 
   const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
@@ -144,7 +139,7 @@ describe('servers', () => {
     expect(await addresses()).to.deep.equal([{ address, identity }]);
     expect((await onDefault.get(path)).body).to.have.length(3);
 
-    await second.leave();
+    await second.close();
     const unavailable = await eventually(async () => {
       const response = await onSecond.get(path, { 'Cache-Control': 'no-cache' });
       return response.status === 503 && response;
