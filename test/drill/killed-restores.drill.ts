@@ -13,7 +13,7 @@ import { killedRestore } from '../support/paused-run.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const stepsOf = (goal: DatabaseGoal): DatabaseStep[] => [...databaseProtocol(goal, false)];
@@ -147,4 +147,25 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
       expect(await findings()).to.deep.equal([]);
       expect((await acme.post(path, { Title: 'later' })).status).to.equal(201);
     });
+
+  it('a process that does not confirm the fence stops a restore before anything is restored, and no fence is left', async () => {
+    const { database } = JSON.parse(await run('show', 'acme'));
+    const onServer = async (text: string) => (await withConnection(postgresUrl(), client => client.query(text))).rows;
+    await onServer(`drop database "${database}" with (force)`);
+    const names = () => onServer('select datname from pg_database order by 1');
+    const before = await names();
+    await controlSql(
+      world,
+      `insert into processes (id, kind, host, pid, build, seen_at, control_head)
+       values (gen_random_uuid(), 'service', 'silent', 1, 'x', now() + interval '1 hour', '9999')`,
+    );
+    const { code, stderr } = await runCommand('scripts/tenant.ts', ['restore', 'acme', '--lost'], environment);
+    expect(code).to.equal(1);
+    expect(stderr).to.include('did not confirm the fence').and.include('process 1 on silent');
+    expect(await names()).to.deep.equal(before);
+    expect(await controlSql(world, 'select from tenant_fences')).to.deep.equal([]);
+    await controlSql(world, `delete from processes where host = 'silent'`);
+    await run('restore', 'acme', '--lost');
+    expect(await titles(acme)).to.include('restored');
+  });
 });

@@ -5,7 +5,6 @@ import type { ListedDatabase } from '../../../src/operator/databases/list-databa
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { stopCommand } from '../../support/stopped-command.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { MovedWrites } from './moved-writes.ts';
 
@@ -107,18 +106,5 @@ describe('moves that fail', () => {
     const stdout = await servers.runWell(['move', 'abort', 'acme']);
     expect(stdout).to.equal(`acme has no unfinished move, and is served by ${to}.\n`);
     await writes.expectAll(titles);
-  });
-
-  it('the fence of a move that was killed before the switch is lifted by databases prune of the tenant', async () => {
-    const to = await servers.otherServer();
-    await (await stopCommand(servers.world, ['move', 'acme', '--to', to, '--pause', '60'])).kill();
-    const left = await servers.databases();
-    expect(left.find(({ state }) => state === 'current')?.why).to.equal(
-      'a command has ended behind the fence; its requests wait: npx backoffice databases prune acme',
-    );
-    await servers.runWell(['databases', 'prune', 'acme']);
-    await expectServed('pruned');
-    const target = left.find(({ state }) => state === 'reserved') as ListedDatabase;
-    expect(await servers.namesOn(to, target.database)).to.deep.equal([]);
   });
 });

@@ -76,21 +76,6 @@ describe('restore of all tenants of a lost server', () => {
     expect(await codes('acme')).to.deep.equal([{ code: 'acme' }]);
   });
 
-  it('a process that does not confirm the fence stops a restore before anything is restored, and no fence is left', async () => {
-    await lose('acme');
-    const names = () => server.sql('select datname from pg_database order by 1');
-    const before = await names();
-    await server.control(
-      `insert into processes (id, kind, host, pid, build, seen_at, control_head)
-       values (gen_random_uuid(), 'service', 'silent', 1, 'x', now() + interval '1 hour', '9999')`,
-    );
-    const { code, stderr } = await run('restore', 'acme', '--lost');
-    expect(code).to.equal(1);
-    expect(stderr).to.include('did not confirm the fence').and.include('process 1 on silent');
-    expect(await names()).to.deep.equal(before);
-    expect(await server.control('select from tenant_fences')).to.deep.equal([]);
-  });
-
   it('restore --lost without a tenant refuses what does not say which tenants, and what only one tenant can have', async () => {
     for (const args of [
       ['--lost'],

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -67,20 +69,20 @@ describe('restore of the control database from a recovered server', () => {
   });
 
   it('a server of another installation or master key, or without the control database, is refused, and nothing is changed', async () => {
-    const [own] = await server.control<{ id: string }>('select id from installation');
     await server.sql('drop database office with (force)');
-    const foreign = await createDedicatedServer();
-    const messageOf = async () => (await run('control', ['restore', '--from'], foreign.url)).message;
-    // It has no tenant and no sealed secret, so that any master key fits.
+    const messageOf = async () => (await run('control', ['restore', '--from'], recovered.url)).message;
+    const inRecovered = (text: string, database = 'office') =>
+      withConnection(databaseUrl(recovered.url, database), client => client.query(text));
+    const { rows } = await inRecovered('select id from installation');
+    await inRecovered('update installation set id = gen_random_uuid()');
     expect(await messageOf()).to.match(
       / office of the recovered server is of another installation .*: nothing was changed\.$/,
     );
-    await foreign.provision('initech');
-    await foreign.control(`update installation set id = '${own?.id}'`);
+    // What another master key has sealed.
+    await inRecovered(`update installation set id = '${rows[0]?.id}', master_key_canary = sha256('another key')`);
     expect(await messageOf()).to.match(/^MASTER_KEY is not the master key of this control database/);
-    await foreign.sql('drop database office with (force)');
+    await inRecovered('drop database office with (force)', 'postgres');
     expect(await messageOf()).to.equal('The recovered server has no control database office: nothing was changed.');
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
-    await foreign.close();
   });
 });

@@ -15,6 +15,7 @@ describe('restore of a tenant from a recovered server', () => {
   const server = use(createDedicatedServer);
   /** A copy of the server, before a currency of acme was deleted. */
   let recovered: CopiedServer;
+  let ofAcme: string;
   let ofGlobex: string;
   /** What every command has printed. */
   const printed: string[] = [];
@@ -41,7 +42,7 @@ describe('restore of a tenant from a recovered server', () => {
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
     await addCurrency('globex', 'USD');
-    ofGlobex = await server.databaseOf('globex');
+    [ofAcme, ofGlobex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
     recovered = await copyServer(server.url);
     await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
@@ -102,15 +103,16 @@ describe('restore of a tenant from a recovered server', () => {
   });
 
   it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
-    const foreign = await createDedicatedServer();
-    await foreign.provision('acme'); // with the same name of its database
+    // Its database has the same name.
+    await withConnection(databaseUrl(recovered.url, ofAcme), client =>
+      client.query('update tenant_identity set guid = gen_random_uuid()'),
+    );
     const before = await databases();
-    const { code, document } = await restoreFrom('acme', foreign.url);
+    const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code).to.equal(1);
     expect(document.message).to.match(/has no database of acme that can be read: nothing was changed\.$/);
     expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
     expect(await databases()).to.deep.equal(before);
-    await foreign.close();
   });
 
   it('a server that has no database of the tenant is refused, with the names that were looked for', async () => {

@@ -6,8 +6,8 @@ import { readConfig } from '../../../src/config/config.ts';
 import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
 import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';
+import { changeState } from '../../../src/operator/tenants/transitions.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
-import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -27,7 +27,7 @@ describe('purge', () => {
     for (const slug of slugs) databases.set(slug, (await server.provision(slug)).tenant.databaseName);
     expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
-    for (const slug of slugs) expect((await run('delete', slug, '--yes')).code).to.equal(0);
+    for (const slug of slugs) await changeState(server.installation, slug, 'delete');
   });
   after(async () => {
     await server.close();
@@ -179,15 +179,15 @@ describe('purge', () => {
     const holder = new pg.Client(server.url);
     await holder.connect();
     await holder.query('begin; lock table pg_database in share mode');
-    const restoring = startScript('scripts/tenant.ts', ['restore', 'initech', '--archive', 'latest'], environment);
+    const restoring = run('restore', 'initech', '--archive', 'latest');
     await eventually(() => isWaiting('create database'));
     const placed = await databasesOf('initech');
     expect(placed).to.have.length(2);
-    const purging = run('purge', 'initech', '--yes');
+    const purging = purgeTenant(server.installation, 'initech');
     await eventually(() => isWaiting('pg_advisory_lock'));
     await holder.end();
-    expect(await restoring.ended).to.include({ code: 0, stderr: '' });
-    expect(await purging).to.include({ code: 0, stderr: '' });
+    expect(await restoring).to.include({ code: 0, stderr: '' });
+    await purging;
     expect(await databasesOf('initech')).to.deep.equal([]);
     const names = placed.map(({ name }) => `'${name}'`).join();
     expect(await server.sql(`select from pg_database where datname in (${names})`)).to.deep.equal([]);
