@@ -39,6 +39,8 @@ export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
 interface Change extends Omit<SingleChange, 'change'> {
   /** The statement that makes the change, or what comes before it. */
   change: Statement | Prepare;
+  /** True if it adds nothing to the feed of changes, so that nobody is woken. */
+  isUnfed?: boolean;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -120,12 +122,12 @@ export class TenantDriver extends PostgreSqlDriver {
    * that is traced has a transaction of its own. @returns the rows of the statement
    */
   async change(change: Change): Promise<RowValues[]> {
-    const { change: statement, ...rest } = change;
+    const { change: statement, isUnfed, ...rest } = change;
     const isAlone = typeof statement === 'function' || !statement.withActor || rest.deadline?.trace;
     try {
       return await (isAlone ? this.#changeAlone(change) : this.#sharedCommits.change({ ...rest, change: statement }));
     } finally {
-      this.#onChanged();
+      if (!isUnfed) this.#onChanged();
     }
   }
 

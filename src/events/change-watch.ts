@@ -27,16 +27,21 @@ const pollMs = 1_000;
 const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
+/** SQL for what the server has counted of the rows that were written to a database: the same text in every session. */
+export const writtenSql = `concat_ws(' ', oid, pg_stat_get_db_tuples_inserted(oid), pg_stat_get_db_tuples_updated(oid),
+                                     extract(epoch from pg_stat_get_db_stat_reset_time(oid)))`;
+
 /**
  * Reads whether databases may have changed, without a connection to them: how many rows were written, and whether a
  * session of another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login
  * may not see counts as one.
  */
 const pollText = `
-  select d.datname::text as name, concat_ws(' ', d.datid, tup_inserted, tup_updated, stats_reset) as written,
-         exists (select from pg_stat_activity a where a.datid = d.datid and a.application_name not like 'backoffice-api%'
-                    and coalesce(a.backend_type, 'client backend') = 'client backend') as "isShared"
-    from pg_stat_database d where d.datname = any ($1)`;
+  select datname::text as name, ${writtenSql} as written,
+         oid = any (array(select datid from pg_stat_activity
+                           where application_name not like 'backoffice-api%' and datid is not null
+                             and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"
+    from pg_database where datname = any ($1)`;
 
 /**
  * Called when a tenant may have new changes.
@@ -174,7 +179,7 @@ export class ChangeWatch {
   }
 
   async #pollServer(server: string, tenants: readonly TenantRecord[]): Promise<void> {
-    const byName = new Map(tenants.map(tenant => [databaseOf(tenant), tenant]));
+    const byName = new Map(tenants.map(tenant => [tenant.databaseName, tenant]));
     for (const { name, written, isShared } of await this.#query(server, tenants, [...byName.keys()])) {
       const { guid } = byName.get(String(name)) as TenantRecord;
       const isNew = this.#written.get(guid) !== written;
@@ -191,8 +196,4 @@ export class ChangeWatch {
     const driver = databases.lastUsedOn(server) ?? (first && databases.open(first));
     return (await driver?.read(statement)) ?? [];
   }
-}
-
-function databaseOf({ databaseUrl }: TenantRecord): string {
-  return decodeURIComponent(new URL(databaseUrl).pathname.slice(1));
 }

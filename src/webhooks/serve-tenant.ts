@@ -4,7 +4,6 @@ import type { SecretBox } from '../control/secret-box.ts';
 import { problem } from '../errors.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
-import { changeInBackground } from '../tenancy/change-in-background.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
@@ -15,7 +14,7 @@ import type { LeasedTenant, ServedTenant } from './webhook-queue.ts';
 import { openTenantKey } from './webhook-secret.ts';
 import { selectSummary } from './webhook-store.ts';
 
-export interface ServeTenantOptions extends Pick<ContextServices, 'databases' | 'responseCache'> {
+export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   secrets: SecretBox;
   directory: Pick<ContextServices['directory'], 'tenant'>;
   sender: WebhookSender;
@@ -36,6 +35,8 @@ interface TenantRun {
   /** True while no other process can serve the tenant. */
   readonly isHeld: () => boolean;
 }
+
+type Summary = Omit<ServedTenant, 'dueInMs'> & { readonly dueAt: number | null };
 
 /** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
 const actor = JSON.stringify({ traceId: 'webhooks' });
@@ -87,6 +88,7 @@ export function createTenantServing(options: ServeTenantOptions) {
     const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
     const turns = turnsOf(tenant);
     let hasBegun = false;
+    let hasChanged = false;
     const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
       const served = async (): Promise<T> => query(await findServed());
       if (hasBegun) return turns.query(served);
@@ -103,7 +105,11 @@ export function createTenantServing(options: ServeTenantOptions) {
             return options.databases.open(served).read(statement, deadline);
           }),
         ),
-      change: statement => inTurn(served => changeInBackground(options, served, actor, async () => statement)),
+      change: statement => {
+        hasChanged = true;
+        const change = { actor, resource: undefined, announce: async () => {}, change: statement, isUnfed: true };
+        return inTurn(served => options.databases.open(served).change(change));
+      },
       sealer: openTenantKey(options.secrets, tenant.guid, run.leased.sealedKey),
       send: (isSlow, request) => {
         const send = async (): Promise<SendResult | undefined> => {
@@ -121,10 +127,16 @@ export function createTenantServing(options: ServeTenantOptions) {
       mayGoOn,
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
-    const isHeld = await serveWebhooks(services, run.wakes);
+    let isHeld: boolean;
+    let summary: Summary | undefined;
+    for (;;) {
+      hasChanged = false;
+      isHeld = await serveWebhooks(services, run.wakes);
+      // The last look at the feed comes after the counters: these have what was saved, and nothing that it did not see.
+      if (summary && !(hasChanged && mayGoOn())) break;
+      [summary] = (await services.read(selectSummary())) as unknown as [Summary];
+    }
     const isUnfinished = !mayGoOn();
-    const [summary] = (await services.read(selectSummary())) as unknown as (ServedTenant & { dueAt: number | null })[];
-    if (!summary) throw new Error('there is no summary');
     const dueInMs = summary.dueAt === null ? Number.POSITIVE_INFINITY : Math.max(0, summary.dueAt - now());
     const soonMs = isUnfinished || run.wakes.take() ? 0 : isHeld ? heldMs : dueInMs;
     const nextMs = Math.min(soonMs, dueInMs);

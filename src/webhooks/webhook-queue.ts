@@ -26,6 +26,8 @@ export interface ServedTenant {
   readonly failingSince: string | null;
   /** Webhooks that the service has disabled. */
   readonly disabled: number;
+  /** What a poll sees of the tenant's database if nobody has changed that since. */
+  readonly written: string;
   /** In how many ms they are served next; null: when the tenant's database changes. */
   readonly dueInMs: number | null;
 }
@@ -72,7 +74,9 @@ const releaseText = `
      set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7, waiting_since = null,
          is_active = $4 > 0 or activated_at > now() - interval '1 minute',
          due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute'
-                       when polled is distinct from $9 then least(${next}, now() + ${settled}) else ${next} end
+                       when polled is distinct from $9 and polled is distinct from $10
+                         then least(${next}, now() + ${settled}) else ${next} end,
+         polled = $10
    where id = $1 and holder = $2 returning is_active as "isActive"`;
 const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
@@ -139,8 +143,8 @@ export class WebhookQueue {
   /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
   async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<boolean> {
     this.#leases.forget(id);
-    const { enabled, failing, failingSince, disabled, dueInMs } = served;
-    const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled];
+    const { enabled, failing, failingSince, disabled, dueInMs, written } = served;
+    const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled, written];
     const [row] = await this.#query<{ isActive: boolean }>('release', releaseText, values);
     return row?.isActive ?? true;
   }

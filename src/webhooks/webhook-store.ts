@@ -1,3 +1,4 @@
+import { writtenSql } from '../events/change-watch.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { NewMessage, Progress } from './endpoint-progress.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
@@ -11,6 +12,9 @@ export const batchSize = 20;
 const maxDeliveries = 10_000;
 const trimEvery = 20;
 const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
+
+/** SQL: PostgreSQL counts what the connection has written when the statement ends, in place of up to 10 s later. */
+const countNow = 'pg_stat_force_next_flush()';
 
 /** Deletes attempts that are older than 30 days, or of which there are too many with the next batches. */
 const trim = `
@@ -30,7 +34,7 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
             version, failures, ${ms('failing_since')} as "failingSince",
             ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages", gaps,
-            case when previous_until > ${time('$1')} then previous end as previous
+            case when previous_until > ${time('$1')} then previous end as previous, ${countNow}
        from webhooks w join webhook_secrets on webhook_id = id
       cross join lateral (select count(*)::integer as messages, count(*) filter (where ${isGap})::integer as gaps,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
@@ -56,9 +60,9 @@ export const saveProgress = (
   now: number,
 ): Statement => {
   const { state, position, disable, succeededAt, ended, retried, queued, attempts } = progress;
-  // The audit trigger runs for these columns alone.
+  // The audit trigger runs for these columns alone, and it alone needs the actor.
   const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}'` : '';
-  return preparedStatement(
+  const statement = preparedStatement(
     `with moved as (
        update webhooks
           set position = $3, position_at = ${time('$12')}, version = version + 1, failures = $4,
@@ -79,12 +83,13 @@ export const saveProgress = (
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
          from moved, jsonb_to_recordset($11) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
-     select version from moved`,
+     select version, ${countNow} from moved`,
     [
       ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
       ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts), now],
     ],
   );
+  return disable ? statement : { ...statement, withActor: () => statement };
 };
 
 /** An endpoint without an order reads no more of the feed while it has so many messages to send again. */
@@ -132,6 +137,7 @@ export const selectSummary = (): Statement =>
             count(*) filter (where is_enabled and failing_since is not null)::integer as failing,
             min(failing_since) filter (where is_enabled) as "failingSince",
             count(*) filter (where disabled_reason in ('gone', 'failing'))::integer as disabled,
+            (select ${writtenSql} from pg_database where datname = current_database()) as written,
             ${ms(`least(
               min(next_attempt_at) filter (where is_enabled),
               (select min(m.next_attempt_at) from webhook_messages m join webhooks w on w.id = webhook_id
