@@ -81,7 +81,9 @@ export async function openConsole(
     },
     stop: async () => {
       process.kill('SIGTERM');
-      return (await exit).code;
+      const { code, stderr } = await exit;
+      expect(stderr).to.not.include('Warning');
+      return code;
     },
   };
 }
