@@ -3,7 +3,13 @@ import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { withBudget } from '../command/with-budget.ts';
 import type { BlockingHolder } from '../people/master-key-change.ts';
-import { blockingText, confirmBlocking, despiteRunning, processNames } from '../schema/confirm-blocking.ts';
+import {
+  blockingText,
+  confirmBlocking,
+  despiteRunning,
+  planBlocking,
+  processNames,
+} from '../schema/confirm-blocking.ts';
 import { afterRestoreOperation, restoreControlOperation } from './restore-control.command.ts';
 
 const resealOperation = defineOperation({
@@ -19,15 +25,15 @@ this one: without this key it could open no secret, and with this key as MASTER_
 A process that has sent no heartbeat for 10 s does not count.`,
   access: 'installation',
   effect: 'locks out',
-  async plan(_, { installation }) {
+  async plan({ despiteRunning }, { installation }) {
     const { processesBlockingReseal, resealSecrets } = await import('../people/master-key-change.ts');
     const secrets = await resealSecrets(installation, true);
     const blockedBy = await processesBlockingReseal(installation);
-    const lines = [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`];
-    if (blockedBy.length > 0) lines.push(`Refused: ${holdersText(blockedBy)}.`);
+    const { hasFailed, lines } = planBlocking(blockedBy, holdersText, despiteRunning);
     return {
       document: { secrets, blockedBy, state: 'planned' },
-      text: () => lines.join('\n'),
+      text: () => [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`, ...lines].join('\n'),
+      hasFailed,
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',
@@ -67,19 +73,20 @@ const migrate = defineOperation({
   examples: ['control migrate'],
   access: 'unchecked',
   effect: 'changes',
-  async plan(_, { installation }) {
+  async plan({ despiteRunning }, { installation }) {
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { pendingControl } = await import('../schema/migrate-control.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     await requireNoLostControl(installation.controlUrl);
     const { exists, pending } = await pendingControl(installation.controlUrl);
     const blockedBy = exists ? await processesBlockingControl(installation) : [];
-    const lines = [
+    const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
+    const texts = [
       ...(exists ? [] : ['The control database would be created.']),
       pending.length > 0 ? `Would be applied: ${pending.join(', ')}.` : 'Nothing to do.',
-      ...(blockedBy.length > 0 ? [`Refused: ${blockingText(blockedBy)}.`] : []),
+      ...lines,
     ];
-    return { document: { exists, pending, blockedBy, state: 'planned' }, text: () => lines.join('\n') };
+    return { document: { exists, pending, blockedBy, state: 'planned' }, text: () => texts.join('\n'), hasFailed };
   },
   async run({ despiteRunning }, context) {
     const { installation, output } = context;

@@ -30,6 +30,16 @@ export async function confirmBlocking<P extends NamedProcess>(
   throw new OperatorError(agreed === undefined ? `${text}. ${remedy}` : 'Nothing was changed', { blockedBy });
 }
 
+/** Returns what a plan says of the processes that block it: see `confirmBlocking`. */
+export function planBlocking<P extends NamedProcess>(
+  blockedBy: P[],
+  textOf: (blockedBy: P[]) => string,
+  goesOn: boolean,
+): { readonly hasFailed: boolean; readonly lines: string[] } {
+  const hasFailed = blockedBy.length > 0 && !goesOn;
+  return { hasFailed, lines: blockedBy.length > 0 ? [`${hasFailed ? 'Refused: ' : ''}${textOf(blockedBy)}.`] : [] };
+}
+
 /** Names the processes that block a change, and what they would lose, as a sentence without its full stop. */
 export function blockingText(blockedBy: BlockingProcess[]): string {
   const tenants = Math.max(...blockedBy.map(process => process.tenants ?? 0));

@@ -29,7 +29,7 @@ export async function planRun(
   const steps = await readSchemaSteps();
   const where = { status: { $ne: 'provisioning' as const }, ...(slugs ? { slug: { $in: slugs } } : {}) };
   const found = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
-  const failed = retryFailed && (await readFailing(installation)).map(({ slug }) => slug);
+  const failed = retryFailed && (await readFailing(installation)).failing.map(({ slug }) => slug);
   const tenants = failed ? found.filter(({ slug }) => failed.includes(slug)) : found;
   const stored = await em.find(
     SchemaFingerprint,
@@ -50,7 +50,7 @@ export async function planRun(
         note: 'an earlier run was killed: the version is read from the database, which is then migrated',
       };
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0) return { ...plan, note: 'is refused: this build does not know this version' };
+    if (at < 0) return { ...plan, note: 'fails: this build does not know this version' };
     const migrations = steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
     return { ...plan, migrations };
   });

@@ -4,8 +4,7 @@ import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
-import type { BlockingProcess } from './blocking-processes.ts';
-import { blockingText, confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './confirm-blocking.ts';
 import type { planRun } from './dry-run.ts';
 import type { RunReport, TenantOutcome } from './migrate-tenants.ts';
 import type { RunRequest } from './migration-runs.ts';
@@ -56,7 +55,8 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
     const { planRun } = await import('./dry-run.ts');
     const blockedBy = await processesBlockingRun(installation, request);
     const plan = { ...(await planRun(installation, request)), blockedBy };
-    return { document: plan, text: () => plansText(plan) };
+    const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
+    return { document: plan, text: () => plansText(plan, lines), hasFailed };
   },
   async run(values, context) {
     const { installation, output, progress } = context;
@@ -116,14 +116,12 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
   ].join('\n');
 }
 
-/** Formats what a run would do: SQL, with the tenants it is for in SQL comments. */
-function plansText({
-  head,
-  plans,
-  blockedBy,
-}: Awaited<ReturnType<typeof planRun>> & { blockedBy: BlockingProcess[] }): string {
+/**
+ * Formats what a run would do: SQL, with the tenants it is for in SQL comments.
+ * @param notes about the whole run
+ */
+function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>, notes: readonly string[]): string {
   if (plans.length === 0) return 'Nothing to do.';
-  const blocked = blockedBy.length > 0 ? [`-- refused: ${blockingText(blockedBy)}`, ''] : [];
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
     ...(note ? [`-- ${note}`] : []),
@@ -133,5 +131,5 @@ function plansText({
     ]),
     '',
   ]);
-  return [...blocked, ...lines].join('\n');
+  return [...notes.map(note => `-- ${note}\n`), ...lines].join('\n');
 }

@@ -1,6 +1,6 @@
 import { defineOperation } from '../command/operation.ts';
 import { argument } from '../command/operation-fields.ts';
-import { blockingText, confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './confirm-blocking.ts';
 
 const rollbackTenant = defineOperation({
   name: 'rollback',
@@ -12,16 +12,17 @@ build responds with 503 migration_pending, so the command is refused while a pro
 Bring the tenant back to head: npx backoffice migrate <slug>`,
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug }, { installation }) {
+  async plan({ slug, despiteRunning }, { installation }) {
     const { processesBlockingRollback } = await import('./blocking-processes.ts');
     const { findTenant } = await import('../tenants/tenants.ts');
     const { schemaVersion: version } = await findTenant(installation, slug);
     const blockedBy = await processesBlockingRollback(installation, slug);
-    const lines = [`${slug} would lose what ${version ?? 'its last migration'} added, and this build stop serving it.`];
-    if (blockedBy.length > 0) lines.push(`Refused: ${blockingText(blockedBy)}.`);
+    const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
+    const loss = `${slug} would lose what ${version ?? 'its last migration'} added, and this build stop serving it.`;
     return {
       document: { slug, undone: version, blockedBy, state: 'planned' },
-      text: () => lines.join('\n'),
+      text: () => [loss, ...lines].join('\n'),
+      hasFailed,
       confirm: { name: slug, consequence: 'loses what its last migration added, and this build stops serving it' },
     };
   },

@@ -110,6 +110,31 @@ describe('console: forms and plans', () => {
     expect((await perform(fresh)).text).to.include(`${email} is removed`);
   });
 
+  it('a plan that says that it is refused cannot be done', async () => {
+    await controlSql(world, `update tenants set schema_version = '0001-foundation' where slug = 'acme'`);
+    await controlSql(
+      world,
+      `insert into processes (id, kind, host, pid, build, seen_at)
+       values (gen_random_uuid(), 'service', 'elsewhere', 17, '0.0.9', now() + interval '1 minute')`,
+    );
+    try {
+      const migrate = async (more = {}) =>
+        opened.ended((await opened.submit('/operations/migrate', { slug: 'acme', step: 'plan', ...more })).path);
+      const refused = await migrate();
+      expect(refused.text)
+        .to.include('It would fail.')
+        .and.include('Refused: 1 running process')
+        .and.not.include('id="perform"');
+      expect((await migrate({ despiteRunning: 'on' })).text).to.include('id="perform"');
+    } finally {
+      await controlSql(world, `delete from processes where host = 'elsewhere'`);
+      await controlSql(
+        world,
+        `update tenants set schema_version = (select max(schema_version) from tenants) where slug = 'acme'`,
+      );
+    }
+  });
+
   it('a form that is sent twice runs once, and another form, or other values, run again', async () => {
     const [admin] = await controlSql<{ email: string }>(
       world,

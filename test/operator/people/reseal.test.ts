@@ -87,7 +87,7 @@ describe('control reseal beside running processes', () => {
   it('control reseal --dry-run counts the secrets, names the processes that block it, and changes nothing', async () => {
     const before = await sealed();
     const { code, stdout } = await reseal('--dry-run');
-    expect(code).to.equal(0);
+    expect(code).to.equal(1);
     expect(stdout).to.match(
       /^\d+ secrets would be sealed under MASTER_KEY\.\nRefused: 1 running process would not have /,
     );

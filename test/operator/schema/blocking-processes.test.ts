@@ -69,8 +69,10 @@ describe('changes that running processes block', () => {
       tenant('migrate', '--all', '--dry-run'),
     ]);
     expect(JSON.parse(json.stdout).blockedBy).to.deep.equal([{ ...own(), tenants: 2 }]);
-    expect(code).to.equal(0);
-    expect(stdout).to.match(/^-- refused: 1 running process would stop serving 2 tenants: /);
+    expect(code).to.equal(1);
+    expect(stdout).to.match(/^-- Refused: 1 running process would stop serving 2 tenants: /);
+    const despite = await tenant('migrate', '--all', '--dry-run', '--despite-running');
+    expect([despite.code, despite.stdout.includes('Refused')]).to.deep.equal([0, false]);
   });
 
   it('a process of a build that registers no version blocks a migration that is not compatible', async () => {
