@@ -25,9 +25,13 @@ interface FormPage {
 export function formView({ offered, form, errors, token, needsReason, showsCommand, candidates }: FormPage): Html {
   const { operation, isAllowed } = offered;
   const { name, description, help, fields, plan } = operation;
-  const inputs = Object.entries(fields).map(([field, definition]) =>
-    inputView(field, definition, form.texts[field] ?? [], errors, candidates.get(field) ?? []),
-  );
+  const inputs = Object.entries(fields).map(([name, field]) => {
+    const id = inputId(name);
+    const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
+    return fieldView({ ...field, id, name, label: fieldLabel(name), hint, errors }, attributes =>
+      control(field, form.texts[name] ?? [], attributes, candidates.get(name) ?? [], `${id}-list`),
+    );
+  });
   const reason = fieldView(
     { id: 'because', label: 'Reason', hint: 'why, for the log of operators', isRequired: needsReason, errors },
     attributes => html`<input type="text" value="${form.reason}" autocomplete="off" ${attributes}>`,
@@ -46,7 +50,7 @@ ${takesReason(operation) ? reason : ''}
 ${isAllowed && !isConfirmed(operation) ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
 <button name="step" value="command">Show as command</button></p>
 </form>
-${help ? html`<details class="help"><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
+${help ? html`<details><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
 }
 
 /** The command that a form stands for; docs.js adds a button that copies it. */
@@ -80,48 +84,24 @@ export function errorSummary(errors: readonly FormError[]): Html {
   return html`<div class="errors-of-form" role="alert" tabindex="-1" data-focus><h2>${title}</h2><ul>${items}</ul></div>`;
 }
 
-function inputView(
-  name: string,
-  field: Field,
-  texts: readonly string[],
-  errors: readonly FormError[],
-  candidates: readonly Candidate[],
-): Html {
-  const { kind, isRequired, description, prompt, neededUnless } = field;
-  const hint = kind === 'secret' ? `${prompt}. It is not shown again.` : description;
-  const input = {
-    id: inputId(name),
-    name,
-    label: fieldLabel(name),
-    hint,
-    isRequired,
-    isFlag: kind === 'flag',
-    neededUnless,
-    errors,
-  };
-  return fieldView(input, attributes => control(field, texts, attributes, candidates, `${input.id}-list`));
-}
-
-interface LabelledInput {
+interface LabelledInput extends Partial<Pick<Field, 'kind' | 'neededUnless'>> {
   readonly id: string;
   /** Without it, the id. */
   readonly name?: string;
   readonly label: string;
   readonly hint?: string;
   readonly isRequired: boolean;
-  readonly isFlag?: boolean;
-  /** The field that can stand in for this one. */
-  readonly neededUnless?: string | undefined;
   /** Of the whole form. */
   readonly errors: readonly FormError[];
 }
 
 /** An input with its label, its hint, and what is wrong with it. @param input makes the input of its attributes */
 export function fieldView(
-  { id, name = id, label, hint, isRequired, isFlag, neededUnless, errors }: LabelledInput,
+  { id, name = id, label, hint, isRequired, kind, neededUnless, errors }: LabelledInput,
   input: (attributes: Html) => Html,
 ): Html {
   const error = errors.find(each => each.id === id);
+  const isFlag = kind === 'flag';
   const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ');
   const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
     error ? html` aria-invalid="true"` : ''

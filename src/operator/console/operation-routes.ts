@@ -16,6 +16,7 @@ import { operationLink, operationPath } from './links.ts';
 import { type Offered, withheld } from './offered.ts';
 import { goToRun } from './run-routes.ts';
 import type { Run } from './runs.ts';
+import { table } from './view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
 const quickMs = 800;
@@ -86,15 +87,18 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
 }
 
 function listView(offered: ConsoleServices['offered']) {
-  const sections = groups.map(group => {
-    const rows = [...offered.values()].filter(each => each.group === group);
-    const items = rows.map(({ operation }) => {
-      const { name, description, effect } = operation;
-      const mark = isConfirmed(operation) ? html` <span class="effect">${effect}</span>` : '';
-      return html`<div><dt>${operationLink(name, name)}</dt><dd>${description}${mark}</dd></div>`;
-    });
-    return html`<h2>${group}</h2><dl class="commands">${items}</dl>`;
-  });
+  const sections = groups.map(group =>
+    table(
+      group,
+      [...offered.values()].filter(each => each.group === group).map(each => each.operation),
+      '',
+      [
+        ['Command', ({ name }) => operationLink(name, name)],
+        ['What it does', 'description'],
+        ['Effect', operation => isConfirmed(operation) && html`<span class="effect">${operation.effect}</span>`],
+      ],
+    ),
+  );
   return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;
 }
 

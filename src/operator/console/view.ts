@@ -11,7 +11,7 @@ export function actions(...links: Html[]): Html {
 const formats: Readonly<Record<string, (value: never) => Cell>> = {
   ...{ state: (word: string) => state(word), status: (word: string) => state(word) },
   ...{ slug: tenantLink, tenant: tenantLink, bytes: size, database: code, kid: code, build: code },
-  ...{ schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
+  ...{ version, schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
 };
 
 /**

@@ -28,6 +28,9 @@ export interface ServerSettings {
   databases: number;
   /** Replication slots of all databases. */
   slots: number;
+  /** As `ServerMeasures`. */
+  receivers: number;
+  lagBytes: number | null;
   /** The database with the oldest transaction ids, and how many transactions ago the oldest one was. */
   oldest: string;
   oldestAge: number;
@@ -38,6 +41,10 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
   const { rows } = await client.query<ServerSettings>(`
     with settings as (select name, setting from pg_settings), oldest as (
       select datname::text as name, age(datfrozenxid) as age from pg_database order by age desc limit 1
+    ), receivers as (
+      select pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
+                             coalesce(replay_lsn, flush_lsn, write_lsn)) as lag
+        from pg_stat_replication where state is distinct from 'backup'
     )
     select current_setting('server_version_num')::int as version,
            (select sum(case name when 'max_connections' then setting::int else -setting::int end)::int from settings
@@ -54,6 +61,7 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
            current_setting('cluster_name') = '${embeddedCluster}' as embedded,
            (select count(*)::int from pg_database) as databases,
            (select count(*)::int from pg_replication_slots) as slots,
+           (select count(*)::int from receivers) as receivers, (select max(lag)::float8 from receivers) as "lagBytes",
            oldest.name as oldest, oldest.age as "oldestAge"
       from oldest, pg_stat_archiver`);
   const [settings] = rows;

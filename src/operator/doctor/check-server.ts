@@ -18,6 +18,7 @@ import { checkTenantGroup } from './check-unprivileged.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
+import type { ServerMeasures } from './reports.ts';
 import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
 
@@ -38,7 +39,7 @@ export async function checkServer(
   server: Server,
   control: ControlFacts,
   { isSelected, full, connectionBudget, onTenant }: Options,
-): Promise<{ findings: Finding[]; unchanged: number }> {
+): Promise<{ findings: Finding[]; unchanged: number; measured?: ServerMeasures }> {
   const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
   let adminUrl: string;
   try {
@@ -84,7 +85,13 @@ export async function checkServer(
     const digest = await migrationsDigest();
     const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, digest);
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
-    return { findings: [...settingFindings, ...serverFindings, ...findings], unchanged };
+    const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
+    const measured = { server: server.name, databases, archivedAt: archivedAt?.toISOString() ?? null, archiveFails };
+    return {
+      findings: [...settingFindings, ...serverFindings, ...findings],
+      unchanged,
+      measured: { ...measured, receivers, lagBytes },
+    };
   } catch (error) {
     const unreachable = toFinding(server.name, {
       check: 'server_unreachable',

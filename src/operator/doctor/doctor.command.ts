@@ -1,28 +1,50 @@
+import type { ControlStatements } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, requiredOption } from '../command/operation-fields.ts';
+import { argument, argumentList, flag, requiredOption, type Values } from '../command/operation-fields.ts';
+
+const fields = {
+  finding: argumentList('finding', { description: 'what doctor prints in brackets: with --fix, repair only these' }),
+  fix: flag(
+    'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
+  ),
+  full: flag('check also the tenant databases that did not change since nothing was wrong inside'),
+};
 
 const doctor = defineOperation({
   name: 'doctor',
   description: 'find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift',
-  fields: {
-    fix: flag(
-      'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
-    ),
-    full: flag('check also the tenant databases that did not change since nothing was wrong inside'),
-  },
-  examples: ['doctor', 'doctor --fix'],
+  fields,
+  examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
   help: `Exit code: 0 when nothing is wrong, everything was fixed, or only warnings and accepted findings are left;
 otherwise 1.`,
   access: 'installation',
   effect: 'reads',
   changingFields: ['fix'],
-  async run({ fix, full }, { installation, output, progress }) {
+  dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',
+  async plan(values, { installation }) {
+    const { listRepairs } = await import('./accepted-findings.ts');
+    const { findingText } = await import('./report-text.ts');
+    await requireFindings(values, installation);
+    const repairs = values.fix ? await listRepairs(installation.statements, values.finding) : [];
+    return {
+      document: { repairs, state: 'planned' },
+      text: () =>
+        repairs.length === 0
+          ? 'Nothing would be repaired.'
+          : `Would be checked again, and repaired:\n${repairs.map(findingText).join('\n')}`,
+    };
+  },
+  async run(values, { installation, output, progress }) {
     const { readConfig } = await import('../../config/config.ts');
     const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
     const { storeReport } = await import('./reports.ts');
+    await requireFindings(values, installation);
+    const { fix, full, finding: chosen } = values;
     const report = await diagnose(installation, {
       fix,
+      chosen,
       full,
       connectionBudget: readConfig().connectionBudget,
       onStart: total => progress.start(total),
@@ -33,6 +55,14 @@ otherwise 1.`,
     return report.healthy;
   },
 });
+
+/** @throws {OperatorError} when findings are named that would not be repaired, or that the last report does not have */
+async function requireFindings({ finding: ids, fix }: Values<typeof fields>, { statements }: ControlStatements) {
+  if (ids.length > 0 && !fix)
+    throw new OperatorError('Give --fix to repair these findings, or no finding', { usage: true });
+  const { findFinding } = await import('./accepted-findings.ts');
+  for (const id of ids) await findFinding(statements, id);
+}
 
 const accept = defineOperation({
   name: 'doctor accept',
@@ -48,7 +78,7 @@ Take it back: npx backoffice doctor reopen <finding>`,
   access: 'statements',
   effect: 'changes',
   async plan({ finding: id, reason }, { installation }) {
-    const { findFinding } = await import('./reports.ts');
+    const { findFinding } = await import('./accepted-findings.ts');
     const finding = await findFinding(installation.statements, id);
     return {
       document: { id, ...finding, reason, state: 'planned' },
@@ -56,7 +86,7 @@ Take it back: npx backoffice doctor reopen <finding>`,
     };
   },
   async run({ finding: id, reason }, { installation, output }) {
-    const { acceptFinding } = await import('./reports.ts');
+    const { acceptFinding } = await import('./accepted-findings.ts');
     const finding = await acceptFinding(installation.statements, id, reason);
     output.result(
       { id, ...finding, reason },
@@ -73,7 +103,7 @@ const reopen = defineOperation({
   access: 'statements',
   effect: 'changes',
   async plan({ finding: id }, { installation }) {
-    const { findAccepted } = await import('./reports.ts');
+    const { findAccepted } = await import('./accepted-findings.ts');
     const finding = await findAccepted(installation.statements, id);
     return {
       document: { id, ...finding, state: 'planned' },
@@ -81,7 +111,7 @@ const reopen = defineOperation({
     };
   },
   async run({ finding: id }, { installation, output }) {
-    const { reopenFinding } = await import('./reports.ts');
+    const { reopenFinding } = await import('./accepted-findings.ts');
     const finding = await reopenFinding(installation.statements, id);
     output.result({ id, ...finding }, () => `Open again: ${finding.tenant ?? finding.server}: ${finding.problem}`);
   },

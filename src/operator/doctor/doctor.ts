@@ -3,15 +3,18 @@ import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
+import { readAcceptances } from './accepted-findings.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
 import { type ControlFacts, readControlFacts } from './control-facts.ts';
-import { type Finding, findingKey } from './finding.ts';
-import { type DoctorReport, findingId, type ReportedFinding, readAcceptances } from './reports.ts';
+import { type Finding, findingId, findingKey } from './finding.ts';
+import type { DoctorReport, ReportedFinding, ServerMeasures } from './reports.ts';
 
 interface Options {
   /** True to make the repairs that have no risk. */
   fix?: boolean | undefined;
+  /** The ids of the only findings to repair; none: all. */
+  chosen?: readonly string[] | undefined;
   /** True to open all tenant databases, also those that did not change. */
   full?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
@@ -22,7 +25,7 @@ interface Options {
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
 
-type CheckOptions = Omit<Options, 'fix'>;
+type CheckOptions = Omit<Options, 'fix' | 'chosen'>;
 /** What a check is limited to. */
 type Place = Pick<Finding, 'server' | 'tenant'>;
 
@@ -30,6 +33,7 @@ interface Checked {
   control: ControlFacts;
   /** How many tenant databases were not opened. */
   unchanged: number;
+  measured: ServerMeasures[];
   findings: Finding[];
 }
 
@@ -42,13 +46,14 @@ interface Checked {
  */
 export async function diagnose(
   installation: Installation,
-  { fix = false, ...options }: Options = {},
+  { fix = false, chosen = [], ...options }: Options = {},
 ): Promise<DoctorReport> {
-  const { control, unchanged, findings: found } = await checkTwice(installation, options);
+  const { control, unchanged, measured, findings: found } = await checkTwice(installation, options);
   const acceptances = await readAcceptances(installation.statements);
-  const toReported = ({ repair: _, ...finding }: Finding): ReportedFinding => ({
+  const toReported = ({ repair, ...finding }: Finding): ReportedFinding => ({
     ...finding,
     id: findingId(finding),
+    repairable: repair !== undefined,
     fixed: false,
     accepted: acceptances.get(findingKey(finding)) ?? null,
   });
@@ -56,7 +61,8 @@ export async function diagnose(
   for (const finding of found) {
     const reported = toReported(finding);
     const server = control.servers.find(({ name }) => name === finding.server);
-    const isRepaired = fix && server && !reported.accepted;
+    const isChosen = chosen.length === 0 || chosen.includes(reported.id);
+    const isRepaired = fix && isChosen && server && !reported.accepted;
     findings.push(isRepaired ? { ...reported, ...(await repair(installation, server, finding)) } : reported);
   }
   if (findings.some(({ fixed }) => fixed)) {
@@ -74,6 +80,7 @@ export async function diagnose(
     servers: control.servers.length,
     tenants: control.tenants.length,
     unchanged,
+    measured,
     findings: [...findings.filter(({ accepted }) => !accepted), ...findings.filter(({ accepted }) => accepted)],
   };
 }
@@ -119,6 +126,7 @@ async function runChecks(
   return {
     control,
     unchanged: results.reduce((sum, { unchanged }) => sum + unchanged, 0),
+    measured: results.flatMap(({ measured }) => measured ?? []),
     findings: [...controlFindings, ...results.flatMap(({ findings }) => findings)],
   };
 }

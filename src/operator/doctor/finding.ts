@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 /** Something that is wrong, and what to do about it. */
 export interface Finding {
   /** The kind of the finding: one stable word, for scripts. */
@@ -80,6 +82,11 @@ export function findingKey({ check, server, tenant, problem }: FindingIdentity):
   return JSON.stringify([check, server, tenant, problem]);
 }
 
+/** Returns 8 hexadecimal digits that name a finding in commands. */
+export function findingId(finding: FindingIdentity): string {
+  return createHash('sha256').update(findingKey(finding)).digest('hex').slice(0, 8);
+}
+
 /** A finding as a check of one server or one tenant database reports it. */
 export interface Report {
   check: Check;
@@ -107,5 +114,5 @@ export function toFinding(server: string, report: Report, database?: string): Fi
   const finding: Finding = { check, server, tenant, severity: checks[check], problem, remedy };
   if (!statements) return finding;
   const repair = { ...(database === undefined ? {} : { database }), statements };
-  return { ...finding, remedy: `${remedy} (doctor --fix does it).`, repair };
+  return { ...finding, remedy: `${remedy} (npx backoffice doctor --fix ${findingId(finding)}).`, repair };
 }

@@ -13,7 +13,16 @@ export function reportText({ servers, tenants, unchanged, findings }: DoctorRepo
   return `${findings.map(findingText).join('\n')}\n\n${checked}: ${counts.join(', ')}.`;
 }
 
-function findingText({ id, server, tenant, severity, problem, remedy, fixed, accepted }: ReportedFinding): string {
+export function findingText({
+  id,
+  server,
+  tenant,
+  severity,
+  problem,
+  remedy,
+  fixed,
+  accepted,
+}: ReportedFinding): string {
   const kind = accepted ? 'accepted: ' : severity === 'warning' ? 'warning: ' : '';
   const first = `${tenant ?? server}: ${kind}${problem} [${id}]`;
   if (fixed) return `${first}\n  fixed`;

@@ -22,7 +22,7 @@ export async function fleetStatus({
 }: ControlStatements & { readonly controlUrl: string }): Promise<FleetStatus> {
   await withConnection(controlUrl, closeAbandonedRuns);
   const fleet = await countFleet({ statements });
-  const failing = await readFailing({ statements });
+  const { failing } = await readFailing({ statements });
   const [run] = await listRuns({ statements }, 1);
   const lastRun = run
     ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
@@ -38,17 +38,25 @@ export async function countFleet({ statements }: ControlStatements): Promise<Fle
   );
 }
 
-/** Returns the tenants that failed in the newest run that reached them, by slug. @param limit the maximum number */
-export async function readFailing({ statements }: ControlStatements, limit?: number): Promise<FleetStatus['failing']> {
-  return statements.execute(
-    `select slug, version, run::int, error
-       from (select id, slug, schema_version as version, run
+/**
+ * Returns the tenants that failed in the newest run that reached them, by slug, and how many there are.
+ * @param limit the maximum number of those that are returned
+ */
+export async function readFailing(
+  { statements }: ControlStatements,
+  limit?: number,
+  offset = 0,
+): Promise<Pick<FleetStatus, 'failing'> & { total: number }> {
+  const rows = await statements.execute<(FleetStatus['failing'][number] & { total: number })[]>(
+    `select slug, version, run::int, error, total
+       from (select id, slug, schema_version as version, run, count(*) over ()::int as total
                from (select tenant_id, max(run_id) as run from migration_outcomes where state = 'failed' group by 1) f
                join tenants on id = tenant_id
               where not exists (select from migration_outcomes later where later.tenant_id = id and later.run_id > run
                                    and later.state in ('migrated', 'current'))
-              order by slug limit ?) failing
+              order by slug limit ? offset ?) failing
        join migration_outcomes on tenant_id = id and run_id = run order by slug`,
-    [limit ?? null],
+    [limit ?? null, offset],
   );
+  return { failing: rows.map(({ total: _, ...failing }) => failing), total: rows[0]?.total ?? 0 };
 }

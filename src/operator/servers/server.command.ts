@@ -54,9 +54,9 @@ const list = defineOperation({
   effect: 'reads',
   isList: true,
   async run(_, { installation, output }) {
-    const { connectionsByServer } = await import('../tenants/processes.ts');
+    const { connectionsByServer, listProcesses } = await import('../tenants/processes.ts');
     const { listServers } = await import('../tenants/read-servers.ts');
-    const connections = await connectionsByServer(installation);
+    const connections = connectionsByServer(await listProcesses(installation));
     const none = { held: 0, granted: 0, wanted: 0 };
     const servers = (await listServers(installation)).map(server => ({
       ...server,

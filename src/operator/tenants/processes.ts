@@ -53,9 +53,9 @@ export async function listProcesses(reader: Reader): Promise<ProcessSummary[]> {
 }
 
 /** Returns the sums over all processes, by the name of the server. */
-export async function connectionsByServer(reader: Reader): Promise<Map<string, ServerConnectionCounts>> {
+export function connectionsByServer(processes: readonly ProcessSummary[]): Map<string, ServerConnectionCounts> {
   const sums = new Map<string, ServerConnectionCounts>();
-  for (const { server, granted, held, wanted } of (await listProcesses(reader)).flatMap(each => each.servers)) {
+  for (const { server, granted, held, wanted } of processes.flatMap(each => each.servers)) {
     const sum = sums.get(server) ?? { granted: 0, held: 0, wanted: 0 };
     sums.set(server, { granted: sum.granted + granted, held: sum.held + held, wanted: sum.wanted + wanted });
   }

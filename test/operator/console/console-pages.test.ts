@@ -58,6 +58,28 @@ describe('console: pages', () => {
       .and.match(/All others 1 1 ○ skipped/);
   });
 
+  it('of many failures the first ones are shown, and how many more there are, with a link to the list', async () => {
+    await controlSql(
+      world,
+      `insert into tenants (slug, name, app_id, status, server_id, database_name, role_name, role_password)
+       select 't' || n, 'T', 'app', 'active', id, 'none_' || n, 'none_' || n, ''
+         from servers, generate_series(1, 137) n`,
+    );
+    await controlSql(
+      world,
+      `with run as (insert into migration_runs (head, concurrency, requested_by, state)
+                               values ('0001', 4, 'jane@office', 'failed') returning id)
+       insert into migration_outcomes (run_id, tenant_id, state, error)
+       select run.id, t.id, 'failed', 'it is broken' from run, tenants t where slug like 't%'`,
+    );
+    const now = (await opened.get('/')).text;
+    expect(now).to.include('and 129 more').and.include('<a href="/rollouts">All that failed</a>');
+    const list = (await opened.get('/rollouts?page=7')).text;
+    expect(list).to.include('Tenants whose last migration failed (137)').and.include('it is broken').and.include('t99');
+    await controlSql(world, `delete from tenants where slug like 't%'`);
+    await controlSql(world, 'delete from migration_runs');
+  });
+
   it('a moment leads to the archive with exactly its data, or to the last one before it and to the log', async () => {
     const id = 'a0000000-0000-4000-8000-000000000001';
     await controlSql(
@@ -103,7 +125,16 @@ describe('console: pages', () => {
   it('a server is shown with the last known size of its data, and with the findings of the server itself', async () => {
     const finding = { id: 'aaaaaaaa', check: 'wal_not_archived', server: 'default', severity: 'warning', tenant: null };
     const texts = { problem: 'nothing was archived so far', remedy: 'Set archive_mode', fixed: false, accepted: null };
-    const report = { servers: 1, tenants: 2, unchanged: 0, healthy: true, findings: [{ ...finding, ...texts }] };
+    const measured = {
+      server: 'default',
+      databases: 5,
+      archivedAt: null,
+      archiveFails: false,
+      receivers: 2,
+      lagBytes: 3e6,
+    };
+    const counts = { servers: 1, tenants: 2, unchanged: 0, healthy: true, measured: [measured] };
+    const report = { ...counts, findings: [{ ...finding, ...texts }] };
     await controlSql(
       world,
       `insert into tenant_usage (tenant_id, hour, database_bytes)
@@ -115,7 +146,7 @@ describe('console: pages', () => {
     );
     const { text } = await opened.get('/capacity');
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
-    expect(rows).to.include('38.1 MiB').and.include('▲ 1');
+    expect(rows).to.include('38.1 MiB 5 never 2, at most 2.9 MiB behind ▲ 1');
     expect(text).to.include('href="/findings?server=default"');
     expect((await opened.get('/findings?server=default')).text).to.include('nothing was archived so far');
     await controlSql(world, 'delete from doctor_reports');

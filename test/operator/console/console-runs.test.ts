@@ -25,6 +25,15 @@ describe('console: runs', () => {
       const findings = (await opened.get('/findings?tenant=acme')).text;
       expect(findings).to.include('TEMPORARY on database').and.include('CREATE INDEX by_hand ON public.countries');
       expect((await opened.get('/tenants/acme')).text).to.include('href="/findings?tenant=acme"');
+      const id = /name="finding" value="(\w+)"/.exec(findings)?.[1] ?? '';
+      expect(findings).to.include(`/operations/doctor?fix=on&#38;finding=${id}">npx backoffice doctor --fix ${id}</a>`);
+      const fields = { fix: 'on', finding: id };
+      const plan = await opened.ended((await opened.submit('/operations/doctor', { ...fields, step: 'plan' })).path);
+      expect(plan.text).to.include('Would be checked again, and repaired').and.not.include('by_hand');
+      const { path } = await opened.submit(`${plan.path}/perform`, {});
+      expect((await opened.ended(path)).text).to.match(
+        /TEMPORARY on database .*\n {2}fixed\n(.*\n)*.*: \d open problems, 1 fixed\./,
+      );
     } finally {
       await sql(world.acme, 'drop index by_hand');
       await controlSql(world, `revoke temporary on database "${database}" from "${database}"`);

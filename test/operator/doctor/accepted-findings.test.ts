@@ -66,6 +66,26 @@ describe('accepted findings of doctor', () => {
     await server.sql(`alter role "${globex}" createdb`);
   });
 
+  it('doctor --fix repairs only the findings that it names, and its plan shows them and changes nothing', async () => {
+    const id = of((await check()).findings, 'acme').id;
+    const plan = await doctor('--fix', id, '--dry-run');
+    expect([plan.code, plan.stdout]).to.deep.equal([
+      0,
+      `Would be checked again, and repaired:\nacme: role ${acme} is createdb [${id}]\n` +
+        `  → Remove createdb from role ${acme} (npx backoffice doctor --fix ${id}).\n`,
+    ]);
+    const [unchosen, unknown] = [await doctor(id), await doctor('--fix', '00000000')];
+    expect([unchosen.code, unknown.code]).to.deep.equal([2, 1]);
+    expect(of((await check()).findings, 'acme').id).to.equal(id);
+    const { code, findings } = await check('--fix', id);
+    expect(code).to.equal(1);
+    expect(findings.map(({ tenant, fixed }) => [tenant, fixed]).sort()).to.deep.equal([
+      ['acme', true],
+      ['globex', false],
+    ]);
+    await server.sql(`alter role "${acme}" createdb`);
+  });
+
   it('an acceptance covers its own finding only, neither that of another tenant nor one with another text', async () => {
     await accept(ofAcme);
     await server.sql(`alter role "${acme}" createrole`);

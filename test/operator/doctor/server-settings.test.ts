@@ -1,11 +1,14 @@
+import { once } from 'node:events';
 import { expect } from 'chai';
+import pg from 'pg';
 import {
   checkServerSettings,
   readServerSettings,
   type ServerSettings,
 } from '../../../src/operator/doctor/check-server-settings.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import type { ServerMeasures } from '../../../src/operator/doctor/reports.ts';
+import { connectionConfig, withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -31,6 +34,8 @@ describe('doctor on the settings of a server', () => {
     embedded: false,
     databases: 100,
     slots: 0,
+    receivers: 0,
+    lagBytes: null,
     oldest: 'postgres',
     oldestAge: 200_000_000,
   };
@@ -121,6 +126,34 @@ describe('doctor on the settings of a server', () => {
     expect([found?.check, found?.severity]).to.deep.equal(['wal_not_archived', 'warning']);
     await archiveWith('true');
     await eventually(async () => (await diagnose(server.installation)).findings.length === 0, 30_000);
+  });
+
+  it('the report of doctor says how far the last standby is behind, and until when the log is archived', async () => {
+    const [before] = (await diagnose(server.installation)).measured;
+    expect(before).to.deep.include({ server: 'default', receivers: 0, lagBytes: null, archiveFails: false });
+    expect(Date.parse(before?.archivedAt ?? '')).to.be.greaterThan(0);
+    const [row] = await server.sql<{ lsn: string; bytes: number }>(
+      `select pg_current_wal_lsn()::text as lsn, (pg_current_wal_lsn() - '0/1')::float8 as bytes`,
+    );
+    const options = { ...connectionConfig(server.url, 'probe'), replication: 'true' };
+    const standby = new pg.Client(options as pg.ClientConfig);
+    standby.on('error', () => {}); // the server ends first
+    await standby.connect();
+    const streaming = standby.query(`START_REPLICATION PHYSICAL ${row?.lsn}`);
+    await Promise.race([once(standby.connection, 'replicationStart'), streaming]);
+    streaming.catch(() => {}); // it ends with its connection
+    const status = Buffer.alloc(34, 'r');
+    for (const [at, value] of [1n, 1n, 1n, 0n].entries()) status.writeBigInt64BE(value, 1 + 8 * at);
+    const { sendCopyFromChunk } = standby.connection as unknown as { sendCopyFromChunk(chunk: Buffer): void };
+    sendCopyFromChunk.call(standby.connection, status); // it has written, flushed and applied up to 0/1
+    const measured = await eventually(async () => {
+      const [after] = (await diagnose(server.installation)).measured;
+      return after?.lagBytes && after;
+    });
+    expect(measured).to.deep.include({ receivers: 1 });
+    expect((measured as ServerMeasures).lagBytes).to.be.at.least(row?.bytes ?? 0);
+    standby.connection.stream.destroy();
+    await eventually(async () => (await diagnose(server.installation)).measured[0]?.receivers === 0);
   });
 
   it('doctor exits with 1 for too few connections, and with 0 for a replication slot that may fill the disk', async () => {

@@ -1,5 +1,6 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { countArchiveAges } from '../../archives/list-archives.ts';
+import { readArchiveAges } from '../../archives/archive-ages.ts';
+import { readFindings } from '../../doctor/read-findings.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
 import { listRuns } from '../../schema/list-runs.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
@@ -10,7 +11,6 @@ import { code, numberText, shorten, state, time } from '../format.ts';
 import { operationLink, tenantLink, withQuery } from '../links.ts';
 import { facts, table } from '../view.ts';
 import { isSilent } from './capacity.ts';
-import { readReport } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
 
 const maxShown = 8;
@@ -26,15 +26,18 @@ export async function nowPage({ services }: PageRequest) {
   const head = await tenantHead();
   const fleet = await countFleet(control);
   const [lastRun] = await listRuns(control, 1);
-  const readers = [failingConcerns, findingConcerns, archiveConcerns, processConcerns, timerConcerns];
-  const read = await Promise.all(readers.map(concernsOf => concernsOf(services)));
-  const concerns = [...read.flat(), ...laggingConcern(fleet, head)].sort(
-    ([a], [b]) => Number(a === 'warning') - Number(b === 'warning'),
-  );
+  const concerns = [
+    ...(await failingConcerns(services)),
+    ...(await findingConcerns(services)),
+    ...(await archiveConcerns(services)),
+    ...(await processConcerns(services)),
+    ...(await timerConcerns(services)),
+    ...laggingConcern(fleet, head),
+  ].sort(([a], [b]) => Number(a === 'warning') - Number(b === 'warning'));
   const tenants = fleet.reduce((sum, each) => sum + each.tenants, 0);
   const main = html`<h1>Now</h1>
 ${tenants === 0 ? firstSteps : ''}
-${table(`Needs attention (${concerns.length})`, concerns, html`${state('good', 'good')} Nothing needs attention.`, [
+${table(`Needs attention (${concerns.length})`, concerns, state('Nothing needs attention.', 'good'), [
   ['What', ([, text]) => text],
   ['How bad', ([severity]) => state(severity)],
   ['What to do', ([, , remedy]) => remedy],
@@ -66,53 +69,48 @@ Name the first one, and the e-mail address of its administrator: the console mak
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
 async function failingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const failing = await readFailing(control, maxShown + 1);
-  const concerns = failing
-    .slice(0, maxShown)
-    .map(
-      ({ slug, run, error }): Concern => [
-        'error',
-        html`The last migration of ${tenantLink(slug)} failed: <span class="cause">${shorten(error)}</span>`,
-        html`<a href="/rollouts/${run}">Run ${run}</a> ${operationLink('migrate', 'Migrate it again', { slug })}`,
-      ],
-    );
+  const { failing, total } = await readFailing(control, maxShown);
+  const concerns = failing.map(
+    ({ slug, run, error }): Concern => [
+      'error',
+      html`The last migration of ${tenantLink(slug)} failed: <span class="cause">${shorten(error)}</span>`,
+      html`<a href="/rollouts/${run}">Run ${run}</a> ${operationLink('migrate', 'Migrate it again', { slug })}`,
+    ],
+  );
   const retry = operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' });
-  const hasFurther = failing.length > maxShown;
-  return [...concerns, ...when(hasFurther, 'error', html`The last migration of further tenants failed`, retry)];
+  return [...concerns, ...more(total, 'error', html`<a href="/rollouts">All that failed</a> ${retry}`)];
 }
 
 /** A concern, if it is one. */
 const when = (isSo: boolean, ...concern: Concern): Concern[] => (isSo ? [concern] : []);
 
+/** What follows the first ones of `total` of a kind. */
+const more = (total: number, severity: Concern[0], list: Html): Concern[] =>
+  when(total > maxShown, severity, html`and ${numberText(total - maxShown)} more`, list);
+
 async function findingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const found = await readReport(control);
+  const found = await readFindings(control, { limit: maxShown });
   const check = operationLink('doctor', 'Check now');
   if (!found) return [['warning', html`doctor has never looked`, check]];
-  const { open, madeAt } = found;
-  const further = open.slice(maxShown);
-  const all = html`<a href="/findings">All findings</a>`;
+  const { findings, errors, warnings, madeAt } = found;
+  const concerns = findings
+    .slice(0, errors + warnings)
+    .map(
+      ({ severity, tenant, server, problem, id }): Concern => [
+        severity,
+        html`${tenant ? tenantLink(tenant) : server}: ${problem}`,
+        html`<a href="/findings#${id}">Finding ${id}</a>`,
+      ],
+    );
   return [
-    ...open
-      .slice(0, maxShown)
-      .map(
-        ({ severity, tenant, server, problem, id }): Concern => [
-          severity,
-          html`${tenant ? tenantLink(tenant) : server}: ${problem}`,
-          html`<a href="/findings#${id}">Finding ${id}</a>`,
-        ],
-      ),
-    ...when(
-      further.length > 0,
-      further[0]?.severity ?? 'warning',
-      html`${numberText(further.length)} further findings`,
-      all,
-    ),
+    ...concerns,
+    ...more(errors + warnings, errors > maxShown ? 'error' : 'warning', html`<a href="/findings">All findings</a>`),
     ...when(isLongAgo(madeAt), 'warning', html`doctor looked last ${time(madeAt)}`, check),
   ];
 }
 
 async function archiveConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const { tenants, without, faulty, isProved } = await countArchiveAges(control);
+  const { tenants, without, faulty, isProved } = await readArchiveAges(control, 0);
   const recovery = html`<a href="/recovery">Recovery</a>`;
   const archive = operationLink('backup run', 'Archive them', { all: 'on' });
   const prove = operationLink('backup drill', 'Prove some');

@@ -1,5 +1,6 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { type ArchiveSummary, countArchiveAges, listArchiveAges, listArchives } from '../../archives/list-archives.ts';
+import { readArchiveAges } from '../../archives/archive-ages.ts';
+import { type ArchiveSummary, listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { breadcrumbs } from '../console-page.ts';
@@ -16,8 +17,7 @@ const maxArchives = 60;
 /** How well the fleet can be restored, the worst tenants first. */
 export async function recoveryPage({ services: { control }, query }: PageRequest) {
   const page = pageNumber(query('page'));
-  const counts = await countArchiveAges(control);
-  const ages = await listArchiveAges(control, pageSize, (page - 1) * pageSize);
+  const { ages, ...counts } = await readArchiveAges(control, pageSize, (page - 1) * pageSize);
   const main = html`<h1>Recovery</h1>
 ${facts(
   ['Tenants', counts.tenants],
@@ -58,7 +58,7 @@ export async function tenantRecoveryPage({
   const path = `/recovery/${encodeURIComponent(slug)}`;
   const main = html`${breadcrumbs(['/recovery', 'Recovery'], [`/tenants/${encodeURIComponent(slug)}`, name])}
 <h1>Restore ${slug}</h1>
-<ol class="steps"><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
+<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
 <li>${operationLink('restore diff', 'Compare', at)} it with the present data</li>
 <li>${operationLink('restore swap', 'Put it in place', at)}, or drop it</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>

@@ -1,19 +1,23 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
+import { readFailing } from '../../schema/fleet-status.ts';
 import { failureCauses, listRuns, type RunSummary, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
 import { linkCommands, type Offer } from '../command-links.ts';
 import { breadcrumbs } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import { code, durationText, none, numberText, state, textBlock, time } from '../format.ts';
+import { code, durationText, none, numberText, shorten, state, textBlock, time } from '../format.ts';
 import { operationLink, tenantLink } from '../links.ts';
-import { actions, facts, table } from '../view.ts';
+import { actions, facts, pageNumber, pager, table } from '../view.ts';
 
 const maxRuns = 30;
+const maxFailing = 20;
 const maxOutcomes = 100;
 const retry = operationLink('migrate', 'Retry what failed', { retryFailed: 'on' });
 
-/** The migration runs, the newest first. */
-export async function rolloutsPage({ services: { control } }: PageRequest) {
+/** The tenants whose last migration failed, and the migration runs, the newest first. */
+export async function rolloutsPage({ services: { control }, query }: PageRequest) {
+  const page = pageNumber(query('page'));
+  const { failing, total } = await readFailing(control, maxFailing, (page - 1) * maxFailing);
   const empty = html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`;
   const main = html`<h1>Rollouts</h1>
 <p>A run brings tenants to the version of this build. Begin with some that you choose, look at them, then promote to all. The plan shows the SQL.</p>
@@ -24,6 +28,17 @@ ${actions(
   retry,
   operationLink('rollback', 'Roll one tenant back'),
 )}
+${
+  total > 0
+    ? html`${table(`Tenants whose last migration failed (${numberText(total)})`, failing, 'There are fewer pages.', [
+        'slug',
+        'version',
+        ['Run', ({ run }) => html`<a href="/rollouts/${run}">Run ${run}</a>`],
+        ['Error', ({ error }) => shorten(error)],
+        ['What to do', migrateAgain],
+      ])}${pager('/rollouts', {}, page, maxFailing, total)}`
+    : ''
+}
 ${table('Migration runs', await listRuns(control, maxRuns), empty, [
   ['Run', ({ id }) => html`<a href="/rollouts/${id}">Run ${id}</a>`],
   'state',
@@ -86,15 +101,17 @@ ${table(
     'from',
     'to',
     ['Took', ({ ms }) => ms && `${ms} ms`],
-    ['What to do', ({ slug, state }) => remedies[state]?.({ slug })],
+    ['What to do', outcome => remedies[outcome.state]?.(outcome)],
   ],
 )}`;
   return { title: `Run ${run.id}`, main };
 }
 
-const remedies: Readonly<Record<string, (at: { slug: string }) => Html>> = {
-  failed: at => operationLink('migrate', 'Migrate again', at),
-  migrated: at => operationLink('rollback', 'Roll back', at),
+const migrateAgain = ({ slug }: { slug: string }): Html => operationLink('migrate', 'Migrate again', { slug });
+
+const remedies: Readonly<Record<string, typeof migrateAgain>> = {
+  failed: migrateAgain,
+  migrated: ({ slug }) => operationLink('rollback', 'Roll back', { slug }),
 };
 
 function causeView({ error, tenants, slugs }: Awaited<ReturnType<typeof failureCauses>>[number], offered: Offer): Html {

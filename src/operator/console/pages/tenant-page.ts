@@ -1,6 +1,7 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { listArchives } from '../../archives/list-archives.ts';
 import { type ListedDatabase, listDatabases } from '../../databases/list-databases.ts';
+import { readFindings } from '../../doctor/read-findings.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
 import { showTenant, type TenantSummary } from '../../tenants/read-tenants.ts';
@@ -13,7 +14,7 @@ import { code, numberText, shorten, size, state, textBlock, time, utc } from '..
 import { loginLinks, operationLink, withQuery } from '../links.ts';
 import { type Moment, plot, timeline } from '../plot.ts';
 import { actions, facts, table } from '../view.ts';
-import { findingsLink, readReport } from './findings.ts';
+import { findingsLink } from './findings.ts';
 
 const days = 14;
 const dayMs = 86_400_000;
@@ -31,8 +32,10 @@ export async function tenantPage({ services, params: { slug = '' } }: PageReques
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const runs = await tenantRuns(control, tenant.id, maxMoments);
   const moments = await momentsOf(services, tenant, databases, runs);
-  const findings = (await readReport(control, each => each.tenant === slug))?.open.length ?? 0;
+  const { errors = 0, warnings = 0 } = (await readFindings(control, { tenant: slug, limit: 0 })) ?? {};
   const at = { slug };
+  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
+  const commands = Map.groupBy(taking, ({ group }) => group);
   const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
 <h1>${tenant.name}</h1>
 ${runs[0]?.state === 'failed' ? failureNote(slug, runs[0], offered) : ''}
@@ -46,7 +49,7 @@ ${facts(
   ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
-  ['Findings', findings && findingsLink(findings, { tenant: slug })],
+  ['Findings', errors + warnings && findingsLink(errors + warnings, { tenant: slug })],
 )}
 ${usagePlots(usage)}
 <h2>What happened</h2>
@@ -83,8 +86,10 @@ ${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.'
   'state',
   ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
 ])}
-<h2>All commands for ${slug}</h2>
-${commandsOf(offered, slug)}`;
+${table(`All commands for ${slug}`, [...commands], '', [
+  ['Kind', ([group]) => group],
+  ['Commands', ([, each]) => html`${each.map(({ operation: { name } }) => html`${operationLink(name, name, at)} `)}`],
+])}`;
   return { title: tenant.name, main };
 }
 
@@ -96,16 +101,6 @@ ${textBlock(linkCommands(error ?? '', offered), 'Error', 'notes')}${actions(oper
 function userLinks(slug: string, { email, state }: UserSummary): Html {
   const [verb, text] = state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
   return html`${loginLinks(slug, email)} ${operationLink(verb, text, { slug, email })}`;
-}
-
-/** The verbs that take a tenant, as their definitions say. */
-function commandsOf(offered: Offer, slug: string): Html {
-  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
-  const groups = Map.groupBy(taking, ({ group }) => group);
-  return html`<dl class="commands">${[...groups].map(
-    ([group, each]) =>
-      html`<div><dt>${group}</dt><dd>${each.map(({ operation: { name } }) => html`${operationLink(name, name, { slug })} `)}</dd></div>`,
-  )}</dl>`;
 }
 
 export function databaseTable(databases: readonly ListedDatabase[], offered: Offer): Html {

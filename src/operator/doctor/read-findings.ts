@@ -1,0 +1,56 @@
+import type { ControlStatements } from '../../installation.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { DoctorReport, ReportedFinding } from './reports.ts';
+
+/** Findings of the last report, with what was accepted since. */
+export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy'> {
+  madeAt: string;
+  madeBy: string;
+  /** How many the filter selects, and how many of them are neither repaired nor accepted. */
+  total: number;
+  errors: number;
+  warnings: number;
+  /** The open ones first, errors before warnings. */
+  findings: ReportedFinding[];
+}
+
+/** Which findings are read; what is undefined does not limit them. */
+interface FindingFilter {
+  /** A slug; null for the findings that concern no tenant. */
+  tenant?: string | null | undefined;
+  server?: string | undefined;
+  ids?: readonly string[] | undefined;
+  limit?: number;
+  offset?: number;
+}
+
+/** Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. */
+export async function readFindings(
+  { statements }: ControlStatements,
+  { tenant, server, ids, limit, offset }: FindingFilter = {},
+): Promise<StoredFindings | undefined> {
+  const [tenantJson, idsJson] = [tenant, ids].map(value => (value === undefined ? null : JSON.stringify(value)));
+  const [row] = await statements.execute<(Omit<StoredFindings, keyof DoctorReport> & { report: DoctorReport })[]>(
+    `with last as (select report, made_at, made_by from doctor_reports order by id desc limit 1),
+       found as materialized (
+         select finding, at, accepted_by, accepted_at, reason, finding ->> 'severity' as severity,
+                accepted_by is not null or (finding ->> 'fixed')::boolean as settled
+           from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
+           left join accepted_findings on id = finding ->> 'id'
+          where (?::jsonb is null or finding -> 'tenant' = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
+            and (?::jsonb is null or ?::jsonb @> (finding -> 'id'))),
+       shown as (select * from found order by settled, severity, at limit ? offset ?)
+     select report - 'findings' as report, ${isoTime('made_at')} as "madeAt", made_by as "madeBy",
+            (select count(*)::int from found) as total,
+            (select count(*)::int from found where not settled and severity = 'error') as errors,
+            (select count(*)::int from found where not settled and severity = 'warning') as warnings,
+            (select coalesce(json_agg(finding || jsonb_build_object('accepted', case when accepted_by is not null then
+                      jsonb_build_object('by', accepted_by, 'at', ${isoTime('accepted_at')}, 'reason', reason) end)
+                      order by settled, severity, at), '[]') from shown) as findings
+       from last`,
+    [tenantJson, tenantJson, server, server, idsJson, idsJson, limit, offset].map(value => value ?? null),
+  );
+  if (!row) return undefined;
+  const { report, ...findings } = row;
+  return { ...report, ...findings } as StoredFindings;
+}
