@@ -60,6 +60,6 @@ function header(ctx: Context): Html {
 
 /** A line of links to the parts of what a page shows, or to the pages above it. */
 export function breadcrumbs(...links: (readonly [path: string, name: string])[]): Html {
-  const items = links.map(([path, name]) => html`<li><a href="${path}">${name}</a></li>`);
-  return html`<nav aria-label="Above this page"><ol class="crumbs">${items}</ol></nav>`;
+  const items = links.map(([path, name]) => html`<a href="${path}">${name}</a> › `);
+  return html`<nav class="hint" aria-label="Above this page">${items}</nav>`;
 }

@@ -1,8 +1,6 @@
-// Runs in the browser: shows the progress of a run as it happens, and gives the focus to what is wrong with a form.
+// Runs in the browser: shows the progress of a run as it happens.
 // Without it, the pages show the same, and load again while a command runs.
 import { addCopyButtons } from '/docs/docs.js';
-
-document.querySelector('[data-focus]')?.focus();
 
 const region = document.querySelector('[data-events]:not([data-ended])');
 if (region) follow(region, document.querySelector('#run-status'));

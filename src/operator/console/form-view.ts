@@ -81,7 +81,7 @@ export function errorSummary(errors: readonly FormError[]): Html {
       html`<li><a href="#${id}">${id.startsWith('f-') ? `${fieldLabel(id.slice(2))}: ` : ''}${text}</a></li>`,
   );
   const title = errors.some(({ id }) => id === formId) ? 'Nothing was run' : 'Correct the form';
-  return html`<div class="errors-of-form" role="alert" tabindex="-1" data-focus><h2>${title}</h2><ul>${items}</ul></div>`;
+  return html`<div class="errors-of-form" role="alert" tabindex="-1" autofocus><h2>${title}</h2><ul>${items}</ul></div>`;
 }
 
 interface LabelledInput extends Partial<Pick<Field, 'kind' | 'neededUnless'>> {
@@ -106,14 +106,14 @@ export function fieldView(
   const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
     error ? html` aria-invalid="true"` : ''
   }${isRequired ? html` aria-required="true"` : ''}`;
-  return html`<div class="field${error ? ' wrong' : ''}${isFlag ? ' flag' : ''}"><label for="${id}">${label}${
+  return html`<div class="field${error ? ' wrong' : ''}">${isFlag ? html`${input(attributes)} ` : ''}<label for="${id}">${label}${
     isRequired || isFlag
       ? ''
       : html` <span class="optional">${neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional'}</span>`
   }</label>
 ${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
 ${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
-${input(attributes)}</div>`;
+${isFlag ? '' : input(attributes)}</div>`;
 }
 
 /** How many values a hint names at most. */

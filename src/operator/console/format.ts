@@ -6,7 +6,7 @@ import { sizeText } from '../command/texts.ts';
 export const none = html`<span class="none">–</span>`;
 
 /** What stands in a table or beside a name. Null and an empty text are no value. */
-export type Cell = Html | string | number | null | undefined | false;
+export type Cell = Html | string | number | null | undefined;
 
 export const cellView = (cell: Cell) => (typeof cell === 'number' ? numberText(cell) : cell || none);
 

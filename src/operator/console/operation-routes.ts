@@ -3,7 +3,7 @@ import type { Context } from 'koa';
 import { permissions } from '../../control/permissions.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
-import { groups, isConfirmed, takesReason } from '../command/operation.ts';
+import { groups, isConfirmed, type Operation, takesReason } from '../command/operation.ts';
 import { type Field, storedKindOf } from '../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../command/stored-values.ts';
 import type { FilledForm } from './command-line.ts';
@@ -87,20 +87,22 @@ export function addOperationRoutes(router: Router, services: ConsoleServices, to
 }
 
 function listView(offered: ConsoleServices['offered']) {
+  const all = [...offered.values()];
   const sections = groups.map(group =>
     table(
       group,
-      [...offered.values()].filter(each => each.group === group).map(each => each.operation),
+      all.filter(each => each.group === group).map(({ operation }) => operation),
       '',
       [
         ['Command', ({ name }) => operationLink(name, name)],
-        ['What it does', 'description'],
-        ['Effect', operation => isConfirmed(operation) && html`<span class="effect">${operation.effect}</span>`],
+        ['What it does', each => html`${each.description}${isConfirmed(each) ? effectMark(each) : ''}`],
       ],
     ),
   );
   return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;
 }
+
+const effectMark = ({ effect }: Operation) => html` <span class="effect">${effect}</span>`;
 
 /** An argument may make another command of its own: `databases` of a tenant `prune` is `databases prune`. */
 function otherCommand({ operation: { name, fields }, texts }: FilledForm, { offered }: ConsoleServices): FormError[] {

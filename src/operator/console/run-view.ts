@@ -95,7 +95,7 @@ function partView(page: RunPage, part: Part): Html {
   const rest = part.rows.length + part.lost - rows.length;
   const cell = (text = '–'): Html => (text === '–' ? none : state(text));
   const columns = part.columns.map((name, at) => [name, (row: readonly string[]) => cell(row[at])] as const);
-  return html`${table({ caption: 'Result', isHidden: true }, rows, '', columns)}
+  return html`${table(html`<span class="hidden">Result</span>`, rows, '', columns)}
 ${rest > 0 ? hiddenNote(page.run, rest, 'further rows', part.lost) : ''}`;
 }
 

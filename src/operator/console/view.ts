@@ -30,34 +30,33 @@ function columnOf<Row>(column: Column<Row>) {
   return { name, cell: show, sort };
 }
 
-interface Caption {
-  /** What the table has, above it. */
-  readonly caption: string;
-  /** For a caption that a screen reader alone needs. */
-  readonly isHidden?: boolean;
-  /** The order of the rows, with `-` in front for the other way round, and the other parameters of the page. */
-  readonly sorted?: { readonly by: string; readonly path: string; readonly query: Query };
+interface Sorted {
+  /** What the rows are sorted by, with `-` in front for the other way round. */
+  readonly by: string;
+  readonly path: string;
+  /** The other parameters of the page. */
+  readonly query: Query;
 }
 
 /**
  * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its heading. Without script, too,
  * the buttons in the headings of columns sort it.
- * @param empty what stands in place of a table without rows
+ * @param caption what it has @param empty what stands in place of a table without rows
  */
 export function table<Row>(
-  caption: string | Caption,
+  caption: Html | string,
   rows: readonly Row[],
   empty: Html | string,
   columns: readonly Column<Row>[],
+  sorted?: Sorted,
 ): Html {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
   const full = columns.map(columnOf);
-  const { caption: title, isHidden, sorted } = typeof caption === 'string' ? { caption } : (caption as Caption);
   const cell = (content: Cell, at: number): Html =>
     at === 0
       ? html`<th scope="row">${cellView(content)}</th>`
       : html`<td data-label="${full[at]?.name}"${numberClass(content)}>${cellView(content)}</td>`;
-  const grid = html`<table class="grid"><caption${isHidden ? html` class="hidden"` : ''}>${title}</caption>
+  const grid = html`<table class="grid"><caption>${caption}</caption>
 <thead><tr>${full.map(column => heading(column, rows[0] as Row, sorted?.by))}</tr></thead>
 <tbody>${rows.map(row => html`<tr>${full.map((column, at) => cell(column.cell(row), at))}</tr>\n`)}</tbody></table>`;
   return sorted

@@ -47,7 +47,7 @@ export async function listActions(
             ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
        from operator_actions
       where ${['true', ...given.map(({ sql }) => sql)].join(' and ')}
-      order by id desc limit ?`,
+      order by operator_actions.id desc limit ?`,
     [...given.map(({ value }) => value), limit],
   );
 }

@@ -35,6 +35,14 @@ const maxWaitMs = 120_000;
       `insert into operator_actions (operator, build, command, slug, reason, state, error, finished_at)
        values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
     );
+    const finding = { id: 'aaaaaaaa', check: 'excess_rights', server: 'default', severity: 'error', tenant: 'acme' };
+    const texts = { problem: 'role a is createdb', remedy: 'Remove it (npx backoffice doctor --fix aaaaaaaa).' };
+    const findings = [{ ...finding, ...texts, repairable: true, fixed: false, accepted: null }];
+    const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
+    await controlSql(
+      world,
+      `insert into doctor_reports (made_by, report) values ('jane@office', '${JSON.stringify(report)}')`,
+    );
   });
   after(() => browser?.close());
 

@@ -40,10 +40,7 @@ ${
     : ''
 }
 ${table(
-  {
-    caption: `${numberText(total)} ${total === 1 ? 'tenant' : 'tenants'}`,
-    sorted: { by: sort, path: '/tenants', query: { q, status, server, version } },
-  },
+  `${numberText(total)} ${total === 1 ? 'tenant' : 'tenants'}`,
   tenants,
   empty,
   [
@@ -58,6 +55,7 @@ ${table(
     ['Server', 'server', 'server'],
     ['Made', 'createdAt', 'created'],
   ],
+  { by: sort, path: '/tenants', query: { q, status, server, version } },
 )}
 ${pager('/tenants', { q, status, server, version, sort }, page, pageSize, total)}`;
   return { title: 'Tenants', main };
