@@ -24,8 +24,11 @@ export interface EarlierData {
   readonly description: string;
   /** The last migration that the data has. */
   readonly schemaVersion: string;
-  /** Writes all rows into a database of that version in one transaction, and compares what it has written. */
-  readonly fill: (target: pg.Client) => Promise<void>;
+  /**
+   * Writes all rows into a database of that version in one transaction, and compares what it has written.
+   * @returns whether it had to change the schema, for what was added to the tenant's database by hand
+   */
+  readonly fill: (target: pg.Client) => Promise<boolean>;
 }
 
 /** Returns what writes earlier data into a database at the version of the data, and brings it to that of this build. */
@@ -36,9 +39,9 @@ export function fillWith(installation: Installation, data: EarlierData): Fill {
     await withConnection(
       url,
       async target => {
-        await data.fill(target);
+        const isChanged = await data.fill(target);
         await inTransaction(target, () => applySteps(target, data.schemaVersion));
-        await requireHeadSchema(installation, server, target);
+        if (!isChanged) await requireHeadSchema(installation, server, target);
       },
       { settings },
     );

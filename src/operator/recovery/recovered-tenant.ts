@@ -44,7 +44,10 @@ export async function restoreRecovered<T>(
     return restore({
       description: description ?? `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
-      fill: target => copyAll(from, target, identityTables),
+      fill: async target => {
+        await copyAll(from, target, identityTables);
+        return false;
+      },
     });
   });
 }
