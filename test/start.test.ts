@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
@@ -168,6 +168,13 @@ describe('npm start', () => {
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal([...tenants].sort());
     expect(await postmaster()).to.equal(undefined);
+  });
+
+  it('a lost master key is named, and no other one takes its place', async () => {
+    const path = join(starts.folder, 'master.key');
+    await rename(path, `${path}.lost`);
+    for (const _ of [1, 2]) expectOneLine(await failedStart({}), /master\.key is missing: restore the file/);
+    await rename(`${path}.lost`, path);
   });
 
   it('a later start serves the stored data and prints the password again, and an error that nothing handled ends it with exit code 1, also after SIGTERM', async () => {

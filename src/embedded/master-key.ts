@@ -3,15 +3,18 @@ import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseMasterKey } from '../config/config-values.ts';
 import { OperatorError } from '../log/operator-error.ts';
+import { pathExists } from './cluster.ts';
 
 /**
  * Returns the master key of an installation with an embedded PostgreSQL: `master.key` in its data folder, beside the
- * data that the key seals. Creates the file, unless it exists.
- * @throws when the file does not hold a key of 32 bytes
+ * data that the key seals. Creates the file before there are such data.
+ * @throws {OperatorError} when the file is lost, or does not hold a key of 32 bytes
  */
 export async function embeddedMasterKey(folder: string): Promise<Buffer> {
   const path = join(folder, 'master.key');
   await mkdir(folder, { recursive: true });
+  if ((await pathExists(join(folder, 'postgres'))) && !(await pathExists(path)))
+    throw new OperatorError(`${path} is missing: restore the file from your backup, or set the key as MASTER_KEY`);
   const temporary = `${path}.${process.pid}`;
   await writeFile(temporary, randomBytes(32).toString('base64'), { mode: 0o600 });
   // link() creates the whole file or nothing, and never replaces an existing key.
