@@ -70,7 +70,7 @@ const accept = defineOperation({
     'let a finding of the last report of doctor stay: it makes doctor fail no more, and --fix leaves it alone',
   fields: {
     finding: argument('finding', { description: 'what doctor prints in brackets' }),
-    reason: requiredOption('<text>', 'why it may stay; doctor shows it beside the finding'),
+    reason: requiredOption('<text>', 'why it may stay; doctor shows it beside the finding', { parse: parseReason }),
   },
   examples: ['doctor accept 3f2a9c1b --reason "shared with the data warehouse"'],
   help: `A finding whose text changes, such as the number of tenants in it, is another one.
@@ -118,3 +118,8 @@ const reopen = defineOperation({
 });
 
 export const operations = [doctor, accept, reopen];
+
+function parseReason(reason: string): string {
+  if (reason.trim() === '') throw new OperatorError('Say why it may stay.');
+  return reason;
+}

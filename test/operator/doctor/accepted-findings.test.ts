@@ -95,12 +95,13 @@ describe('accepted findings of doctor', () => {
   });
 
   it('a finding can be accepted only with a reason, and only while the last report has it', async () => {
-    const [unknown, missing, notAccepted] = [
+    const [unknown, empty, missing, notAccepted] = [
       await accept('00000000'),
+      await doctor('accept', ofAcme, '--reason', ' '),
       await doctor('accept', ofAcme),
       await doctor('reopen', ofAcme),
     ];
-    expect([unknown.code, missing.code, notAccepted.code]).to.deep.equal([1, 2, 1]);
+    expect([unknown.code, empty.code, missing.code, notAccepted.code]).to.deep.equal([1, 2, 2, 1]);
     expect(unknown.stderr).to.match(
       /^The last report of doctor has no finding 00000000\. Check again, .*: npx backoffice doctor\n$/,
     );
