@@ -1,5 +1,6 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
+import { connectFailure } from '../../log/operator-error.ts';
 import type { ChangeCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
@@ -95,7 +96,7 @@ export async function checkServer(
   } catch (error) {
     const unreachable = toFinding(server.name, {
       check: 'server_unreachable',
-      problem: `server ${server.name}: ${errorText(error)}`,
+      problem: `it cannot be used: ${connectFailure(error) ?? errorText(error)}`,
       remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
     });
     return { findings: [unreachable], unchanged: 0 };

@@ -58,6 +58,13 @@ const setPassword = defineOperation({
     const { createPasswords } = await import('../../auth/passwords.ts');
     const password = given ?? generatePassword();
     const changed = await setPassword(installation, createPasswords(), slug, email, password);
+    if (changed.disabledAt)
+      output.warn(`${changed.email} is disabled. Allow the logins: npx backoffice user enable ${slug} ${email}`);
+    if (!changed.confirmedAt)
+      output.warn(
+        `${changed.email} has no login until the link of the mail is used. ` +
+          `If the mail is lost: npx backoffice user remove ${slug} ${email}, then user add`,
+      );
     returnLogin(output, { guid: changed.guid, email: changed.email }, password, given !== undefined);
   },
 });

@@ -91,6 +91,20 @@ describe('commands for roles and users', () => {
     expect(await stored()).to.deep.equal(before);
   });
 
+  it('user password says of somebody who is disabled or has not confirmed the address that it opens no login yet', async () => {
+    const user = await addSampleUser(world, world.acme);
+    await json('user', 'disable', 'acme', user.email, '--yes');
+    const disabled = await tenant('user', 'password', 'acme', user.email, '--yes');
+    expect([disabled.code, disabled.stderr]).to.deep.equal([
+      0,
+      `Warning: ${user.email} is disabled. Allow the logins: npx backoffice user enable acme ${user.email}\n`,
+    ]);
+    await controlSql(world, 'update users set disabled_at = null, confirmed_at = null where id = ?', [user.id]);
+    const unconfirmed = await tenant('user', 'password', 'acme', user.email, '--yes');
+    expect(unconfirmed.code).to.equal(0);
+    expect(unconfirmed.stderr).to.include('has no login until the link of the mail is used');
+  });
+
   it('a wrong command for roles or users names the mistake, and changes nothing', async () => {
     const roles = () => controlSql(world, 'select * from roles order by id');
     const before = await roles();

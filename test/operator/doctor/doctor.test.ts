@@ -537,6 +537,7 @@ describe('doctor', () => {
       ['excess_rights', 'acme'],
       ['server_unreachable', null],
     ]);
+    expect(findings[1]?.problem).to.equal('it cannot be used: nothing listens at its address');
     await server.control(`delete from servers where name = 'far'`);
   });
 
