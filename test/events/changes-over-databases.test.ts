@@ -1,26 +1,42 @@
 import { expect } from 'chai';
+import { serverAddressUrl } from '../../src/control/server-urls.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
+import { type CopiedServer, copyServer } from '../support/copied-server.ts';
 import { eventually } from '../support/eventually.ts';
-import { useServerFolder } from '../support/server-folder.ts';
-import { TwoServers } from '../support/two-servers.ts';
-import type { World } from '../support/world.ts';
+import { type OwnServer, startOwnServer } from '../support/own-server.ts';
+import { runCommand } from '../support/run-command.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
+import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
 import { follow } from './follow.ts';
 
 describe('the feed of changes over databases', () => {
-  let servers: TwoServers;
   let world: World;
-  const archives = useServerFolder('archives');
+  let receiver: Receiver;
+  let primary: OwnServer;
+  let standby: CopiedServer | undefined;
   let admin: Client;
 
   before(async () => {
-    servers = await TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000', BACKUP_TARGET: archives });
-    ({ world } = servers);
+    receiver = await startReceiver();
+    [world, primary] = await Promise.all([
+      createWorld({ ACQUIRE_TIMEOUT_MS: '9000', WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }),
+      startOwnServer('primary', ['fsync=off', 'max_connections=50']),
+    ]);
     admin = await world.login(world.acme);
+    await tenant(['server', 'add', 'second'], primary.url);
   });
   after(async () => {
-    await servers.close();
+    await world.close();
+    await primary.close();
+    await standby?.close();
+    await receiver.close();
   });
 
+  const tenant = async (words: string[], input?: string): Promise<void> => {
+    const { code, stderr } = await runCommand('scripts/tenant.ts', words, world.environment, input);
+    expect(code, stderr).to.equal(0);
+  };
   const create = (Name: string) => admin.post('/api/v1/OrderStatuses', { Name });
   async function namesAfter(cursor: string): Promise<string[]> {
     const { status, body } = await admin.get(`/api/v1/Changes?after=${cursor}&include=record&limit=1000`);
@@ -40,11 +56,11 @@ describe('the feed of changes over databases', () => {
     const cursor = await now();
     const following = await follow(admin, '?include=record');
     await create('before');
-    await servers.move('acme', '--to', 'second');
+    await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
     await create('there');
     await expectNames(cursor, ['before', 'there']);
     const between = await now();
-    await servers.move('acme', '--back');
+    await tenant(['move', 'acme', '--back', '--pause', '60']);
     await create('back');
     await expectNames(cursor, ['before', 'there', 'back']);
     await expectNames(between, ['back']);
@@ -54,24 +70,35 @@ describe('the feed of changes over databases', () => {
     following.close();
   });
 
-  it('a cursor from before a restore gets 410; one from after it continues, until the restore is undone', async () => {
-    await servers.runWell(['backup', 'init']);
-    await servers.runWell(['backup', 'run', '--all']);
-    await create('undone by the restore');
-    const before = await now();
-    await servers.runWell(['restore', 'acme', '--archive', 'latest', '--json']);
-    await servers.runWell(['restore', 'swap', 'acme', '--yes']);
-    const code = async (cursor: string) => (await admin.get(`/api/v1/Changes?after=${cursor}`)).body.code;
-    expect(await code(before)).to.equal('cursor_expired');
-    const restored = await now();
-    await create('after the restore');
-    await expectNames(restored, ['after the restore']);
-    const history = await eventually(async () => {
-      const { body } = await admin.get('/api/v1/Changes?limit=1000&include=record');
-      return body.at(-1).Record.Name === 'after the restore' && body;
-    });
-    await expectNames(history.at(-2).Id, ['after the restore']);
-    await servers.runWell(['restore', 'back', 'acme', '--yes']);
-    expect([await code(restored), await code(before)]).to.deep.equal(['cursor_expired', 'cursor_expired']);
+  it('when the standby lacks the last commits, cursors get 410, and an endpoint gets webhook.gap and every later change', async () => {
+    await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
+    const names = () =>
+      receiver.messages.flatMap(({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? []);
+    const hook = { Url: receiver.url('/hook'), Payload: 'record', Resources: ['OrderStatus'] };
+    expect((await admin.post('/api/v1/Webhooks', hook)).status).to.equal(201);
+    await create('kept');
+    await eventually(() => names().includes('kept'));
+
+    standby = await copyServer(primary.url, { recovers: true, extraSettings: ['max_connections=50'] });
+    for (const name of ['lost 1', 'lost 2', 'lost 3']) await create(name);
+    await eventually(() => names().includes('lost 3'));
+    const cursor = await now();
+    await withConnection(standby.url, client => client.query('select pg_promote()'));
+    const sealed = world.installation.secrets.seal(standby.url, 'server_url:second');
+    await controlSql(world, `update servers set admin_url = ?, address = ? where name = 'second'`, [
+      sealed,
+      serverAddressUrl(standby.url),
+    ]);
+    await primary.close();
+
+    const later = ['later 1', 'later 2', 'later 3', 'later 4', 'later 5'];
+    for (const name of later) await eventually(async () => (await create(name)).status === 201);
+    const { status, body } = await admin.get(`/api/v1/Changes?after=${cursor}`);
+    expect([status, body.code]).to.deep.equal([410, 'cursor_expired']);
+    await eventually(() => names().includes('later 5'));
+    expect(names()).to.deep.equal(['kept', 'lost 1', 'lost 2', 'lost 3', ...later]);
+    const types = receiver.messages.map(({ body }) => body.type);
+    expect(types.filter(type => type === 'webhook.gap')).to.have.length(1);
+    expect(new Set(receiver.messages.map(({ id }) => id)).size, 'an id of its own').to.equal(types.length);
   });
 });

@@ -25,6 +25,16 @@ describe('webhooks of restored data and copies', () => {
   };
   const received = () =>
     receiver.at('/hook').flatMap(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code ?? []);
+  const now = async (): Promise<string> =>
+    (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
+  const codeAfter = async (cursor: string) => (await admin.get(`/api/v1/Changes?after=${cursor}`)).body.code;
+  /** Waits, because a transaction of another test may hold changes back for a moment. */
+  const expectCurrencies = (cursor: string, codes: string[]) =>
+    eventually(async () => {
+      const { body } = await admin.get(`/api/v1/Changes?after=${cursor}&include=record`);
+      expect(body.map(({ Record }: { Record: { Code: string } }) => Record.Code)).to.deep.equal(codes);
+      return true;
+    });
   const gaps = () => receiver.at('/hook').filter(({ body }) => body.type === 'webhook.gap');
 
   before(async () => {
@@ -37,7 +47,7 @@ describe('webhooks of restored data and copies', () => {
     secret = made.body.Secret;
   });
 
-  it('after restore swap and back, each endpoint gets webhook.gap with two moments, also if it fails at first, and then goes on', async () => {
+  it('after restore swap and back, cursors get 410, and each endpoint webhook.gap, also if it fails at first, and what follows', async () => {
     await addCurrency('EUR');
     const { body: webhooks } = await admin.get('/api/v1/Webhooks');
     await eventually(async () => (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0);
@@ -45,18 +55,25 @@ describe('webhooks of restored data and copies', () => {
     await tenant('backup', 'run', '--all');
     const archivedAt = new Date().toISOString();
     await addCurrency('CHF');
+    const before = await now();
     await tenant('restore', 'acme', '--archive', 'latest');
     await tenant('restore', 'swap', 'acme', '--yes');
     const [gap] = await eventually(() => gaps().length > 0 && gaps());
     verify(secret, gap!);
     const { From, To } = gap!.body.data as { From: string; To: string };
     expect(From < archivedAt && archivedAt < To, `${From} ${archivedAt} ${To}`).to.equal(true);
+    expect(await codeAfter(before)).to.equal('cursor_expired');
+    const restored = await now();
     await addCurrency('NOK');
+    await expectCurrencies(restored, ['NOK']);
+    const history = (await admin.get('/api/v1/Changes?limit=1000')).body;
+    await expectCurrencies(history.at(-2).Id, ['NOK']);
     expect(received().filter(code => code === 'EUR')).to.have.length(1);
     let failures = 0;
     receiver.respond('/hook', response => response.writeHead(failures++ === 0 ? 500 : 204).end());
     await tenant('restore', 'back', 'acme', '--yes');
     await eventually(() => failures > 0);
+    for (const cursor of [restored, before]) expect(await codeAfter(cursor)).to.equal('cursor_expired');
     await addCurrency('SEK');
     expect(gaps().map(({ id }) => id)).to.have.length(3);
     const types = receiver.at('/hook').map(({ body }) => body.type);
