@@ -6,14 +6,15 @@ const minPauseMs = 10;
  * cached response that nobody announces expires after 50 s at the earliest.
  */
 export const announcedMs = 40_000;
-/** A read that takes long, such as a command, would otherwise keep a core busy. */
-const pausePerRead = 3;
-/** Of the time waited: a wait takes at most 5 % too long, and one of 10 s takes 100 reads, not 700. */
-const pausePerWait = 1 / 20;
+/**
+ * A read that takes long, such as a command, would otherwise keep a core busy. The longer pauses are for long waits, each
+ * of which takes at most 5 % too long. A condition in memory, which may hold for a moment only, is read every 10 ms.
+ */
+const [minPausePerRead, maxPausePerRead, pausePerWait] = [3, 20, 1 / 20];
 
 /**
- * Polls until `read` returns something other than undefined, null or false, and returns that value. Pauses for 10 ms,
- * three times as long as the read took, or a twentieth of the time waited, whichever is the longest.
+ * Polls until `read` returns something other than undefined, null or false, and returns that value. Pauses for at least
+ * 10 ms, and for 3 to 20 times as long as the read took, the longer the more time has passed.
  * @throws after `withinMs`: the error of the last `read`, or else that the condition was not met
  */
 export async function eventually<Value>(
@@ -33,7 +34,9 @@ export async function eventually<Value>(
     }
     const now = performance.now();
     if (now > deadline) throw lastError ?? new Error(`the condition was not met within ${withinMs} ms`);
-    const pauseMs = Math.max(pausePerRead * (now - startedAt), pausePerWait * (now - beganAt));
+    const readMs = now - startedAt;
+    const longPauseMs = Math.min(maxPausePerRead * readMs, pausePerWait * (now - beganAt));
+    const pauseMs = Math.max(minPausePerRead * readMs, longPauseMs);
     await sleep(Math.max(minPauseMs, Math.min(pauseMs, deadline - now)));
   }
 }
