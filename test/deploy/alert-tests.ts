@@ -103,3 +103,12 @@ function readSamples(scrape: string): Map<string, number> {
   const lines = scrape.matchAll(/^([a-z_]\w*(?:\{.*\})?) (\S+)$/gm);
   return new Map([...lines].map(([, sample = '', value]) => [sample, Number(value)]));
 }
+
+const keywords = ['and', 'or', 'unless', 'by', 'on', 'le', 'job'];
+
+/** Returns the names of metrics in a query: the words that are neither functions nor labels nor keywords. */
+export function metricsIn(query: string): string[] {
+  const bare = query.replaceAll(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(by|on) \([^)]*\)/g, ' ');
+  const words = [...bare.matchAll(/\b[a-z_][a-z_0-9]*\b(?!\s*\()/g)].map(([word]) => word);
+  return [...new Set(words.filter(word => !keywords.includes(word)))];
+}
