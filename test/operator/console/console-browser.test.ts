@@ -1,87 +1,20 @@
 import { expect } from 'chai';
 import type { Browser, Page } from 'playwright-core';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../../docs/browser.ts';
-import { eventually } from '../../support/eventually.ts';
+import { findViolations, hasBrowser, launchBrowser } from '../../docs/browser.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
+import { openPage, type PageOptions } from './browser-page.ts';
 import { useConsole } from './console-client.ts';
-
-const pages = [
-  ...[
-    '/',
-    '/tenants?q=acme',
-    '/tenants/acme',
-    '/rollouts',
-    '/recovery',
-    '/recovery/acme?at=2026-01-01T10:00',
-    '/findings',
-    '/capacity',
-  ],
-  ...['/log', '/operations', '/operations/provision', '/operations/user/add?slug=acme', '/nowhere'],
-];
-
-/** Far above what any step needs, even on a busy machine. */
-const maxWaitMs = 120_000;
 
 (hasBrowser ? describe : describe.skip)('console in a browser', () => {
   const world = useWorld();
   const opened = useConsole(world);
   let browser: Browser;
-  const errors: string[] = [];
   before(async () => {
     browser = await launchBrowser();
-    await controlSql(
-      world,
-      `insert into operator_actions (operator, build, command, slug, reason, state, error, finished_at)
-       values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
-    );
-    const finding = { id: 'aaaaaaaa', check: 'excess_rights', server: 'default', severity: 'error', tenant: 'acme' };
-    const texts = { problem: 'role a is createdb', remedy: 'Remove it (npx backoffice doctor --fix aaaaaaaa).' };
-    const findings = [{ ...finding, ...texts, repairable: true, fixed: false, accepted: null }];
-    const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
-    await controlSql(
-      world,
-      `insert into doctor_reports (made_by, report) values ('jane@office', '${JSON.stringify(report)}')`,
-    );
   });
   after(() => browser?.close());
 
-  async function open(options: Parameters<Browser['newPage']>[0] = {}): Promise<Page> {
-    const page = await browser.newPage(options);
-    const [name = '', value = ''] = opened.cookie.split('=');
-    await page.context().addCookies([{ name, value, url: opened.origin }]);
-    page.setDefaultTimeout(maxWaitMs);
-    page.on('console', message => ['error', 'warning'].includes(message.type()) && errors.push(message.text()));
-    page.on('pageerror', error => errors.push(String(error)));
-    return page;
-  }
-
-  it('no page of the console breaks a rule of axe, or is wider than a phone, in light, dark and forced colours', async () => {
-    const page = await open();
-    for (const path of pages) {
-      await page.goto(opened.origin + path);
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme, forcedColors: 'none' });
-        for (const width of [320, 390, 1280]) {
-          await page.setViewportSize({ width, height: 800 });
-          expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
-        }
-        const contrasts = await page.evaluate(textContrasts);
-        expect(
-          contrasts.filter(({ ratio }) => ratio < 4.5),
-          path,
-        ).to.deep.equal([]);
-        expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
-        expect(await findViolations(page), `${path} ${colorScheme}`).to.deep.equal([]);
-        await page.setViewportSize({ width: 390, height: 800 });
-        expect(await findViolations(page), `${path} ${colorScheme} on a phone`).to.deep.equal([]);
-      }
-      await page.emulateMedia({ forcedColors: 'active' });
-      expect(await findViolations(page), `${path} in forced colours`).to.deep.equal([]);
-    }
-    await page.close();
-    expect(errors.filter(text => !text.includes('404'))).to.deep.equal([]);
-  });
+  const open = (options: PageOptions = {}): Promise<Page> => openPage(browser, opened, options);
 
   it('with the keyboard alone, an operator finds a tenant, plans, corrects a wrong name, and confirms', async () => {
     const page = await open();
@@ -104,66 +37,6 @@ const maxWaitMs = 120_000;
     expect(await findViolations(page)).to.deep.equal([]);
     const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = 'globex'`);
     expect(row?.status).to.equal('suspended');
-    await page.close();
-  });
-
-  /** Opens the page of a run that waits until the work is done. */
-  async function withRun(page: Page, work: () => Promise<void>): Promise<void> {
-    await withConnection(world.environment.DATABASE_URL ?? '', async client => {
-      await client.query(`begin; select from tenants where slug = 'globex' for update`);
-      await page.goto(`${opened.origin}/operations/edit?slug=globex&name=Globex+2`);
-      await page.getByRole('button', { name: 'Run it' }).click();
-      await page.locator('#cancel').waitFor();
-      await work();
-      await client.query('rollback');
-    });
-  }
-
-  it('a live page keeps focus and selection, has copy buttons, and says when the console does not answer', async () => {
-    const page = await open();
-    const eventOf = (text: string): string => {
-      const html = `<dl>${text}</dl><pre tabindex="0" aria-label="Result">${text}</pre>`;
-      return `retry: 100\nevent: run\ndata: ${JSON.stringify({ status: 'It runs', html, isEnded: false })}\n\n`;
-    };
-    let text: string | undefined = 'first';
-    // Each connection brings the present text, and ends: the browser asks again.
-    await page.route('**/events', route =>
-      text === undefined ? route.abort() : route.fulfill({ contentType: 'text/event-stream', body: eventOf(text) }),
-    );
-    await withRun(page, async () => {
-      const block = page.locator('#run pre');
-      await block.filter({ hasText: 'first' }).waitFor();
-      await block.focus();
-      await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#run pre'))`);
-      text = 'first, second';
-      await block.filter({ hasText: 'first, second' }).waitFor();
-      await block.and(page.locator(':focus')).waitFor();
-      expect(await page.evaluate('String(getSelection())')).to.equal('first');
-      expect(await page.locator('#run').getByRole('button', { name: 'Copy Result' }).count()).to.equal(1);
-      text = 'other';
-      await page.locator('#run-status').and(page.locator(':focus')).waitFor();
-      text = undefined;
-      await page
-        .getByRole('status')
-        .filter({ hasText: /The console does not answer. This is the state of \d\d:\d\d:\d\d UTC./ })
-        .waitFor();
-    });
-    await page.close();
-  });
-
-  it('without script, the button that ends a run is one press of Tab away after its page was loaded again', async () => {
-    const page = await open({ javaScriptEnabled: false });
-    await withRun(page, async () => {
-      let seen = '';
-      // On a busy machine, the page may be loaded once more between the address and the key.
-      await eventually(async () => {
-        await page.waitForURL(({ hash, href }) => hash === '#run' && href !== seen);
-        seen = page.url();
-        await page.keyboard.press('Tab');
-        return page.locator('#cancel').and(page.locator(':focus')).isVisible();
-      });
-    });
-    await page.getByRole('status').filter({ hasText: 'It is done.' }).waitFor();
     await page.close();
   });
 
