@@ -153,6 +153,23 @@ describe('day one by the handbook', () => {
     await doctor(settings, 0, '--full');
   });
 
+  it('the pool needs no superuser, only the rights createdb and createrole', async () => {
+    const run = async (...args: string[]) => {
+      const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
+      expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
+      return stdout;
+    };
+    await run('pool', 'fill', '--size', '2');
+    await run('provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test');
+    expect(JSON.parse(await run('pool', 'list', '--json'))).to.have.length(1);
+    await withConnection(host.superuserUrl('backoffice'), client =>
+      client.query(`update tenant_databases set digest = 'another'`),
+    );
+    const [filled] = JSON.parse(await run('pool', 'fill', '--size', '1', '--json'));
+    expect(filled).to.include({ ready: 1, made: 1, dropped: 1, error: null });
+    await doctor(settings);
+  });
+
   it('a second server, whose login is a superuser, is checked too, and that login can run the remedy itself', async () => {
     const second = await createServer('superuser');
     // POSTGRES_DB of the image makes a database as its own login.
