@@ -2,9 +2,8 @@ import { expect } from 'chai';
 import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
-import { startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { killedRestore, pauseRun } from '../support/paused-run.ts';
+import { pauseRun } from '../support/paused-run.ts';
 import { runCommand } from '../support/run-command.ts';
 import { useServerFolder } from '../support/server-folder.ts';
 import { backUp, succeed } from '../support/succeed.ts';
@@ -13,9 +12,8 @@ import { controlSql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
-/** The steps before which runs are paused or killed, by what the runs do. */
+/** The steps before which runs are paused, by what the runs do. */
 const pausedSwap = ['upgrade target', 'close current', 'exchange', 'open current'] satisfies DatabaseStep[];
-const killedSwap = ['close current', 'exchange', 'open current'] satisfies DatabaseStep[];
 const pausedBeside = ['create', 'fill', 'complete'] satisfies DatabaseStep[];
 const pausedLost = [
   'condemn leftovers',
@@ -28,7 +26,7 @@ const pausedLost = [
 /** Of a restore beside a tenant that is purged meanwhile. */
 const purged = ['create', 'fill'] satisfies DatabaseStep[];
 
-describe('drill: restores that are paused or killed', () => {
+describe('drill: restores that are paused', () => {
   const folder = useServerFolder('archives');
   const world = useWorld({ ACQUIRE_TIMEOUT_MS: '2000' });
   let environment: Record<string, string>;
@@ -56,11 +54,6 @@ describe('drill: restores that are paused or killed', () => {
       .map(({ check }: { check: string }) => check);
   };
   const control = <Row extends object>(text: string): Promise<Row[]> => controlSql(world, text);
-  const kill = async (kind: string, step: string): Promise<void> => {
-    const killed = await startScript(killedRestore, [kind, 'acme', step], environment).ended;
-    expect(killed.signal, killed.stderr).to.equal('SIGKILL');
-  };
-
   const pause = (kind: string, step: string, slug = 'acme') => pauseRun(world, environment, [kind, slug, step]);
 
   /** The names of the databases of a tenant, by state. */
@@ -89,35 +82,6 @@ describe('drill: restores that are paused or killed', () => {
       expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
       expect(await checks()).to.deep.equal([]);
     });
-
-  for (const step of killedSwap)
-    it(`a tenant whose swap is killed before the step ${step} is served again by itself, from the database that it has`, async () => {
-      await kill('guarded-swap', step);
-      await eventually(async () => (await titles()).includes('restored'));
-      expect((await titles()).includes('later')).to.equal(step !== 'open current');
-      expect((await acme.post(path, { Title: `killed before ${step}` })).status).to.equal(201);
-      // A swap that has not come to its exchange is none that could be undone.
-      const again = step === 'open current' ? ['restore', 'back', 'acme', '--yes'] : ['databases', 'prune', 'acme'];
-      await eventually(async () => (await command(...again)).code === 0);
-      expect(await titles()).to.include('later');
-      expect(await checks()).to.deep.equal([]);
-    });
-
-  it('requests wait behind the fence of a swap that was killed without a guard, and the next command lets them go on', async () => {
-    for (const [step, ended] of [
-      ['exchange', ['databases', 'prune', 'acme']],
-      ['open current', ['restore', 'back', 'acme', '--yes']],
-      ['exchange', ['restore', 'swap', 'acme', '--yes']],
-    ] as const) {
-      await kill('swap', step);
-      expect(await titles()).to.deep.equal(['status 503']);
-      expect(await checks()).to.deep.equal(['unfinished_switch']);
-      await run(...ended);
-      expect((await titles()).includes('later'), ended.join(' ')).to.equal(ended[1] !== 'swap');
-      expect(await checks()).to.deep.equal([]);
-    }
-    await run('restore', 'back', 'acme', '--yes');
-  });
 
   it('a run that was paused before it drops a database does not drop one that the tenant has got meanwhile', async () => {
     const { kept: [aside = ''] = [] } = await databases();
@@ -157,23 +121,6 @@ describe('drill: restores that are paused or killed', () => {
       expect(await exists(restored)).to.equal(false);
       expect(await checks()).to.deep.equal([]);
     });
-
-  it('what a killed restore beside has left is named by doctor, is used by nobody, and is dropped by the next command', async () => {
-    await kill('beside', 'complete');
-    const { reserved: [begun = ''] = [] } = await databases();
-    expect([await exists(begun), await checks()]).to.deep.equal([true, ['leftover_database']]);
-    const swap = await command('restore', 'swap', 'acme', '--database', begun, '--yes');
-    expect(swap.code).to.equal(1);
-    const drop = ['databases', 'prune', 'acme'];
-    await run(...drop);
-    expect([await exists(begun), await checks()]).to.deep.equal([false, []]);
-    await kill('beside', 'fill');
-    const { reserved: [again = ''] = [] } = await databases();
-    await run('restore', 'acme', '--archive', 'latest');
-    const { filled: [restored = ''] = [] } = await databases();
-    expect([await exists(again), await exists(restored), await checks()]).to.deep.equal([false, true, []]);
-    await run('databases', 'drop', 'acme', restored, '--yes');
-  });
 
   for (const step of pausedLost)
     it(`a restore of a lost database that was paused before the step ${step} changes nothing of what another one has restored`, async () => {

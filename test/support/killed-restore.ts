@@ -2,11 +2,10 @@
  * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does, or stops it, as
  * kill -STOP does:
  *
- *   node test/support/killed-restore.ts beside|swap|back|guarded-swap|lost|purge SLUG STEP [SIGKILL|SIGSTOP] [DATABASE]
+ *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
- * `beside` and `lost` restore the newest archive of the tenant. `guarded-swap` has the process that outlives it, as the
- * command line has. DATABASE names the database of a swap.
+ * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one does the command line.
  */
 import { argv } from 'node:process';
 import { readConfig } from '../../src/config/config.ts';
@@ -15,13 +14,12 @@ import { openControlArchives } from '../../src/operator/archives/control-archive
 import { openTarget } from '../../src/operator/archives/targets/open-target.ts';
 import { archivedControl } from '../../src/operator/control/control-source.ts';
 import { restoreControl } from '../../src/operator/control/restore-control.ts';
-import { createFenceGuard } from '../../src/operator/databases/fence-guard.ts';
 import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
 import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
 import { restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
-const [kind, subject = '', lastStep, signal = 'SIGKILL', database] = argv.slice(2);
+const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
 const onStep = (step: string): void => {
   if (step === lastStep) process.kill(process.pid, signal);
 };
@@ -44,8 +42,7 @@ if (kind === 'control') {
 } else if (kind === 'purge') {
   await purgeTenant(installation, subject, onStep);
 } else {
-  const request = { kind: kind === 'back' ? 'back' : 'swap', database, keepSeconds: 3_600 } as const;
-  const guard = createFenceGuard();
-  await switchDatabase(installation, subject, request, { ...observers, ...(kind === 'guarded-swap' && { guard }) });
+  const request = { kind: kind === 'back' ? 'back' : 'swap', keepSeconds: 3_600 } as const;
+  await switchDatabase(installation, subject, request, observers);
 }
 await installation.close();

@@ -1,10 +1,15 @@
 import { expect } from 'chai';
+import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
+import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
+import { restoreDatabase } from '../../../src/operator/databases/restored-databases.ts';
+import { restoreArchive } from '../../../src/operator/recovery/restore-archive.ts';
+import { findTenant } from '../../../src/operator/tenants/tenants.ts';
+import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { pauseRun } from '../../support/paused-run.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
-import { stopCommand } from '../../support/stopped-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
@@ -108,12 +113,22 @@ describe('databases of tenants', () => {
     await expectServed('dropped');
   });
 
-  it('what a killed restore has left is listed and pruned', async () => {
+  it('what a restore that has ended before it was complete has left is listed and pruned', async () => {
     await restore('globex');
-    const working = await stopCommand(world, ['restore', 'acme', '--archive', 'latest']);
+    const { installation, config } = world;
+    const onStep = (_: string, step: DatabaseStep) => {
+      if (step === 'complete') throw new Error('the run ends here');
+    };
+    const source = { target: openTarget(config.backup), destination: '' };
+    const ended = await restoreArchive(installation, await findTenant(installation, 'acme'), source, data =>
+      restoreDatabase(installation, 'acme', data, 'place', { onStep }),
+    ).catch((error: Error) => error.message);
+    expect(ended).to.equal('the run ends here');
     const name = await nameOf('acme', 'reserved');
-    expect((await list()).map(({ why }) => why)[0]).to.equal('a command works on it');
-    await working.kill();
+    await withConnection(installation.controlUrl, async holder => {
+      await holder.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.acme.id]);
+      expect((await list()).map(({ why }) => why)[0]).to.equal('a command works on it');
+    });
 
     expect((await list())[0]?.why).to.equal(
       'a command has ended before it was complete: npx backoffice databases prune acme',
@@ -121,6 +136,7 @@ describe('databases of tenants', () => {
     const found = [{ slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop' }];
     expect(await prune('--dry-run')).to.deep.equal(found);
     expect(await prune('globex', '--dry-run')).to.deep.equal([]);
+    expect((await command(['restore', 'swap', 'acme', '--database', name, '--yes'])).code).to.equal(1);
     expect(await remains(name)).to.equal(2);
     expect(await prune()).to.deep.equal(found);
     expect(await remains(name)).to.equal(0);

@@ -257,7 +257,6 @@ export function provisionChecks(world: () => World) {
 
   return {
     runProvision,
-    startProvision,
     provision,
     provisionAlone,
     expectServed,
