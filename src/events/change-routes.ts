@@ -6,12 +6,11 @@ import { describeFields, guid, limit, timestamp } from '../http/fields.ts';
 import { Page } from '../http/lists/list-page.ts';
 import { Representation } from '../http/representation.ts';
 import { invalid } from '../runtime/field-error.ts';
-import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
-import type { RequestContext } from '../tenancy/request-context.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { sentChange } from './change.ts';
 import { type Cursor, cursorText, firstCursor, parseCursor } from './change-cursor.ts';
 import { readChanges } from './change-reader.ts';
-import { type ChangeFilter, changeSources, visibleChanges } from './change-sources.ts';
+import { changeSources, visibleChanges } from './change-sources.ts';
 import type { ChangeStreams } from './change-streams.ts';
 
 const path = '/api/v1/Changes';
@@ -87,7 +86,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       handler: async ({ query, lastEventId }, context) => {
         const { tenant, caller } = context;
         const { changeStreams } = services;
-        const request = { tenant, caller, filter: filterOf(context, query.resource) };
+        const request = { tenant, caller, filter: visibleChanges(caller, query.resource) };
         changeStreams.requireRoom(request);
         const asked = lastEventId === undefined ? (query.after ?? 'now') : parseCursor(lastEventId);
         if (!asked) throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
@@ -118,7 +117,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       problems: ['forbidden', 'cursor_expired'],
       response: z.array(view),
       handler: async ({ query: { after = firstCursor, limit, resource, include } }, context) => {
-        const filter = filterOf(context, resource);
+        const filter = visibleChanges(context.caller, resource);
         const { changes, last, isEnd } = await readChanges(select => context.read(select), { after, limit, filter });
         const texts = changes.map(change => JSON.stringify(sentChange(change, include === 'record')));
         const next = new URLSearchParams({
@@ -132,14 +131,4 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       },
     }),
   ];
-}
-
-/** @throws {Problem} `forbidden` when the caller may not read a resource that the request names */
-function filterOf({ caller }: RequestContext, named: string[] | undefined): ChangeFilter {
-  const filter = visibleChanges(caller, named);
-  for (const name of named ?? []) {
-    const access = changeSources.get(name)?.access;
-    if (access !== undefined && access !== 'user' && !caller.permissions.has(access)) throw permissionMissing(access);
-  }
-  return filter;
 }

@@ -6,6 +6,7 @@ import { promotionUseView } from '../resources/promotion-use.ts';
 import { hrefOf, type ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
+import { permissionMissing } from '../tenancy/define-route.ts';
 
 type Row = Record<string, unknown>;
 
@@ -68,16 +69,19 @@ export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
 /** The resources whose records belong to a business entity. */
 export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
 
-/** Returns the changes that a caller may read, of all resources or of some. */
-export function visibleChanges(
-  { permissions, scope, entityId }: Pick<Caller, 'permissions' | 'scope' | 'entityId'>,
-  names: Iterable<string> = changeSources.keys(),
-): ChangeFilter {
-  const mayRead = (name: string): boolean => {
-    const access = changeSources.get(name)?.access;
-    return access === 'user' || (access !== undefined && permissions.has(access));
-  };
-  return { resources: [...names].filter(mayRead), ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
+/**
+ * Returns the changes that a caller may read.
+ * @param named names of resources, in place of all
+ * @throws {Problem} `forbidden` when the caller may not read one that is named
+ */
+export function visibleChanges({ permissions, scope, entityId }: Caller, named?: readonly string[]): ChangeFilter {
+  const resources = (named ?? [...changeSources.keys()]).filter(name => {
+    const { access } = changeSources.get(name) as ChangeSource;
+    if (access === 'user' || permissions.has(access)) return true;
+    if (named) throw permissionMissing(access);
+    return false;
+  });
+  return { resources, ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
 }
 
 /** Returns whether a filter lets a change pass, as the statement of the reader does. */

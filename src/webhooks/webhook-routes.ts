@@ -152,9 +152,6 @@ function storedRow(
   const refused = refusedUrl(body.Url, trustedReceivers);
   if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
   const { resources } = visibleChanges(caller, Resources);
-  const hidden = Resources?.find(name => !resources.includes(name));
-  if (hidden !== undefined)
-    throw problem('forbidden', { detail: `This needs the permission to read records of ${hidden}.` });
   const restart = { disabledReason: null, failures: 0, failingSince: null, nextAttemptAt: null };
   return { ...toRow(body), resources, ...restart };
 }
