@@ -136,10 +136,8 @@ export function createTenantServing(options: ServeTenantOptions) {
       if (summary && !(hasChanged && mayGoOn())) break;
       [summary] = (await services.read(selectSummary())) as unknown as [Summary];
     }
-    const isUnfinished = !mayGoOn();
     const dueInMs = summary.dueAt === null ? Number.POSITIVE_INFINITY : Math.max(0, summary.dueAt - now());
-    const soonMs = isUnfinished || run.wakes.take() ? 0 : isHeld ? heldMs : dueInMs;
-    const nextMs = Math.min(soonMs, dueInMs);
+    const nextMs = Math.min(dueInMs, mayGoOn() ? (isHeld ? heldMs : dueInMs) : 0);
     return { ...summary, dueInMs: Number.isFinite(nextMs) ? nextMs : null };
   };
   return {

@@ -59,6 +59,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   const woken = new Map<string, string | undefined>();
   const serving = new Map<string, { wakes: Wakes; serverId: number }>();
   let polledAt = Number.NEGATIVE_INFINITY;
+  let isStarted = false;
 
   const run = async (leased: LeasedTenant): Promise<void> => {
     const { tenantGuid, serverId } = leased;
@@ -67,8 +68,8 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     try {
       const served = await serve({ leased, wakes, isHeld: () => queue.isHeld(leased) });
       serving.delete(tenantGuid);
-      const isActive = await queue.release(leased, served);
-      if (!isActive) unwatch(tenantGuid);
+      if (wakes.take()) addWoken(tenantGuid, undefined);
+      await queue.release(leased, served);
       if ((served.dueInMs ?? pollMs) < pollMs) setTimeout(loop.wake, served.dueInMs! + 10).unref();
     } catch (error) {
       serving.delete(tenantGuid);
@@ -79,23 +80,21 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       loop.wake();
     }
   };
-  const unwatch = (guid: string): void => {
-    watched.get(guid)?.();
-    watched.delete(guid);
-  };
-  const watchNew = async (): Promise<void> => {
-    if (performance.now() - polledAt < pollMs) return;
-    polledAt = performance.now();
-    // The watch wakes a tenant that it begins to follow: the tenant may have changed before.
-    for (const guid of await queue.newlyActive())
-      if (!watched.has(guid))
-        watched.set(
-          guid,
-          watch(guid, written => wake(guid, written)),
-        );
+  const follow = (active: ReadonlySet<string>): void => {
+    for (const [guid, unwatch] of watched) if (!active.has(guid) && watched.delete(guid)) unwatch();
+    for (const guid of active) {
+      if (watched.has(guid)) continue;
+      const unwatch = watch(guid, written => wake(guid, written));
+      watched.set(guid, unwatch);
+      if (isStarted) addWoken(guid, undefined); // this process may have changed it before
+    }
+    isStarted = true;
   };
   const lease = async (): Promise<void> => {
-    await watchNew();
+    if (performance.now() - polledAt >= pollMs) {
+      polledAt = performance.now();
+      follow(await queue.active());
+    }
     if (woken.size > 0) {
       const marked = new Map(woken);
       woken.clear();
@@ -135,7 +134,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     stop: () => {
       loop.stop();
       stopping.abort();
-      for (const guid of [...watched.keys()]) unwatch(guid);
+      follow(new Set());
     },
   };
 }

@@ -57,9 +57,7 @@ const markDueText = `
            where is_active and (n.written is null or n.written is distinct from polled)
            order by w.id for update of w) due
    where w.id = due.id`;
-const newlyActiveText = `
-  select guid, activated_at as at from webhook_tenants join tenants t on t.id = tenant_id
-   where is_active and activated_at >= least($1::timestamptz, now()) - interval '1 minute' order by activated_at`;
+const activeText = 'select guid from webhook_tenants join tenants t on t.id = tenant_id where is_active';
 const leaseText = `
   with next as (
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
@@ -77,7 +75,7 @@ const releaseText = `
                        when polled is distinct from $9 and polled is distinct from $10
                          then least(${next}, now() + ${settled}) else ${next} end,
          polled = $10
-   where id = $1 and holder = $2 returning is_active as "isActive"`;
+   where id = $1 and holder = $2`;
 const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
@@ -90,7 +88,6 @@ export class WebhookQueue {
   readonly #control: ControlDatabase;
   readonly #holder: string;
   readonly #leases: Leases;
-  #knownUntil = '-infinity';
 
   /** @param holder identifies this process */
   constructor(control: ControlDatabase, holder: string) {
@@ -119,14 +116,9 @@ export class WebhookQueue {
     await this.#query('mark_due', markDueText, [[...woken.keys()], written]);
   }
 
-  /**
-   * Returns the tenants that became active since the last call, and those of a minute before once more: a transaction may
-   * have begun before others. At first, returns all active ones.
-   */
-  async newlyActive(): Promise<string[]> {
-    const found = await this.#query<{ guid: string; at: string }>('newly_active', newlyActiveText, [this.#knownUntil]);
-    this.#knownUntil = found.at(-1)?.at ?? this.#knownUntil;
-    return found.map(({ guid }) => guid);
+  /** Returns the guids of the active tenants. */
+  async active(): Promise<Set<string>> {
+    return new Set((await this.#query<{ guid: string }>('active', activeText, [])).map(({ guid }) => guid));
   }
 
   /**
@@ -140,13 +132,12 @@ export class WebhookQueue {
     return leased;
   }
 
-  /** Gives a tenant back. @returns false when it needs no more attention, because no webhook is enabled */
-  async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<boolean> {
+  /** Gives a tenant back. It stays active while a webhook is enabled. */
+  async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<void> {
     this.#leases.forget(id);
     const { enabled, failing, failingSince, disabled, dueInMs, written } = served;
     const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled, written];
-    const [row] = await this.#query<{ isActive: boolean }>('release', releaseText, values);
-    return row?.isActive ?? true;
+    await this.#query('release', releaseText, values);
   }
 
   /** Gives a tenant back that could not be served. */
