@@ -1,13 +1,12 @@
 import { z } from 'zod';
-import { changeActions } from '../audit/audit-log.ts';
 import { fieldProblem } from '../errors.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { describeFields, guid, limit, timestamp } from '../http/fields.ts';
+import { limit } from '../http/fields.ts';
 import { Page } from '../http/lists/list-page.ts';
 import { Representation } from '../http/representation.ts';
 import { invalid } from '../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { sentChange } from './change.ts';
+import { changeView, sentChange } from './change.ts';
 import { type Cursor, cursorText, firstCursor, parseCursor } from './change-cursor.ts';
 import { readChanges } from './change-reader.ts';
 import { changeSources, visibleChanges } from './change-sources.ts';
@@ -15,35 +14,6 @@ import type { ChangeStreams } from './change-streams.ts';
 
 const path = '/api/v1/Changes';
 const tag = 'Changes';
-
-const view = describeFields(
-  {
-    Id: z.string(),
-    Type: z.string(),
-    Resource: z.string(),
-    Key: z.string(),
-    Action: z.enum(changeActions),
-    At: timestamp(),
-    UserGuid: guid().nullable(),
-    Fields: z.array(z.string()),
-    Href: z.string(),
-    Record: z.record(z.string(), z.unknown()).nullable().optional(),
-  },
-  {
-    Id: 'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes.',
-    Type: 'The resource and what happened, such as `country.updated`.',
-    Resource: 'The name of the resource, such as `Country`.',
-    Key: 'The id or the code of the record.',
-    Action: 'What was done with the record.',
-    At: 'When the change was made. Changes are in the order of their transactions, not of this time.',
-    UserGuid: 'The guid of the user who made the change; null for a change of the operator, and for an activity.',
-    Fields: 'The names of the fields that an update has changed; empty for other actions.',
-    Href: 'The path of the record.',
-    Record:
-      'The record after the change, without fields that are read from other records; null if it is gone. Only with ' +
-      '`include=record`.',
-  },
-).meta({ title: 'Change' });
 
 const placeOf = (text: string): Cursor | 'now' | undefined => (text === 'now' ? text : parseCursor(text));
 const isPlace = (text: string): boolean => placeOf(text) !== undefined;
@@ -115,7 +85,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       query,
       hasCursor: true,
       problems: ['forbidden', 'cursor_expired'],
-      response: z.array(view),
+      response: z.array(changeView),
       handler: async ({ query: { after = firstCursor, limit, resource, include } }, context) => {
         const filter = visibleChanges(context.caller, resource);
         const { changes, last, isEnd } = await readChanges(select => context.read(select), { after, limit, filter });

@@ -64,7 +64,7 @@ export interface ScannedRow {
   readonly userGuid: string | null;
   readonly resource: string;
   readonly key: string;
-  readonly action: string;
+  readonly action: (typeof changeActions)[number];
   readonly entityId: number | null;
   readonly before: Record<string, unknown> | null;
   readonly after: Record<string, unknown> | null;

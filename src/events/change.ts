@@ -1,4 +1,6 @@
-import { toTimestamp } from '../audit/audit-log.ts';
+import { z } from 'zod';
+import { changeActions, toTimestamp } from '../audit/audit-log.ts';
+import { describeFields, guid, timestamp } from '../http/fields.ts';
 import { snakeCase } from '../runtime/casing.ts';
 import { type Cursor, cursorText } from './change-cursor.ts';
 import { type ChangeSource, changeSources } from './change-sources.ts';
@@ -6,27 +8,45 @@ import type { ScannedRow } from './change-statement.ts';
 
 type Row = Record<string, unknown>;
 
-/** A change of a record. Clients receive the fields whose names begin with a capital letter (`sentChange`). */
-export interface Change {
-  /** The text of `cursor`. */
-  readonly Id: string;
-  /** Such as `country.updated`. */
-  readonly Type: string;
-  readonly Resource: string;
-  readonly Key: string;
-  readonly Action: string;
-  readonly At: string;
-  readonly UserGuid: string | null;
-  /** The fields that an update has changed; empty for other actions. */
-  readonly Fields: readonly string[];
-  readonly Href: string;
+/** What clients receive of a change (`sentChange`). */
+export const changeView = describeFields(
+  {
+    Id: z.string(),
+    Type: z.string(),
+    Resource: z.string(),
+    Key: z.string(),
+    Action: z.enum(changeActions),
+    At: timestamp(),
+    UserGuid: guid().nullable(),
+    Fields: z.array(z.string()),
+    Href: z.string(),
+    Record: z.record(z.string(), z.unknown()).nullable().optional(),
+  },
+  {
+    Id: 'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes.',
+    Type: 'The resource and what happened, such as `country.updated`.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Key: 'The id or the code of the record.',
+    Action: 'What was done with the record.',
+    At: 'When the change was made. Changes are in the order of their transactions, not of this time.',
+    UserGuid: 'The guid of the user who made the change; null for a change of the operator, and for an activity.',
+    Fields: 'The names of the fields that an update has changed; empty for other actions.',
+    Href: 'The path of the record.',
+    Record:
+      'The record after the change, without fields that are read from other records; null if it is gone. Only with ' +
+      '`include=record`.',
+  },
+).meta({ title: 'Change' });
+
+/** A change of a record. */
+export type Change = Omit<z.output<typeof changeView>, 'Record'> & {
   /** The record after the change; null if it is gone. */
   readonly Record: Row | null;
-  /** The place after the change. */
+  /** The place after the change. `Id` is its text. */
   readonly cursor: Cursor;
   /** The business entity that the record belongs to. */
   readonly entityId: number | null;
-}
+};
 
 const pastTense: Record<string, string> = { create: 'created', update: 'updated', delete: 'deleted' };
 
