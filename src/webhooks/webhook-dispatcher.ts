@@ -66,7 +66,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     const wakes = new Wakes();
     serving.set(tenantGuid, { wakes, serverId });
     try {
-      const served = await serve({ leased, wakes, isHeld: () => queue.isHeld(leased) });
+      const served = await serve({ leased, wakes, isHeld: () => queue.leases.isHeld(leased.id) });
       serving.delete(tenantGuid);
       if (wakes.take()) addWoken(tenantGuid, undefined);
       await queue.release(leased, served);
@@ -112,7 +112,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, retryMs);
     if (found.length === maxLeased) loop.wake();
   };
-  const loop = createLeaseLoop({ lease, renew: () => queue.renew(), pollMs });
+  const loop = createLeaseLoop({ lease, renew: queue.leases.renew, pollMs });
   /** What a commit has woken is served in any case. */
   const addWoken = (guid: string, written: string | undefined): void => {
     woken.set(guid, woken.has(guid) && woken.get(guid) === undefined ? undefined : written);

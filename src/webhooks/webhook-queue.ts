@@ -32,25 +32,17 @@ export interface ServedTenant {
   readonly dueInMs: number | null;
 }
 
-const settled = `interval '2 seconds'`;
 /** Times are those of the control database: the clocks of processes may differ. @param ms a parameter, in ms */
 const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
-const next = `now() + ${delay('$8')}`;
 /** Adds a tenant whose webhooks are served, or serves it again. @param $2 its sealed key, unless it has one */
 export const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
       on conflict (tenant_id) do update
         set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1
   returning sealed`;
-/**
- * After a poll, a tenant that is being served, or was just now, is served again a little later: what the poll has seen
- * may be what serving it has written.
- */
 const markDueText = `
   update webhook_tenants w
-     set due_at = least(due_at, case when due.written is null or leased_until < now() - ${settled} then now()
-                                     else now() + ${settled} end),
-         wakes = wakes + (due.written is null)::int, polled = coalesce(due.written, polled)
+     set due_at = least(due_at, now()), wakes = wakes + (due.written is null)::int, polled = coalesce(due.written, polled)
     from (select w.id, n.written
             from unnest($1::uuid[], $2::text[]) n (guid, written) join tenants t on t.guid = n.guid
             join webhook_tenants w on w.tenant_id = t.id
@@ -71,9 +63,8 @@ const releaseText = `
   update webhook_tenants
      set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7, waiting_since = null,
          is_active = $4 > 0 or activated_at > now() - interval '1 minute',
-         due_at = case when wakes <> $3 then now() when $4 = 0 then now() + interval '1 minute'
-                       when polled is distinct from $9 and polled is distinct from $10
-                         then least(${next}, now() + ${settled}) else ${next} end,
+         due_at = case when wakes <> $3 or (polled is distinct from $9 and polled is distinct from $10) then now()
+                       when $4 = 0 then now() + interval '1 minute' else now() + ${delay('$8')} end,
          polled = $10
    where id = $1 and holder = $2`;
 const postponeText = `
@@ -87,13 +78,14 @@ const postponeText = `
 export class WebhookQueue {
   readonly #control: ControlDatabase;
   readonly #holder: string;
-  readonly #leases: Leases;
+  /** Those of this process. */
+  readonly leases: Leases;
 
   /** @param holder identifies this process */
   constructor(control: ControlDatabase, holder: string) {
     this.#control = control;
     this.#holder = holder;
-    this.#leases = createLeases(control, 'webhook_tenants', holder);
+    this.leases = createLeases(control, 'webhook_tenants', holder);
   }
 
   /**
@@ -128,13 +120,13 @@ export class WebhookQueue {
   async lease(limit: number, fullServers: readonly number[]): Promise<LeasedTenant[]> {
     const sentAt = performance.now();
     const leased = await this.#query<LeasedTenant>('lease', leaseText, [this.#holder, limit, fullServers]);
-    for (const { id } of leased) this.#leases.hold(id, sentAt);
+    for (const { id } of leased) this.leases.hold(id, sentAt);
     return leased;
   }
 
   /** Gives a tenant back. It stays active while a webhook is enabled. */
   async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<void> {
-    this.#leases.forget(id);
+    this.leases.forget(id);
     const { enabled, failing, failingSince, disabled, dueInMs, written } = served;
     const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled, written];
     await this.#query('release', releaseText, values);
@@ -142,18 +134,8 @@ export class WebhookQueue {
 
   /** Gives a tenant back that could not be served. */
   async postpone({ id }: LeasedTenant, delayMs: number): Promise<void> {
-    this.#leases.forget(id);
+    this.leases.forget(id);
     await this.#query('postpone', postponeText, [id, this.#holder, delayMs]);
-  }
-
-  /** Extends the leases of this process. Call it every `renewalMs`. */
-  renew(): Promise<void> {
-    return this.#leases.renew();
-  }
-
-  /** True while no other process can serve the tenant. */
-  isHeld({ id }: LeasedTenant): boolean {
-    return this.#leases.isHeld(id);
   }
 
   #query<Row extends object>(name: string, text: string, values: unknown[]): Promise<Row[]> {
