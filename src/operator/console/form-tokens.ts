@@ -3,29 +3,25 @@ import type { Context } from 'koa';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isEqual } from './entrance.ts';
 
+export type FormTokens = ReturnType<typeof createFormTokens>;
+
 /** Makes and checks the tokens of forms. Each is for one visitor and one path. */
-export interface FormTokens {
-  make(ctx: Context, path: string): string;
+export function createFormTokens() {
+  const key = randomBytes(32);
+  const make = (ctx: Context, path: string): string =>
+    createHmac('sha256', key).update(`${ctx.state.visitor.session}\n${path}`).digest('base64url');
+  return { make, readSubmission };
+
   /**
    * Reads the form that a browser sends.
    * @throws {OperatorError} when it is too large, or of another visitor, another page, or another console
    */
-  readSubmission(ctx: Context): Promise<URLSearchParams>;
-}
-
-export function createFormTokens(): FormTokens {
-  const key = randomBytes(32);
-  const make: FormTokens['make'] = (ctx, path) =>
-    createHmac('sha256', key).update(`${ctx.state.visitor.session}\n${path}`).digest('base64url');
-  return {
-    make,
-    readSubmission: async ctx => {
-      const given = await readBody(ctx);
-      if (!isEqual(given.get('token') ?? '', make(ctx, ctx.path)))
-        throw new OperatorError('The form is of an earlier console or of another page. Open it again', { usage: true });
-      return given;
-    },
-  };
+  async function readSubmission(ctx: Context): Promise<URLSearchParams> {
+    const given = await readBody(ctx);
+    if (!isEqual(given.get('token') ?? '', make(ctx, ctx.path)))
+      throw new OperatorError('The form is of an earlier console or of another page. Open it again', { usage: true });
+    return given;
+  }
 }
 
 const maxBytes = 100_000;

@@ -24,7 +24,7 @@ interface FormPage {
 /** The form of an operation, made of its definition. */
 export function formView({ offered, form, errors, token, needsReason, showsCommand, candidates }: FormPage): Html {
   const { operation, isAllowed } = offered;
-  const { name, description, help, fields, plan } = operation;
+  const { name, description, help, fields, plan, effect, changingFields = [] } = operation;
   const inputs = Object.entries(fields).map(([name, field]) => {
     const id = inputId(name);
     const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
@@ -36,6 +36,11 @@ export function formView({ offered, form, errors, token, needsReason, showsComma
     { id: 'because', label: 'Reason', hint: 'why, for the log of operators', isRequired: needsReason, errors },
     attributes => html`<input type="text" value="${form.reason}" autocomplete="off" ${attributes}>`,
   );
+  const changes = plan !== undefined && (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
+  const button = (step: string, text: string, isMain: boolean): Html =>
+    html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
+  const planButton = isAllowed && plan ? button('plan', 'Show the plan', changes) : '';
+  const runButton = isAllowed && !isConfirmed(operation) ? button('run', 'Run it', !changes) : '';
   return html`${breadcrumbs(['/operations', 'Commands'])}
 <h1>${name}</h1>
 <p>${description}</p>
@@ -46,9 +51,7 @@ ${showsCommand && errors.length === 0 ? commandView(form) : ''}
 <input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
 ${inputs}
 ${takesReason(operation) ? reason : ''}
-<p class="actions">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
-${isAllowed && !isConfirmed(operation) ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
-<button name="step" value="command">Show as command</button></p>
+<p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}<button name="step" value="command">Show as command</button></p>
 </form>
 ${help ? html`<details><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
 }

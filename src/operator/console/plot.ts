@@ -1,4 +1,5 @@
 import { type Html, html } from '../../docs/html.ts';
+import type { ArchiveSummary } from '../archives/list-archives.ts';
 import { utc } from './format.ts';
 
 const [width, height, gap] = [240, 56, 2];
@@ -61,12 +62,6 @@ export function timeline(moments: readonly Moment[], lanes: readonly string[]): 
 ${captions}</figure>`;
 }
 
-interface Archived {
-  readonly snapshotAt: string;
-  readonly unchangedAt: string | null;
-  readonly fault: string | null;
-}
-
 /** How many links a line of time has. */
 const slices = 60;
 
@@ -76,7 +71,7 @@ const slices = 60;
  * @param chosen is marked @param addressOf the page of a moment, in ISO 8601 without a zone
  */
 export function rangeBar(
-  archives: readonly Archived[],
+  archives: readonly Pick<ArchiveSummary, 'snapshotAt' | 'unchangedAt' | 'fault'>[],
   chosen: Date | undefined,
   addressOf: (at: string) => string,
 ): Html {

@@ -27,7 +27,7 @@ export async function capacityPage({ services: { control } }: PageRequest) {
   const servers = (await listServers(control)).map(server => ({
     ...{ ...server, bytes: bytes.get(server.name), ...connections.get(server.name) },
     findings: open.filter(finding => finding.server === server.name).length,
-    measured: report?.measured?.find(each => each.server === server.name),
+    measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
   }));
   const main = html`<h1>Capacity</h1>
 ${actions(
