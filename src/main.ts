@@ -6,8 +6,7 @@ import { explain } from './log/operator-error.ts';
 import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
 import { prepareInstallation } from './process/prepare-installation.ts';
 import { runService } from './process/run-service.ts';
-import { runWorker } from './workers/run-worker.ts';
-import { runWorkers } from './workers/run-workers.ts';
+import { runWorker, runWorkers } from './workers/run-worker.ts';
 import { killWorkers } from './workers/worker-process.ts';
 
 /**

@@ -85,7 +85,7 @@ export async function openDatabases({
     maxWaitMs: config.acquireTimeoutMs,
     log,
   });
-  if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
+  if (member) member.maxControl = () => Math.max(1, databases.budgets.maxControl - 1);
   await requireControlConnections(databases);
   member?.entry.release();
   return databases;
@@ -94,7 +94,7 @@ export async function openDatabases({
 /** @throws {OperatorError} when the connection budget has no room for another process */
 async function requireControlConnections(databases: TenantDatabases): Promise<void> {
   const deadline = performance.now() + maxBudgetWaitMs;
-  while (databases.maxControl < minControlConnections) {
+  while (databases.budgets.maxControl < minControlConnections) {
     if (performance.now() > deadline) {
       await databases.close();
       throw new OperatorError(

@@ -79,7 +79,7 @@ export async function createServices({
     announce,
     log,
     processId: process.id,
-    mayConnect: () => databases.maxControl >= minControlConnections,
+    mayConnect: () => databases.budgets.maxControl >= minControlConnections,
   });
   const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });

@@ -15,7 +15,6 @@ import { isUuid } from '../http/uuid.ts';
 import { bindTenant } from '../tenancy/bind-request.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
-import { type AccountPage, accountPage } from './page-shell.ts';
 import { failure, invalidLink, passwordErrors, titles } from './page-texts.ts';
 
 interface AccountPageServices extends AuthServices, ContextServices {
@@ -157,4 +156,38 @@ async function sendStyle(ctx: Context): Promise<void> {
   ctx.set('Cache-Control', 'no-cache');
   ctx.type = 'text/css; charset=utf-8';
   ctx.body = await readFile(new URL('account.css', import.meta.url), 'utf8');
+}
+
+interface AccountPage {
+  readonly title: string;
+  /** The name of the tenant; undefined on pages that everybody can open. */
+  readonly tenantName?: string | undefined;
+  readonly body: Html;
+  /** Whether the form above was refused: a screen reader hears the title first. */
+  readonly isRefused?: boolean;
+}
+
+/**
+ * A complete HTML page in the style of the documentation, without a script. All addresses are relative, so that the page
+ * works below the path of a proxy.
+ */
+function accountPage({ title, tenantName, body, isRefused = false }: AccountPage): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${isRefused ? 'Error: ' : ''}${title} – ${tenantName ?? 'Sales back office'}</title>
+<link rel="stylesheet" href="css/base.css">
+<link rel="stylesheet" href="css/account.css">
+<link rel="icon" href="favicon.ico">
+</head>
+<body>
+<header><div class="bar"><strong>${tenantName ?? 'Sales back office'}</strong></div></header>
+<main><h1>${title}</h1>
+${body}</main>
+</body>
+</html>
+`.html;
 }

@@ -2,7 +2,6 @@ import type { GrantReply, GrantRequest, ServerUse } from './exchange-messages.ts
 import { ExchangeTimes } from './exchange-times.ts';
 import { applyChange, type Grant, type GrantChange, type ServerGrants } from './grants.ts';
 import { planExchange } from './plan-exchange.ts';
-import { RecentPeak } from './recent-peak.ts';
 import { Silence } from './silence.ts';
 
 interface GrantHolderOptions {
@@ -181,5 +180,18 @@ export class GrantHolder {
     this.#reserved = reserved;
     this.#lacksBase = reserved < Math.min(2, this.#options.base);
     this.#times.confirm(now, hasGrown);
+  }
+}
+
+const windowMs = 5_000;
+
+/** The largest of the values of the last 5 s. */
+class RecentPeak {
+  #values: { at: number; value: number }[] = [];
+
+  /** @returns the peak, `value` included */
+  add(now: number, value: number): number {
+    this.#values = [...this.#values.filter(({ at }) => at > now - windowMs), { at: now, value }];
+    return Math.max(...this.#values.map(each => each.value));
   }
 }

@@ -47,7 +47,7 @@ export class ConnectionEnder {
       'a process has been silent for 5 s: its connections are ended, so that its share can be used',
     );
     try {
-      for (const tenant of await findTenants(databases)) await open(tenant).read(findStatement(end, end));
+      for (const tenant of await findTenants(databases)) await open(tenant).reads.read(findStatement(end, end));
     } catch (error) {
       log.debug({ event: 'silent_process', err: describeError(error) }, 'connections could not be ended');
     }

@@ -162,7 +162,7 @@ export class ServerBudgets {
     return async (processes, end) => {
       const driver = this.#databases.lastUsedOn(server);
       if (!driver) throw new Error('no tenant of the server is open');
-      return (await driver.read(findStatement(processes, end))) as unknown as ProcessConnection[];
+      return (await driver.reads.read(findStatement(processes, end))) as unknown as ProcessConnection[];
     };
   }
 }

@@ -3,7 +3,6 @@ import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/records.ts';
 import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
-import type { BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { ReadMemory } from './read-memory.ts';
 import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
 import { TenantDriver } from './tenant-driver.ts';
@@ -30,7 +29,8 @@ const maxReadBytes = 32 * 1024 * 1024;
 export class TenantDatabases {
   readonly readMemory = new ReadMemory(maxReadBytes);
   readonly #options: TenantDatabasesOptions;
-  readonly #budgets: ServerBudgets;
+  /** The connection budget of each server. */
+  readonly budgets: ServerBudgets;
   readonly #open = new LRUCache<string, TenantDriver>({
     max: maxOpenDatabases,
     dispose: driver => void driver.close(),
@@ -40,7 +40,7 @@ export class TenantDatabases {
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
-    this.#budgets = new ServerBudgets(options, this);
+    this.budgets = new ServerBudgets(options, this);
   }
 
   /**
@@ -68,7 +68,7 @@ export class TenantDatabases {
 
   /** Begins to share the connections to a server, so that the first request there finds some granted. */
   prepareServer({ address, identity }: { address: string; identity: string | undefined }): void {
-    if (!this.#isClosed) this.#budgets.of({ databaseUrl: address, serverIdentity: identity });
+    if (!this.#isClosed) this.budgets.of({ databaseUrl: address, serverIdentity: identity });
   }
 
   /** The pools of a tenant's open databases. */
@@ -86,31 +86,16 @@ export class TenantDatabases {
 
   /** Returns the most recently used database on a server; undefined when none is open there. */
   lastUsedOn(server: string): TenantDriver | undefined {
-    const budget = this.budgets.get(server);
+    const budget = this.budgets.all.get(server);
     for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
     return undefined;
-  }
-
-  /** The connection budget of each server, by host and port. */
-  get budgets(): ReadonlyMap<string, ConnectionBudget> {
-    return this.#budgets.all;
-  }
-
-  /** The sum over all servers. */
-  get usage(): BudgetUsage {
-    return this.#budgets.usage;
   }
 
   /** Opens no more databases, and closes every connection; a connection in use is closed when it is released. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#open.clear();
-    await this.#budgets.close();
-  }
-
-  /** Maximum connections to the control database at this moment. */
-  get maxControl(): number {
-    return this.#budgets.maxControl;
+    await this.budgets.close();
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
@@ -119,7 +104,7 @@ export class TenantDatabases {
     const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, head },
-      budget: this.#budgets.of(tenant),
+      budget: this.budgets.of(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
       processId: sharing?.store.process.id,

@@ -1,4 +1,6 @@
 import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
+import { PostgresDialect } from 'kysely';
+import { BoundConnection } from '../postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
@@ -8,12 +10,28 @@ import type { ReadMemory } from './read-memory.ts';
 import { resourceLockKey } from './resource-lock.ts';
 import { SharedCommits, type SingleChange } from './shared-commits.ts';
 import type { TenantClient } from './tenant-client.ts';
-import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
 import { type Relocate, TenantPool } from './tenant-pool.ts';
-import { type ReadResult, TenantReads } from './tenant-reads.ts';
+import { TenantReads } from './tenant-reads.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
 import { traceConnect, traceQuery } from './trace-steps.ts';
+
+/**
+ * MikroORM's connection of a tenant's driver; its pool acquires connections from the budget. `close` ends the pool
+ * permanently, whereas MikroORM's own connection would open a new pool for the next query. A transaction that is under
+ * way finishes on the connection that it has.
+ */
+class TenantConnection extends BoundConnection {
+  pool!: TenantPool;
+
+  override createKyselyDialect() {
+    return new PostgresDialect({ pool: this.pool as never });
+  }
+
+  override async close(): Promise<void> {
+    await this.pool.end();
+  }
+}
 
 interface TenantDriverOptions {
   url: string;
@@ -57,7 +75,7 @@ export class TenantDriver extends PostgreSqlDriver {
   readonly pool: TenantPool;
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
-  readonly #reads: TenantReads;
+  readonly reads: TenantReads;
   readonly #onChanged: () => void;
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
@@ -81,7 +99,7 @@ export class TenantDriver extends PostgreSqlDriver {
     } = options;
     this.url = url;
     this.#onChanged = onChanged;
-    this.#reads = new TenantReads({
+    this.reads = new TenantReads({
       connect: () => this.pool.connect(),
       withClient: (query, deadline) => this.#withClient(query, deadline),
       memory: readMemory,
@@ -100,21 +118,6 @@ export class TenantDriver extends PostgreSqlDriver {
     this.pool = this.connection.pool = new TenantPool(budget, settings, relocate, onUsed);
     this.platform = orm.driver.getPlatform();
     this.setMetadata(orm.getMetadata());
-  }
-
-  /** As `TenantReads.read`. */
-  read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    return this.#reads.read(select, deadline);
-  }
-
-  /** As `TenantReads.readWithin`. */
-  readWithin(select: Statement, ms: number, deadline?: Deadline): Promise<RowValues[] | undefined> {
-    return this.#reads.readWithin(select, ms, deadline);
-  }
-
-  /** As `TenantReads.readCacheable`. */
-  readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
-    return this.#reads.readCacheable(select, resource, deadline);
   }
 
   /**

@@ -81,7 +81,7 @@ const pageOf: Record<string, string> = {
   'src/errors.ts': '/docs/errors',
   'src/routes.ts': '/docs/reference',
   'src/docs/openapi-document.ts': '/docs/openapi.json',
-  'src/docs/swagger.ts': '/swagger',
+  'src/docs/contents.ts': '/swagger',
 };
 
 /**

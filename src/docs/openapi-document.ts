@@ -1,9 +1,11 @@
 import { z } from 'zod';
+import { mergePatch } from '../http/read-body.ts';
+import { takesNull } from '../http/read-fields.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import { operation } from './openapi-operation.ts';
-import { problemResponses, problemSchema } from './openapi-problems.ts';
-import { responseHeaders } from './openapi-responses.ts';
-import { type Json, namedSchemas } from './openapi-schemas.ts';
+import { parameters } from './openapi-parameters.ts';
+import { problemReferences, problemResponses, problemSchema } from './openapi-problems.ts';
+import { responseHeaders, successResponses } from './openapi-responses.ts';
+import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
 
 /** Version of the API contract, not of the build. */
 const version = '1.0.0';
@@ -68,3 +70,79 @@ const securitySchemes = {
   },
   basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
 };
+
+/**
+ * The OpenAPI operation of a route. A route that requires a permission has it in `x-permission`.
+ * @param routes all routes, for examples of records
+ */
+function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
+  const requirement = requirements[route.access];
+  const description = [
+    route.description,
+    requirement?.text ?? `Needs a token with the permission \`${route.access}\`.`,
+  ].filter(Boolean);
+  return {
+    operationId: operationId(route),
+    tags: [route.tag],
+    summary: route.summary,
+    description: description.join('\n\n'),
+    ...(requirement?.security ? { security: requirement.security } : {}),
+    ...(requirement ? {} : { 'x-permission': route.access }),
+    parameters: parameters(route),
+    ...requestBody(route),
+    responses: { ...successResponses(route, routes), ...problemReferences(route) },
+  };
+}
+
+interface Requirement {
+  text: string;
+  /** Undefined: the default of the document, a bearer token. */
+  security?: Json[];
+}
+
+/** What a caller must send, by the access of a route. Every other access is the name of a permission. */
+const requirements: Record<string, Requirement> = {
+  anonymous: { text: 'Needs `X-Tenant`, but no token.', security: [] },
+  optional: { text: 'Needs `X-Tenant` or a token.', security: [{}, { bearer: [] }] },
+  client: { text: 'Needs the id and the secret of an API client.', security: [{ basic: [] }] },
+  user: { text: 'Needs a token.' },
+};
+
+/** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode` */
+function operationId({ method, path }: TenantRoute): string {
+  const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/.-]/);
+  const words = segments.map(text => (text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text)));
+  return method.toLowerCase() + words.join('');
+}
+
+function capitalise(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+function requestBody({ body, example, upload, method }: TenantRoute): Json {
+  if (upload) {
+    const { mediaType, example } = upload;
+    return { requestBody: { required: true, content: { [mediaType]: { schema: { type: 'string' }, example } } } };
+  }
+  if (!body) return {};
+  const isPatch = method === 'PATCH';
+  const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
+  const content = { schema, ...(example ? { example } : {}) };
+  const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
+  return { requestBody: { required: true, content: Object.fromEntries(mediaTypes.map(type => [type, content])) } };
+}
+
+/** The schema of a merge patch by a contract: no field is required, and null removes those that may be absent. */
+function patchSchema(body: z.ZodObject): Json {
+  const { required = [], properties, ...rest } = toSchema(body, 'input');
+  const isRequired = (name: string) => (required as string[]).includes(name);
+  const patched = Object.entries(properties as Record<string, Json>).map(([name, { default: _, ...property }]) => {
+    if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
+    const { description, ...value } = property;
+    return [
+      name,
+      { description: `${description} Null: as in a new record without it.`, anyOf: [value, { type: 'null' }] },
+    ];
+  });
+  return { ...rest, properties: Object.fromEntries(patched) };
+}

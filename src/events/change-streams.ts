@@ -104,7 +104,7 @@ export class ChangeStreams {
     const read: Read = async statement => {
       const tenant = await directory.tenant(guid);
       if (!tenant) throw problem('unavailable');
-      return withDeadline(requestDeadlineMs, deadline => databases.open(tenant).read(statement, deadline));
+      return withDeadline(requestDeadlineMs, deadline => databases.open(tenant).reads.read(statement, deadline));
     };
     const streams = new Set<Stream>();
     const feed = new TenantFeed(read, () => {

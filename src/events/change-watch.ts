@@ -194,6 +194,6 @@ export class ChangeWatch {
     if (server === serverAddress(controlUrl)) return queryStatement(control, statement);
     const [first] = tenants;
     const driver = databases.lastUsedOn(server) ?? (first && databases.open(first));
-    return (await driver?.read(statement)) ?? [];
+    return (await driver?.reads.read(statement)) ?? [];
   }
 }

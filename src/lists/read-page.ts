@@ -4,8 +4,7 @@ import { nextPath, Page } from '../http/lists/list-page.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
 import { Representation } from '../http/representation.ts';
 import type { SelectOptions } from '../postgres/table-reads.ts';
-import { listConditions } from './list-conditions.ts';
-import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
+import { type ListedRecord, type ListSource, listConditions, readRecords } from './list-conditions.ts';
 
 /**
  * Returns a list: as its parameters ask for it, or the plain list of a request without them.

@@ -1,4 +1,5 @@
 import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
+import type { ConnectionBudget } from '../connections/connection-budget.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
@@ -8,9 +9,7 @@ import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log/log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
-import { addCacheMetrics } from './cache-metrics.ts';
-import { addValue } from './collectors.ts';
-import { addConnectionMetrics } from './connection-metrics.ts';
+import { addCounter, addGauge, addValue, type Sample } from './collectors.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
@@ -70,7 +69,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
   addWebhookMetrics(registry, sources.webhooks);
-  addConnectionMetrics(registry, databases.budgets);
+  addConnectionMetrics(registry, databases.budgets.all);
   addCacheMetrics(registry, responseCache, feed);
   gauge(
     'master_key_known',
@@ -123,4 +122,58 @@ export function definitionsOf(registry: Registry): MetricDefinition[] {
     type: metric.type,
     labelNames: metric.labelNames,
   }));
+}
+
+/** Registers the counts and the memory of the response cache, and the state of the change feed that it depends on. */
+function addCacheMetrics(
+  registry: Registry,
+  responseCache: Pick<ResponseCache, 'bytes' | 'counts'>,
+  feed: Pick<ChangeFeed, 'current'>,
+): void {
+  const counter = (name: keyof ResponseCache['counts'], help: string) =>
+    addValue(registry, 'counter', `response_cache_${name}_total`, help, () => responseCache.counts[name]);
+  counter('hits', 'Responses served from memory.');
+  counter('misses', 'Cacheable responses that had to be read from a database.');
+  counter(
+    'revalidations',
+    'Cached responses revalidated without a query, because the write monitor proved the database unchanged.',
+  );
+  const bytes = 'Memory used by cached responses, in bytes.';
+  addValue(registry, 'gauge', 'response_cache_bytes', bytes, () => responseCache.bytes);
+  addValue(
+    registry,
+    'gauge',
+    'change_feed_current',
+    '1 while the change feed works; 0 while it is down and the service serves nothing from memory.',
+    () => Number(feed.current),
+    'min',
+  );
+}
+
+/** Registers the counts of each connection budget. The label `server` is host and port of the PostgreSQL server. */
+function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<string, ConnectionBudget>): void {
+  const perServer = (value: (budget: ConnectionBudget) => number) => (): Sample[] =>
+    [...budgets].map(([server, budget]) => ({ labels: { server }, value: value(budget) }));
+  const gauge = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
+    addGauge(registry, { name: `database_connections_${name}`, help, labelNames: ['server'], read: perServer(value) });
+  const counter = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
+    addCounter(registry, { name, help, labelNames: ['server'], read: perServer(value) });
+
+  gauge('open', 'Tenant connections to the server, including those being opened or closed.', b => b.usage.open);
+  gauge('in_use', 'Tenant connections in use by a request.', b => b.usage.inUse);
+  gauge('waiting', 'Requests that wait for a connection.', b => b.usage.waiting);
+  gauge('limit', 'Maximum tenant connections of this process to the server.', b => b.max);
+  counter('database_connections_opened_total', 'Connections opened.', b => b.counts.opened);
+  counter(
+    'database_connections_evicted_total',
+    'Idle connections of one tenant closed to make room for another tenant.',
+    b => b.counts.evicted,
+  );
+  counter('database_connection_waits_total', 'Waits for a connection that have ended.', b => b.counts.waits);
+  counter(
+    'database_connection_wait_seconds_total',
+    'Seconds that requests have waited for a connection.',
+    b => b.counts.waitedMs / 1_000,
+  );
+  counter('database_connections_refused_total', 'Waits that ended without a connection.', b => b.counts.refused);
 }

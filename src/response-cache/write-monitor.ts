@@ -104,7 +104,7 @@ export class WriteMonitor {
    */
   async poll(): Promise<void> {
     const { controlUrl, databases, log } = this.#options;
-    const servers = new Set([serverAddress(controlUrl), ...databases.budgets.keys()]);
+    const servers = new Set([serverAddress(controlUrl), ...databases.budgets.all.keys()]);
     const polls = [...servers].map(server =>
       this.#poll(server).catch(error =>
         log.debug({ event: 'write_monitor_failed', server, err: describeError(error) }, 'could not poll a server'),
@@ -136,6 +136,6 @@ export class WriteMonitor {
     const { control, controlUrl, databases } = this.#options;
     if (server === serverAddress(controlUrl))
       return queryControl<DatabaseCounters>(control, statement.name, statement.text, statement.values);
-    return ((await databases.lastUsedOn(server)?.read(statement)) as DatabaseCounters[] | undefined) ?? [];
+    return ((await databases.lastUsedOn(server)?.reads.read(statement)) as DatabaseCounters[] | undefined) ?? [];
   }
 }

@@ -100,12 +100,12 @@ export class RequestContext {
 
   /** Returns the rows of a reading statement. */
   read(select: Statement): Promise<RowValues[]> {
-    return this.#open().read(select, this.deadline);
+    return this.#open().reads.read(select, this.deadline);
   }
 
   /** Returns the rows of a statement that may read many records; undefined when it has run for `ms`. */
   readWithin(select: Statement, ms: number): Promise<RowValues[] | undefined> {
-    return this.#open().readWithin(select, ms, this.deadline);
+    return this.#open().reads.readWithin(select, ms, this.deadline);
   }
 
   /**
@@ -132,7 +132,7 @@ export class RequestContext {
       key,
       (deadline = this.deadline) => {
         deadline.trace ??= this.deadline.trace; // of the request that begins a shared read
-        return database.readCacheable(select(), resource, deadline);
+        return database.reads.readCacheable(select(), resource, deadline);
       },
       toBody,
     );

@@ -8,7 +8,7 @@ import type { UsageStore } from './usage-store.ts';
 interface SizeSamplerOptions {
   store: Pick<UsageStore, 'startSample' | 'releaseSamples' | 'recordSize' | 'removeOld'>;
   directory: Pick<Directory, 'tenant'>;
-  databases: Pick<TenantDatabases, 'open' | 'usage'>;
+  databases: Pick<TenantDatabases, 'open' | 'budgets'>;
   log: Pick<Logger, 'warn'>;
 }
 
@@ -71,7 +71,7 @@ export class SizeSampler {
 
   /** Samples one database, unless requests wait. Never rejects. @returns after how many milliseconds to do so again */
   async sampleNext(): Promise<number> {
-    if (this.#options.databases.usage.waiting > 0) return idleMs;
+    if (this.#options.databases.budgets.usage.waiting > 0) return idleMs;
     try {
       const isMore = await this.sample();
       this.#failures = 0;
@@ -116,7 +116,7 @@ async function readSize(
 ): Promise<number | undefined> {
   const rows = await databases
     .open(tenant)
-    .read(databaseSize)
+    .reads.read(databaseSize)
     .catch(() => []);
   return rows[0] && Number(rows[0].bytes);
 }

@@ -102,7 +102,7 @@ export function createTenantServing(options: ServeTenantOptions) {
         inTurn(served =>
           withDeadline(requestDeadlineMs, deadline => {
             deadline.trace = trace;
-            return options.databases.open(served).read(statement, deadline);
+            return options.databases.open(served).reads.read(statement, deadline);
           }),
         ),
       change: statement => {

@@ -442,7 +442,7 @@ describe('access tokens', () => {
 
   for (const [group, forgeries] of Object.entries({ algorithms, keys, headers, shapes, payloads, claims, times })) {
     it(`tokens with forged ${group} all get the same response (${forgeries.length} forgeries)`, async () => {
-      const open = world.service.databases.usage.open;
+      const open = world.service.databases.budgets.usage.open;
       for (const [name, forge] of forgeries) {
         // A busy machine may pause this process, so the quickest of three responses counts.
         const times: number[] = [];
@@ -455,7 +455,7 @@ describe('access tokens', () => {
         expect(Math.min(...times), `${name}: response time in ms`).to.be.below(maxRefusalMs);
       }
       expect(listenerConnections, 'connections to the address in the token').to.equal(0);
-      expect(world.service.databases.usage.open, 'tenant databases opened').to.equal(open);
+      expect(world.service.databases.budgets.usage.open, 'tenant databases opened').to.equal(open);
     });
   }
 

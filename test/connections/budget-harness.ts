@@ -108,7 +108,7 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
       const close = async (): Promise<void> => {
         closers.delete(close);
         await databases.close();
-        expect(databases.usage).to.deep.equal(noConnections);
+        expect(databases.budgets.usage).to.deep.equal(noConnections);
       };
       closers.add(close);
       return databases;

@@ -324,7 +324,7 @@ describe('connection budget', () => {
       await withConnection(world.acme.adminUrl, async session => {
         await session.query('begin; lock table entity_statuses in access exclusive mode');
         const blocked = acme.get(path, noCache);
-        await eventually(() => service.databases.usage.inUse === 1);
+        await eventually(() => service.databases.budgets.usage.inUse === 1);
         const globex = await world.login(world.globex);
         const { status, body, headers } = await globex.get(path, noCache);
         expect([status, body.code]).to.deep.equal([503, 'overloaded']);

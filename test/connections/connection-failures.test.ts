@@ -37,13 +37,13 @@ describe('connections that fail', () => {
       for (let i = 0; i < 3; i++) {
         await session.query('select pg_advisory_lock(1)');
         const text = `select pg_advisory_xact_lock_shared(1) as "cut ${i}"`;
-        const read = driver.readCacheable({ name: `waiting_${i}`, text, values: [], types }, 'Currency');
+        const read = driver.reads.readCacheable({ name: `waiting_${i}`, text, values: [], types }, 'Currency');
         await eventually(() => queryServer(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
         await session.query('select pg_advisory_unlock(1)');
         expect((await read).rows).to.have.length(1);
       }
     });
-    expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
+    expect(databases.budgets.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
   it('twelve connections that do not finish opening block no other one, even before they time out', async () => {
@@ -132,7 +132,7 @@ describe('connections that fail', () => {
             .open(harness.tenants[i % 5] as TenantRecord)
             .entityManager()
             .execute('select pg_sleep(0.01)');
-          maxOpen = Math.max(maxOpen, databases.usage.open);
+          maxOpen = Math.max(maxOpen, databases.budgets.usage.open);
         });
         expect(maxOpen).to.equal(expected);
       }
@@ -147,7 +147,7 @@ describe('connections that fail', () => {
       expect([acme, globex].map(({ serverIdentity }) => serverIdentity)).to.deep.equal([undefined, undefined]);
       for (const tenant of [acme, { ...atLocalhost, serverIdentity: controlIdentity }])
         await databases.open(tenant).entityManager().execute('select 1');
-      expect([...databases.budgets.values()].map(({ max }) => max)).to.deep.equal([2]);
+      expect([...databases.budgets.all.values()].map(({ max }) => max)).to.deep.equal([2]);
     });
 
     it('a server that refuses connections or is silent delays no request to another server', async () => {
@@ -167,8 +167,8 @@ describe('connections that fail', () => {
       expect(performance.now() - startedAt).to.be.lessThan(acquireTimeoutMs);
       for (const error of await Promise.all(failing))
         expect(error.message).to.match(/ECONNREFUSED|did not answer in time|became free in time/);
-      await eventually(() => databases.usage.inUse === 0 && databases.usage.open <= 2);
-      expect(databases.budgets.size).to.equal(3);
+      await eventually(() => databases.budgets.usage.inUse === 0 && databases.budgets.usage.open <= 2);
+      expect(databases.budgets.all.size).to.equal(3);
     });
   });
 });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { LargeReads } from '../../src/connections/large-reads.ts';
 import { type Read, ReadMemory } from '../../src/connections/read-memory.ts';
+import { LargeReads } from '../../src/connections/tenant-reads.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type Deadline, withDeadline } from '../../src/runtime/deadline.ts';
 import { errorOf } from '../support/errors.ts';

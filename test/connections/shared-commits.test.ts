@@ -46,10 +46,10 @@ describe('commits that changes share', () => {
       const blocked: Promise<ApiResponse>[] = [];
       for (const code of blockers) {
         blocked.push(create(code));
-        await eventually(() => databases.usage.inUse === blocked.length);
+        await eventually(() => databases.budgets.usage.inUse === blocked.length);
       }
       const sent = codes.map(send);
-      await eventually(() => databases.usage.waiting === 2);
+      await eventually(() => databases.budgets.usage.waiting === 2);
       await session.query('rollback');
       for (const { status } of await Promise.all(blocked)) expect(status).to.equal(201);
       return sent;
@@ -59,7 +59,7 @@ describe('commits that changes share', () => {
   /** The database of the tenant, which `beforeEach` uses. */
   function database(): TenantDriver {
     const { databases } = world.service;
-    const [server = ''] = databases.budgets.keys();
+    const [server = ''] = databases.budgets.all.keys();
     const found = databases.lastUsedOn(server);
     if (!found) throw new Error('no database is open');
     return found;

@@ -27,7 +27,7 @@ describe('connections that reads share', () => {
   /** The database of the tenant, which `openDatabase` uses. */
   function database(): TenantDriver {
     const { databases } = world.service;
-    const [server = ''] = databases.budgets.keys();
+    const [server = ''] = databases.budgets.all.keys();
     const found = databases.lastUsedOn(server);
     if (!found) throw new Error('no database is open');
     return found;
@@ -42,7 +42,7 @@ describe('connections that reads share', () => {
 
   /** Reads as a request with this time left does. Those of one turn of the event loop arrive together. */
   const read = (select: Statement, ms = 9_500): Promise<RowValues[]> =>
-    withDeadline(ms, deadline => database().read(select, deadline));
+    withDeadline(ms, deadline => database().reads.read(select, deadline));
 
   const outcomeOf = (reading: Promise<RowValues[]>): Promise<unknown> =>
     reading.then(
@@ -123,10 +123,10 @@ describe('connections that reads share', () => {
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table probes');
       const locked = Array.from({ length: maxConnections }, () => read(statement('select id from probes', [], false)));
-      await eventually(() => world.service.databases.usage.inUse === maxConnections);
+      await eventually(() => world.service.databases.budgets.usage.inUse === maxConnections);
       const texts = [1, 2, 3].map(number => `${pidOf}, ${number} as other`);
       const waiting = texts.flatMap(text => [1, 2].map(number => read(statement(text, [number]))));
-      await eventually(() => world.service.databases.usage.waiting === texts.length);
+      await eventually(() => world.service.databases.budgets.usage.waiting === texts.length);
       await session.query('rollback');
       await Promise.all([...locked, ...waiting]);
     });

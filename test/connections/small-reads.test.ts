@@ -34,7 +34,7 @@ describe('small reads of a tenant', () => {
   });
 
   const list = (query: string) => admin.get(`/api/v1/Activity?${query}`);
-  const usage = () => world.service.databases.usage;
+  const usage = () => world.service.databases.budgets.usage;
 
   it('small reads do not wait for a large one of their statement that waits for memory', async () => {
     const { readMemory } = world.service.databases;

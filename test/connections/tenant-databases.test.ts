@@ -56,9 +56,9 @@ describe('tenant databases', () => {
     expect(databases.open(acme)).to.equal(driver);
     expect(databases.open({ ...acme, name: 'Acme renamed' })).to.equal(driver);
     expect(databases.open(globex)).to.not.equal(driver);
-    expect(databases.usage).to.deep.equal(noConnections);
+    expect(databases.budgets.usage).to.deep.equal(noConnections);
     expect(await databaseOf(driver.entityManager())).to.equal(acme.databaseName);
-    expect(databases.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
+    expect(databases.budgets.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
   });
 
   it('the database of a tenant that is inactive or at another schema version is not opened', () => {
@@ -75,7 +75,7 @@ describe('tenant databases', () => {
         'migration_pending',
         503,
       );
-    expect(databases.usage).to.deep.equal(noConnections);
+    expect(databases.budgets.usage).to.deep.equal(noConnections);
   });
 
   it('each tenant is served from its own database, although there are fewer connections than tenants', async () => {
@@ -87,7 +87,7 @@ describe('tenant databases', () => {
         expect(await databaseOf(em)).to.equal(tenant.databaseName);
       }),
     );
-    expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
+    expect(databases.budgets.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
   describe('entity managers', () => {
@@ -125,9 +125,12 @@ describe('tenant databases', () => {
         }
       }
       const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [() => driver.read(select), () => unusedDriver.readCacheable(select, 'Currency')])
+      for (const attempt of [
+        () => driver.reads.read(select),
+        () => unusedDriver.reads.readCacheable(select, 'Currency'),
+      ])
         expect((await errorOf(attempt())).message).to.include('has been closed');
-      expect(databases.usage).to.deep.equal(noConnections);
+      expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
 
     it('an entity manager has no result cache, which tenants would share', async () => {
@@ -199,12 +202,12 @@ describe('tenant databases', () => {
             'unavailable',
             503,
           );
-        await eventually(() => databases.usage.open === 1);
+        await eventually(() => databases.budgets.usage.open === 1);
         expect(await databaseOf(em)).to.equal(acme.databaseName);
         expect(closed).to.equal(false);
       });
       await closing;
-      expect(databases.usage).to.deep.equal(noConnections);
+      expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
 
     it('closing rejects the requests that wait for a connection', async () => {
@@ -217,23 +220,23 @@ describe('tenant databases', () => {
         .transactional(async em => {
           await databaseOf(em);
           waiter = errorOf(databaseOf(databases.open(globex).entityManager()));
-          await eventually(() => databases.usage.waiting === 1);
+          await eventually(() => databases.budgets.usage.waiting === 1);
           closing = databases.close();
           expect((await waiter)?.message).to.include('has been closed');
         });
       await closing;
-      expect(databases.usage).to.deep.equal(noConnections);
+      expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
 
     it('closing succeeds while connections are being opened, and when called twice', async () => {
       const databases = create();
       const queries = Promise.allSettled(all.map(tenant => databaseOf(databases.open(tenant).entityManager())));
-      await eventually(() => databases.usage.open > 0);
+      await eventually(() => databases.budgets.usage.open > 0);
       await Promise.all([databases.close(), databases.close()]);
       for (const result of await queries) {
         if (result.status === 'rejected') expect(result.reason.message).to.include('has been closed');
       }
-      expect(databases.usage).to.deep.equal(noConnections);
+      expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
   });
 
@@ -246,7 +249,7 @@ describe('tenant databases', () => {
       expect(error).to.include({ code: 'TENANT_IDENTITY' });
     }
     expect(await databaseOf(databases.open(acme).entityManager())).to.equal(acme.databaseName);
-    await eventually(() => databases.usage.open === 1);
+    await eventually(() => databases.budgets.usage.open === 1);
   });
 });
 

@@ -29,7 +29,7 @@ export class MonitoredRecord {
 
   /** How many tenant connections the service has opened since its start. */
   get openedConnections(): number {
-    return [...this.#world.service.databases.budgets.values()].reduce((sum, { counts }) => sum + counts.opened, 0);
+    return [...this.#world.service.databases.budgets.all.values()].reduce((sum, { counts }) => sum + counts.opened, 0);
   }
 
   poll(): Promise<void> {

@@ -69,7 +69,9 @@ describe('deadline of a request', () => {
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get('/api/v1/Countries')));
     // The requests of other tenants are served, and no connection or waiter is left.
     expect((await (await world.login(world.globex)).at(url).get(statuses)).status).to.equal(200);
-    await eventually(() => service.databases.usage.inUse === 0 && service.databases.usage.waiting === 0);
+    await eventually(
+      () => service.databases.budgets.usage.inUse === 0 && service.databases.budgets.usage.waiting === 0,
+    );
   });
 
   it('a login gets 503 at the deadline while the control database is silent, and frees its connections', async () => {
@@ -109,10 +111,10 @@ describe('deadline of a request', () => {
       const blocked: Promise<unknown>[] = [];
       for (const title of ['blocked 0', 'blocked 1']) {
         blocked.push(admin.post(statuses, { Title: title }));
-        await eventually(() => service.databases.usage.inUse === blocked.length);
+        await eventually(() => service.databases.budgets.usage.inUse === blocked.length);
       }
       const sent = titles.map(title => admin.post(statuses, { Title: title }));
-      await eventually(() => service.databases.usage.waiting === 2);
+      await eventually(() => service.databases.budgets.usage.waiting === 2);
       proxy.silence(world.acme.database, packet => packet.includes('begin; set local'));
       await session.query('rollback');
       const responses = await Promise.all(sent);

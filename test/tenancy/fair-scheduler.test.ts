@@ -20,7 +20,7 @@ describe('a tenant that floods the service', () => {
     await withConnection(world.acme.adminUrl, async holder => {
       await holder.query('begin; lock table entity_statuses in access exclusive mode');
       const flood = Array.from({ length: 100 }, () => acme.get(path, noCache));
-      await eventually(() => world.service.databases.usage.waiting > 80);
+      await eventually(() => world.service.databases.budgets.usage.waiting > 80);
       for (let i = 0; i < 20; i++) {
         expect((await globex.get(path, noCache)).status).to.equal(200);
         expect((await acme.get(`${path}/1`)).status).to.equal(200);

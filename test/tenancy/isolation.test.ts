@@ -54,7 +54,7 @@ describe('tenant isolation', function () {
         requests: Math.ceil(requests / 4),
         parallel: 60,
         observe: () => {
-          const { open } = world.service.databases.usage;
+          const { open } = world.service.databases.budgets.usage;
           maxOpen = Math.max(maxOpen, open);
         },
       });

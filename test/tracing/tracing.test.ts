@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { readTraceparent } from '../../src/tracing/traceparent.ts';
+import { readTraceparent } from '../../src/tracing/trace-requests.ts';
 import type { Client } from '../support/client.ts';
 import { attributesOf, type Collector, type Span, startCollector } from '../support/collector.ts';
 import { root } from '../support/command-line.ts';

@@ -204,9 +204,7 @@ export class CachedService {
     const addressOf = (url: string): string => new URL(url).host;
     return {
       open,
-      get budgets() {
-        return new Map() as TenantDatabases['budgets'];
-      },
+      budgets: { all: new Map() } as unknown as TenantDatabases['budgets'],
       lastUsedOn: server => [...this.#drivers].findLast(([url]) => addressOf(url) === server)?.[1],
     };
   }
