@@ -1,7 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { setActor } from '../control/actor.ts';
-import type { QueryControl } from '../control/database.ts';
+import { type QueryControl, setActor } from '../control/database.ts';
 import type { Origin } from '../tenancy/request-context.ts';
 import { removeExpired } from './remove-expired.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';

@@ -1,6 +1,5 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { setActor } from '../control/actor.ts';
-import { type ControlDatabase, transactControl } from '../control/database.ts';
+import { type ControlDatabase, setActor, transactControl } from '../control/database.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { createToken, hashOf } from './mail-token.ts';

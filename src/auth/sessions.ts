@@ -1,7 +1,6 @@
 import { raw } from '@mikro-orm/postgresql';
-import { setActor } from '../control/actor.ts';
 import { Session } from '../control/control-entities.ts';
-import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
+import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { sessionLifetime } from '../control/token-lifetime.ts';
 import type { Deadline } from '../runtime/deadline.ts';

@@ -15,6 +15,11 @@ import type { Deadline } from '../runtime/deadline.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 
+/** Names who makes the changes of a transaction, for the audit log. @param actor `RequestContext.actor` */
+export async function setActor(query: QueryControl, actor: string): Promise<void> {
+  await query('set_actor', `select set_config('app.actor', $1, true)`, [actor]);
+}
+
 /** The control database: it stores all tenants, keys, users and sessions. */
 export type ControlDatabase = MikroORM;
 

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { setActor } from '../control/actor.ts';
-import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
+import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
 import { runInQueue } from '../control/tenant-queues.ts';
 import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type pg from 'pg';
-import { databaseUrl } from '../../src/control/server-urls.ts';
+import { databaseUrl } from '../../src/control/secret-box.ts';
 import {
   type DatabaseCounters,
   isProvedUnchanged,

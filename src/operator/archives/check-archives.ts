@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { type Server, Tenant } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
+import { databaseUrl } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

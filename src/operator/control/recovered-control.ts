@@ -6,7 +6,7 @@ import { createControlSchema } from '../archives/control-archive.ts';
 import { isForeign } from '../archives/target-owner.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { copyAll } from '../recovery/copy-all.ts';
-import { onRecoveredServer } from '../recovery/recovered-server.ts';
+import { onRecoveredServer } from '../recovery/recovered-tenant.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { readNewestChange } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';

@@ -1,7 +1,6 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import { owners, type SecretBox } from '../../control/secret-box.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
+import { databaseUrl, owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -10,6 +10,7 @@ import { readDatabases } from '../databases/database-store.ts';
 import { dropCondemned } from '../databases/drop-database.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type UnsignedRecord } from './purge-record.ts';
 
@@ -151,4 +152,37 @@ export async function endPurge(
     [signed.text, signed.signature.toString('base64'), id],
   );
   return signed;
+}
+
+/** What a purge removes. */
+interface PurgePlan {
+  slug: string;
+  guid: string;
+  /** Null for a purge that has removed everything but the key in the backup target. */
+  database: string | null;
+  server: string | null;
+  users: number;
+  /** Archives that nobody can read afterwards. */
+  archives: number;
+}
+
+/**
+ * Returns what a purge of a tenant removes, and changes nothing.
+ * @throws {OperatorError} when `purgeTenant` would refuse it
+ */
+export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
+  const unended = await findUnendedPurge(installation, slug);
+  if (unended) {
+    const { tenant, archives } = unended.record;
+    return { slug, guid: tenant.guid, database: null, server: null, users: 0, archives: archives.length };
+  }
+  const tenant = await readTenant(installation, slug);
+  requirePurgeable(tenant);
+  const { guid, id, database, server } = tenant;
+  const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
+    `select (select count(*)::int from users where tenant_id = ?) as users,
+            (select count(*)::int from archives where tenant_guid = ?) as archives`,
+    [id, guid],
+  );
+  return { slug, guid, database, server, users: counts?.users ?? 0, archives: counts?.archives ?? 0 };
 }

@@ -18,7 +18,7 @@ const purge = defineOperation({
   access: 'installation',
   effect: 'destroys',
   async plan({ slug }, { installation }) {
-    const { planPurge } = await import('./plan-purge.ts');
+    const { planPurge } = await import('./purge-tenant.ts');
     const plan = await planPurge(installation, slug);
     return {
       document: { ...plan, state: 'planned' },

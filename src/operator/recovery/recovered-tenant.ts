@@ -1,15 +1,17 @@
-import type pg from 'pg';
+import pg from 'pg';
 import type { Tenant } from '../../control/control-entities.ts';
+import { databaseUrl } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { connectionConfig } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
-import { identityTables } from '../schema/tenant-tables.ts';
+import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
 import { copyAll } from './copy-all.ts';
 import { parseMoment } from './parse-moment.ts';
-import { onRecoveredServer } from './recovered-server.ts';
 
 interface RecoveredOptions {
   /** Of the server on which a recovered copy of a server of the tenant runs. */
@@ -137,5 +139,33 @@ async function kindOf(url: string, name: string, tenant: string): Promise<Kind> 
     const cause = error instanceof OperatorError ? error.cause : error;
     if (!unreadable.test(sqlState(cause) ?? '')) throw error;
     return 'unreadable';
+  }
+}
+
+const readOnlySettings = { ...canonicalTextSettings, default_transaction_read_only: 'on' };
+
+/**
+ * Runs `work` on a database of a server on which a recovered copy of a server of the installation runs, in one
+ * snapshot. Nothing is written there. The connection does not count against the connection budget: the service does not
+ * use that server.
+ * @param url of any database of the server, with a login that may read all tables
+ * @throws {OperatorError} when the server cannot be used
+ */
+export async function onRecoveredServer<T>(
+  url: string,
+  database: string,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client(connectionConfig(databaseUrl(url, database), 'operator', readOnlySettings));
+  client.on('error', () => {}); // the running query rejects
+  try {
+    await client.connect().catch(cause => {
+      const reason = connectFailure(cause);
+      if (reason === undefined) throw cause;
+      throw new OperatorError(`The recovered server cannot be used: ${reason}`, { cause });
+    });
+    return await inSnapshot(client, () => work(client));
+  } finally {
+    await client.end().catch(() => {});
   }
 }

@@ -1,6 +1,5 @@
 import { Server } from '../../control/control-entities.ts';
-import { owners } from '../../control/secret-box.ts';
-import { serverAddressUrl } from '../../control/server-urls.ts';
+import { owners, serverAddressUrl } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

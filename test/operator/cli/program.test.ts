@@ -66,7 +66,7 @@ describe('program of the command line', () => {
       .to.include('/catalogue.ts')
       .and.not.match(/\.command\.ts|\/perform\.ts|zod|node_modules\/pg\//);
     expect(list)
-      .to.include('/list.command.ts')
+      .to.include('/tenant.command.ts')
       .and.not.match(/@mikro-orm|user\.command\.ts/);
   });
 });

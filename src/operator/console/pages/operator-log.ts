@@ -1,6 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { listActions } from '../../tenants/list-actions.ts';
-import { lastRoutineRuns } from '../../tenants/routine-runs.ts';
+import { lastRoutineRuns, listActions } from '../../tenants/list-actions.ts';
 import type { PageRequest } from '../console-services.ts';
 import { shorten, state } from '../format.ts';
 import type { Offered } from '../offered.ts';

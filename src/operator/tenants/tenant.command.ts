@@ -1,0 +1,110 @@
+import { defineOperation } from '../command/operation.ts';
+import { argument, flag, option, optionalArgument, optionList } from '../command/operation-fields.ts';
+import { fieldsText, tableText } from '../command/text-table.ts';
+import { tenantSorts } from './read-tenants.ts';
+
+const show = defineOperation({
+  name: 'show',
+  description: 'show one tenant',
+  fields: { slug: argument('slug') },
+  examples: ['show acme'],
+  access: 'statements',
+  effect: 'reads',
+  async run({ slug }, { installation, output }) {
+    const { showTenant } = await import('./read-tenants.ts');
+    const { keys, features, otherDatabases, ...fields } = await showTenant(installation, slug);
+    output.result({ ...fields, features, otherDatabases, keys }, () =>
+      [
+        fieldsText({ ...fields, features: features.join(', ') || '–' }),
+        ...(otherDatabases.length > 0
+          ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: npx backoffice databases ${slug}` })]
+          : []),
+        ...keys.map(key => fieldsText({ 'signing key': `${key.kid} ${key.status} since ${key.createdAt}` })),
+      ].join('\n'),
+    );
+  },
+});
+
+/** Returns how many databases have each state, such as `1 kept, 2 filled`. */
+function countStates(databases: readonly { readonly state: string }[]): string {
+  const counts = Map.groupBy(databases, ({ state }) => state);
+  return [...counts].map(([state, { length }]) => `${length} ${state}`).join(', ');
+}
+
+const edit = defineOperation({
+  name: 'edit',
+  description: 'change the name, the application or the features of a tenant',
+  fields: {
+    slug: argument('slug'),
+    name: option('<name>', 'name of the company'),
+    appId: option('<id>', 'application identifier'),
+    appUrl: option('<address>', 'pages that links in mails lead to, as APP_URL; none: those of APP_URL'),
+    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens; may be repeated'),
+    disable: optionList('<feature>', 'a feature to disable; may be repeated'),
+  },
+  examples: [
+    'edit acme --name "Acme International Ltd" --reason "renamed"',
+    "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
+    'edit acme --enable legacyTokens --dry-run',
+  ],
+  access: 'statements',
+  effect: 'changes',
+  async plan({ slug, ...values }, { installation }) {
+    const { planEdit } = await import('./edit-tenant.ts');
+    const { guid, changes } = await planEdit(installation, slug, values);
+    return { document: { slug, guid, state: 'planned', changes }, text: () => changesText(slug, changes) };
+  },
+  async run({ slug, ...values }, { installation, output }) {
+    const { editTenant } = await import('./edit-tenant.ts');
+    const { guid, changes } = await editTenant(installation, slug, values);
+    output.result({ slug, guid, state: 'changed', changes }, () => changesText(slug, changes));
+  },
+});
+
+function changesText(slug: string, changes: readonly object[]): string {
+  return tableText(changes, `${slug} has these values already.`);
+}
+
+const states = ['provisioning', 'active', 'suspended', 'deleted'] as const;
+
+const list = defineOperation({
+  name: 'list',
+  description: 'list the tenants, or those that have all of the given properties',
+  fields: {
+    text: optionalArgument('text', { description: 'a part of the slug, the name or the guid' }),
+    status: option('<status>', 'only tenants in this state', { choices: states }),
+    server: option('<name>', 'only tenants on this server', { kind: 'server' }),
+    version: option('<version>', 'only tenants at this schema version; its number is enough, such as 0021', {
+      kind: 'version',
+    }),
+    sort: option('<column>', 'order; with - in front, the other way round', {
+      choices: tenantSorts.flatMap(name => [name, `-${name}`] as const),
+      default: 'slug',
+    }),
+    wide: flag('all columns at full width, as -o wide'),
+  },
+  examples: ['list', 'list north --status active --sort -created', 'list -o name'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run({ text: search, status, server, version, sort, wide }, { installation, output }) {
+    const { listTenants } = await import('./read-tenants.ts');
+    const isFiltered = [search, status, server, version].some(value => value !== undefined);
+    output.list(
+      await listTenants(installation, { search, status, server, version, sort }),
+      {
+        row: ({ slug, name, status, schemaVersion, server, guid }) => ({
+          ...{ slug, name, status, schemaVersion, server, guid },
+        }),
+        wide: ({ id, appId, database, createdAt }) => ({ id, appId, database, created: createdAt }),
+        name: ({ slug }) => slug,
+        empty: isFiltered
+          ? 'No tenant has these properties.'
+          : 'There is no tenant. Make one: npx backoffice provision --help',
+      },
+      wide,
+    );
+  },
+});
+
+export const operations = [list, show, edit];
