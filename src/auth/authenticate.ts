@@ -1,11 +1,14 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
+import { ApiClient } from '../control/control-entities.ts';
 import type { Directory } from '../control/directory.ts';
 import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
-import { problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
-import { bindCaller } from '../tenancy/bind-request.ts';
+import { bindCaller, bindTenant } from '../tenancy/bind-request.ts';
 import { type Caller, findActiveUser } from '../tenancy/caller.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -100,7 +103,7 @@ async function identifyLegacy(
  * Loads a user of the tenant as caller, with the current permissions of the role.
  * @returns undefined when the user is disabled or belongs to another tenant
  */
-export async function loadCaller(
+async function loadCaller(
   directory: Directory,
   tenant: TenantRecord,
   userId: number,
@@ -127,7 +130,7 @@ function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials):
 }
 
 /** @throws {Problem} `gone` unless the tenant has the feature `legacyTokens`, and is not isolated */
-export function requireLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): void {
+function requireLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): void {
   if (isIsolated || !features.includes('legacyTokens'))
     throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
 }
@@ -136,6 +139,51 @@ const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
 /** Sends headers which say that legacy tokens are deprecated, and when they end (RFC 9745, RFC 8594). */
-export function setSunsetHeaders(ctx: Context): void {
+function setSunsetHeaders(ctx: Context): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
+}
+
+/**
+ * Authenticates an API client by `Authorization: Basic` (RFC 7617), and binds its tenant and its user, as the caller,
+ * to the request.
+ */
+export function authenticateClient(services: AuthServices & ContextServices): Middleware {
+  const { control, directory } = services;
+  return async (ctx, next) => {
+    setSunsetHeaders(ctx);
+    const client = await findClient(control, ctx.req.headers.authorization ?? '');
+    const tenant = client && (await directory.tenant(client.tenant.guid));
+    if (!client || !tenant) throw basicAuthRequired();
+    if (tenant.status !== 'active') throw problem('tenant_inactive');
+    requireLegacyTokens(tenant);
+    bindTenant(ctx, tenant, services);
+    const caller = await loadCaller(directory, tenant, client.user.id, {
+      sessionId: '',
+      tokenId: client.id,
+      entityType: null,
+    });
+    if (!caller) throw basicAuthRequired();
+    bindCaller(ctx, caller);
+    await next();
+  };
+}
+
+/** The same problem for every failure: unknown client, wrong secret, revoked client, disabled user. */
+export function basicAuthRequired(): Problem {
+  return problem('unauthorized', {
+    reason: 'client',
+    headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' },
+  });
+}
+
+/** The hash that the secret of an unknown client is compared with, so that the check takes the same time. */
+const unknownHash = createHash('sha256').digest();
+
+async function findClient(control: AuthServices['control'], authorization: string): Promise<ApiClient | undefined> {
+  const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
+  const [, id, secret] = /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
+  if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;
+  const client = await control.em.fork().findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });
+  const hash = createHash('sha256').update(secret).digest();
+  return timingSafeEqual(hash, client?.secretHash ?? unknownHash) ? (client ?? undefined) : undefined;
 }

@@ -5,7 +5,7 @@ import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { basicAuthRequired } from './authenticate-client.ts';
+import { basicAuthRequired } from './authenticate.ts';
 import { entityTypeOf } from './issue-tokens.ts';
 import { removeExpired } from './remove-expired.ts';
 

@@ -59,7 +59,7 @@ interface Addresses {
 }
 
 /** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
-function welcome({ host, port, managementPort }: Addresses, { tenant, email, password }: DemoLogin): string {
+export function welcome({ host, port, managementPort }: Addresses, { tenant, email, password }: DemoLogin): string {
   const base = httpAddress(host, port);
   const json = `-H 'Content-Type: application/json'`;
   const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;

@@ -1,5 +1,5 @@
 import { Server } from '../../src/control/control-entities.ts';
-import { insertDatabase } from '../../src/operator/databases/reserve-database.ts';
+import { insertDatabase } from '../../src/operator/databases/create-database.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { World } from './world.ts';
 

@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
-import { createDatabase } from './create-database.ts';
+import { createDatabase, reserveDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
   beginFeedEra,
@@ -21,7 +21,6 @@ import { readHeadSchema, upgradeDatabase } from './fill-database.ts';
 import { HeldConnections } from './held-connections.ts';
 import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
-import { reserveDatabase } from './reserve-database.ts';
 import { RunPause, type RunPlan } from './run-plan.ts';
 
 /** Takes the steps of one run on PostgreSQL. */

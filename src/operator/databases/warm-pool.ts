@@ -9,9 +9,8 @@ import { type Queryable, shareConnection } from '../../postgres/shared-connectio
 import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
-import { copyTemplate, limitConnect, requireOwnNames } from './create-database.ts';
+import { copyTemplate, insertDatabase, limitConnect, requireOwnNames } from './create-database.ts';
 import { dropDatabase, forgetDatabase } from './drop-database.ts';
-import { insertDatabase } from './reserve-database.ts';
 import { physicalName, warmComment, warmMark } from './role-owner.ts';
 
 /*

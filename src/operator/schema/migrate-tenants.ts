@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Server } from '../../control/control-entities.ts';
-import type { RunState } from '../../control/migration-run.ts';
+import { Server, Tenant } from '../../control/control-entities.ts';
+import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -8,11 +8,12 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import type { Run, RunServer } from './bring-to-head.ts';
+import { readFailing } from './fleet-status.ts';
 import { migrateTenant } from './migrate-tenant.ts';
 import { beginRun, type Candidate, endRun, type RunRequest, type TenantResult } from './migration-runs.ts';
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { headFingerprint } from './template.ts';
+import { fingerprintKey, headFingerprint } from './template.ts';
 import { tenantHead } from './tenant-head.ts';
 import { waitUntil } from './tenant-schema.ts';
 
@@ -130,4 +131,54 @@ async function findServers({ control, servers }: Installation): Promise<Map<numb
     return [server.id, { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) }];
   };
   return new Map(await Promise.all(found.map(read)));
+}
+
+/** The part of a planned run for the tenants at one version. */
+export interface Plan {
+  /** Null for tenants whose run was killed: their version is read from the database when they are migrated. */
+  version: string | null;
+  tenants: string[];
+  /** `compatible`: the tenant is served during the migration, and by the build before it. */
+  migrations: { name: string; sql: string[]; compatible: boolean }[];
+  /** The action of the run, if it would run no migration. */
+  note?: string;
+}
+
+/** Plans a run by the recorded versions of the tenants. Opens no tenant database and changes nothing. */
+export async function planRun(
+  installation: Installation,
+  { slugs, retryFailed }: Pick<RunRequest, 'slugs' | 'retryFailed'> = {},
+): Promise<{ head: string; plans: Plan[] }> {
+  const { control } = installation;
+  const em = control.em.fork();
+  const head = await tenantHead();
+  const steps = await readSchemaSteps();
+  const where = { status: { $ne: 'provisioning' as const }, ...(slugs ? { slug: { $in: slugs } } : {}) };
+  const found = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
+  const failed = retryFailed && (await readFailing(installation)).failing.map(({ slug }) => slug);
+  const tenants = failed ? found.filter(({ slug }) => failed.includes(slug)) : found;
+  const stored = await em.find(
+    SchemaFingerprint,
+    { digest: await fingerprintKey() },
+    { fields: ['serverId', 'fingerprint'] },
+  );
+  const expected = new Map(stored.map(({ serverId, fingerprint }) => [serverId, fingerprint]));
+  const pending = tenants.filter(
+    tenant => tenant.schemaVersion !== head || tenant.schemaFingerprint !== expected.get(tenant.server.id),
+  );
+  const byVersion = Map.groupBy(pending, ({ schemaVersion }) => schemaVersion ?? null);
+  const plans = [...byVersion].map(([version, group]): Plan => {
+    const plan = { version, tenants: group.map(({ slug }) => slug), migrations: [] };
+    if (version === head) return { ...plan, note: 'is compared with the template; no migration runs' };
+    if (version === null)
+      return {
+        ...plan,
+        note: 'an earlier run was killed: the version is read from the database, which is then migrated',
+      };
+    const at = steps.findIndex(({ name }) => name === version);
+    if (at < 0) return { ...plan, note: 'fails: this build does not know this version' };
+    const migrations = steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
+    return { ...plan, migrations };
+  });
+  return { head, plans: plans.sort((a, b) => (String(a.version) < String(b.version) ? -1 : 1)) };
 }

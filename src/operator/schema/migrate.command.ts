@@ -5,8 +5,7 @@ import { argumentList, flag, option, parsePositive, type Values } from '../comma
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './confirm-blocking.ts';
-import type { planRun } from './dry-run.ts';
-import type { RunReport, TenantOutcome } from './migrate-tenants.ts';
+import type { planRun, RunReport, TenantOutcome } from './migrate-tenants.ts';
 import type { RunRequest } from './migration-runs.ts';
 
 const fields = {
@@ -52,7 +51,7 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
   async plan(values, { installation }) {
     const request = await requestOf(values, installation);
     const { processesBlockingRun } = await import('./blocking-processes.ts');
-    const { planRun } = await import('./dry-run.ts');
+    const { planRun } = await import('./migrate-tenants.ts');
     const blockedBy = await processesBlockingRun(installation, request);
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { welcome } from '../../src/process/welcome.ts';
+import { welcome } from '../../src/process/run-service.ts';
 
 describe('what a start prints', () => {
   it('an IPv6 address stands in brackets in each URL', () => {
