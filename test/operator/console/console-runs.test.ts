@@ -26,7 +26,7 @@ describe('console: runs', () => {
       expect(plan.text).to.include('Would be checked again, and repaired').and.not.include('by_hand');
       const { path } = await opened.submit(`${plan.path}/perform`, {});
       expect((await opened.ended(path)).text).to.match(
-        /TEMPORARY on database .*\n {2}fixed\n(.*\n)*.*: \d open problems, 1 fixed\./,
+        /TEMPORARY on database .*\n {2}fixed\n(.*\n)*.*: \d+ open problems, 1 fixed\./,
       );
     } finally {
       await sql(world.acme, 'drop index by_hand');
