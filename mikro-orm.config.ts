@@ -2,7 +2,7 @@ import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { readConfig } from './src/config/config.ts';
 import { Tenant } from './src/control/control-entities.ts';
 import { controlOptions } from './src/control/database.ts';
-import { databaseUrl } from './src/control/secret-box.ts';
+import { databaseUrl } from './src/control/server-urls.ts';
 import { runningEmbeddedUrl } from './src/embedded/cluster.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
 import { tenantEntities } from './src/tenant-entities.ts';

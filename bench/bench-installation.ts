@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../src/config/config.ts';
 import { Server } from '../src/control/control-entities.ts';
-import { databaseUrl } from '../src/control/secret-box.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
 import { findServer } from '../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../src/installation.ts';

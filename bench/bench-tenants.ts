@@ -1,6 +1,7 @@
 import pLimit from 'p-limit';
 import type { Passwords } from '../src/auth/passwords.ts';
-import { databaseUrl, owners } from '../src/control/secret-box.ts';
+import { owners } from '../src/control/secret-box.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../src/postgres/connection.ts';

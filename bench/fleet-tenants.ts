@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { databaseUrl } from '../src/control/secret-box.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../src/postgres/connection.ts';

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { readConfig } from '../src/config/config.ts';
 import type { Tenant } from '../src/control/control-entities.ts';
-import { databaseUrl } from '../src/control/secret-box.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../src/operator/people/users.ts';

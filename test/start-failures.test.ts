@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { controlHead } from '../src/control/control-version.ts';
-import { databaseUrl } from '../src/control/secret-box.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
 import type { ScriptResult } from './support/command-line.ts';
 import { runCommand } from './support/run-command.ts';
 import { postgresUrl } from './support/test-server.ts';

@@ -4,7 +4,8 @@ import { problem } from '../errors.ts';
 import { describeError } from '../log/describe-error.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantRecord } from './records.ts';
-import { databaseUrl, owners, type SecretBox, signingKeyBytes } from './secret-box.ts';
+import { owners, type SecretBox, signingKeyBytes } from './secret-box.ts';
+import { databaseUrl } from './server-urls.ts';
 import { keyRetirementSeconds } from './token-lifetime.ts';
 
 export interface TenantLoaderOptions {

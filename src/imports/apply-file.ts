@@ -1,7 +1,8 @@
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { TableFullError } from './database-errors.ts';
 import { addErrors, applyBatch, keyOf, refuse } from './import-batch.ts';
-import { type Columns, readColumns, TableFullError } from './import-columns.ts';
+import { type Columns, readColumns } from './import-columns.ts';
 import { type ImportCounts, type StoredImport, selectChunk } from './import-table.ts';
 import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
 import { NotPermittedError } from './sender-rights.ts';

@@ -4,7 +4,8 @@ import { nextPath, Page } from '../http/lists/list-page.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
 import { Representation } from '../http/representation.ts';
 import type { SelectOptions } from '../postgres/table-reads.ts';
-import { type ListedRecord, type ListSource, listConditions, readRecords } from './list-conditions.ts';
+import { listConditions } from './list-conditions.ts';
+import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
 
 /**
  * Returns a list: as its parameters ask for it, or the plain list of a request without them.

@@ -5,8 +5,8 @@ import { tryLockPeople } from '../control/people-lock.ts';
 import { runInQueue } from '../control/tenant-queues.ts';
 import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
-import { requireManager, requireScopeAll } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
 
 /** Maximum wait for another change of the same tenant's people, in ms. */
 const maxWaitMs = 2_000;

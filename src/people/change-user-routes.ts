@@ -9,8 +9,9 @@ import { pathId, type RouteInput } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
+import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
-import { checkEntity, findManagedUser, inviteUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
+import { checkEntity, findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
 import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<void>;

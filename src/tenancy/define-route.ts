@@ -1,10 +1,7 @@
 import type { z } from 'zod';
-import type { QueryControl } from '../control/database.ts';
-import { isManager } from '../control/managers.ts';
 import type { Permission } from '../control/permissions.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
-import type { Caller } from './caller.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**
@@ -66,30 +63,4 @@ export function defineRoute<
     bodyLimit: bodyLimits.resource,
     ...options,
   };
-}
-
-const managerById = `
-  select r.permissions from users u join roles r on r.id = u.role_id
-   where u.id = $1 and u.tenant_id = $2 and ${isManager}`;
-
-/**
- * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now: the
- * caches may be a second old. Every way to add or change a user or role calls it.
- * @returns what the caller may grant (`requireMayGrant`): the permissions of the token that the caller's role still has
- * @throws {Problem} `forbidden`
- */
-export async function requireManager(
-  query: QueryControl,
-  { caller, tenant }: Pick<RequestContext, 'caller' | 'tenant'>,
-  detail?: string,
-): Promise<ReadonlySet<string>> {
-  requireScopeAll(caller);
-  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
-  if (!row) throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
-  return new Set(row.permissions.filter(permission => caller.permissions.has(permission)));
-}
-
-/** @throws {Problem} `forbidden` for a caller of scope Self, who reads and changes only what belongs to one entity */
-export function requireScopeAll({ scope }: Caller): void {
-  if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }

@@ -5,7 +5,8 @@ import { describeFields, moment, timestamp } from '../http/fields.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import { preparedStatement } from '../postgres/statement.ts';
 import { pascalCase } from '../runtime/casing.ts';
-import { defineRoute, requireScopeAll, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { usageSums } from './usage-sums.ts';
 
 const periods = ['hour', 'day'] as const;

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
-import { databaseUrl, owners } from '../../src/control/secret-box.ts';
+import { owners } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

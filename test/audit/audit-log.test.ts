@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { databaseUrl, owners } from '../../src/control/secret-box.ts';
+import { owners } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type AuditEntry, auditOf, expectRefused, newestAudit } from '../resources/expect.ts';

@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import type { World } from '../support/world.ts';
-import { controlSql } from '../support/world.ts';
+import { controlSql, type World } from '../support/world.ts';
 
 /** Fails when the service's log contains one of these values. */
 export function expectNotLogged({ logs }: World, values: Iterable<string>): void {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import type { TenantRecord } from '../../src/control/records.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse } from '../support/client.ts';

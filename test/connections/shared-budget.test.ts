@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';

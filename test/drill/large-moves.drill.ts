@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';

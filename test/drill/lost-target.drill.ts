@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { Tenant } from '../../src/control/control-entities.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { type RunningScript, startScript } from '../support/command-line.ts';

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';

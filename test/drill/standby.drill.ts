@@ -2,7 +2,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl, serverAddressUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl, serverAddressUrl } from '../../src/control/server-urls.ts';
 import { createRunner } from '../../src/embedded/binaries.ts';
 import { findServer } from '../../src/embedded/pid-file.ts';
 import { type EmbeddedPostgres, launchServer, startEmbeddedPostgres, stopServer } from '../../src/embedded/postgres.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { runScript, type ScriptResult } from '../support/command-line.ts';
 import { checkOutNewest } from '../support/earlier-builds.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import pLimit from 'p-limit';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
 import { type OwnServer, startOwnServer } from '../support/own-server.ts';

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { expect } from 'chai';
 import pg from 'pg';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { Change } from '../../src/events/change.ts';
 import { type Cursor, firstCursor } from '../../src/events/change-cursor.ts';
 import { type ChangePage, readChanges } from '../../src/events/change-reader.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { serverAddressUrl } from '../../src/control/secret-box.ts';
+import { serverAddressUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { type CopiedServer, copyServer } from '../support/copied-server.ts';

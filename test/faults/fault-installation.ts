@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config/config.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
-import type { TestTenant, World } from '../support/world.ts';
-import { controlSql } from '../support/world.ts';
+import { controlSql, type TestTenant, type World } from '../support/world.ts';
 
 export const usersPath = '/api/v1/Users';
 export const rolesPath = '/api/v1/Roles';

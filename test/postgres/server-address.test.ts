@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { requireServerVersion } from '../../src/operator/control/control-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type OwnSource, ownSource, ownSourceColumns, sourceExpression } from '../../src/postgres/server-address.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';

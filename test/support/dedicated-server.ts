@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readConfig } from '../../src/config/config.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { checkManifest, type Manifest } from '../../src/operator/lifecycle/manifest.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Server } from '../../src/control/control-entities.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { pathExists } from '../../src/embedded/cluster.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';

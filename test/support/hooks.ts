@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { Server } from '../../src/control/control-entities.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../src/postgres/change-counters.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { postgresUrl } from './test-server.ts';

@@ -1,4 +1,4 @@
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { scramVerifier } from '../../src/postgres/scram.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ScriptResult } from './command-line.ts';

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import { readConfig } from '../../src/config/config.ts';
-import { databaseUrl, owners } from '../../src/control/secret-box.ts';
+import { owners } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
 import { roleComment } from '../../src/operator/databases/role-owner.ts';

@@ -3,7 +3,7 @@ import type { MikroORM } from '@mikro-orm/postgresql';
 import { type Logger, pino } from 'pino';
 import type { Passwords } from '../../src/auth/passwords.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
-import { databaseUrl } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { physicalName } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { databaseNameOf } from '../../control/secret-box.ts';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { archiveDatabase } from './archive-database.ts';

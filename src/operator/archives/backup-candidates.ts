@@ -1,5 +1,5 @@
 import { Server, type TenantStatus } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, readDatabaseCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -4,7 +4,7 @@ import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import { withTenantUnchanged } from '../databases/database-store.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { archiveControl } from './archive-control.ts';
 import { archiveDatabase } from './archive-database.ts';
 import { archiveFile } from './archive-name.ts';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { type Server, Tenant } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -13,10 +13,11 @@ import { copyTemplate } from '../databases/create-database.ts';
 import { fillWith } from '../databases/fill-database.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';
 import { withBackupLock } from './backup-lock.ts';
-import { archiveData, createKeyring, type Keyring, openArchive, opensKey, readKeys } from './data-keys.ts';
+import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './format/archive-fault.ts';
 import { checkRows } from './format/archive-file.ts';
 import { type LedgerEntry, readComplete, readNewest, recordCheck } from './ledger.ts';
+import { archiveData, openArchive } from './open-archive.ts';
 import { readTargetKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 

@@ -1,13 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { EarlierData } from '../databases/fill-database.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import { type ArchiveReader, readArchive } from './format/archive-file.ts';
-import { countRows } from './format/archive-manifest.ts';
-import type { LedgerEntry } from './ledger.ts';
-import { loadArchive } from './load-archive.ts';
-import type { BackupTarget } from './targets/backup-target.ts';
 
 /** A key that seals the archives of one tenant, or of the control database. */
 export interface DataKey {
@@ -135,46 +129,4 @@ export function opensKey(secrets: SecretBox, { tenant, fingerprint, sealed }: Se
   } catch {
     return false;
   }
-}
-
-/**
- * Opens an archive of a target and runs `work` on it.
- * @throws {ArchiveFault} when the file is missing, is another archive, was changed, or cannot be decrypted
- */
-export async function openArchiveFile<T>(
-  target: BackupTarget,
-  keyring: Pick<Keyring, 'find'>,
-  { id, tenant, file }: Pick<LedgerEntry, 'id' | 'tenant' | 'file'>,
-  work: (archive: ArchiveReader) => Promise<T>,
-): Promise<T> {
-  const source = await target.read(file);
-  if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
-  return readArchive(source, { id, tenant }, header => keyring.find(tenant, header.key), work);
-}
-
-/**
- * Opens an archive of the ledger and runs `work` on it.
- * @throws {ArchiveFault} as `openArchiveFile`, and when its manifest is not that of the ledger
- */
-export function openArchive<T>(
-  target: BackupTarget,
-  keyring: Keyring,
-  entry: LedgerEntry,
-  work: (archive: ArchiveReader) => Promise<T>,
-): Promise<T> {
-  return openArchiveFile(target, keyring, entry, async archive => {
-    const { manifest } = archive;
-    if (manifest.schemaVersion !== entry.schemaVersion || countRows(manifest) !== entry.rows)
-      throw new ArchiveFault('wrong_contents', 'its manifest and the ledger differ');
-    return work(archive);
-  });
-}
-
-/** The data of an archive, as a restore writes it into a database. */
-export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): EarlierData {
-  return {
-    description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
-    schemaVersion: archive.schemaVersion ?? '',
-    fill: client => openArchive(target, keyring, archive, reader => loadArchive(client, reader)),
-  };
 }

@@ -2,9 +2,10 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { type NamedArchive, parseArchiveName, timeInName } from './archive-name.ts';
 import type { ControlArchiveAccess } from './control-archive.ts';
-import { type Keyring, openArchiveFile } from './data-keys.ts';
+import type { Keyring } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
 import { countRows } from './format/archive-manifest.ts';
+import { openArchiveFile } from './open-archive.ts';
 import { listFiles, writeMarker } from './target-owner.ts';
 
 const concurrentReads = 4;

@@ -1,5 +1,5 @@
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
-import { databaseNameOf } from '../../control/secret-box.ts';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,4 +1,4 @@
-import { databaseNameOf } from '../../control/secret-box.ts';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { withBudget } from '../command/with-budget.ts';

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { SealedKey } from '../archives/data-keys.ts';

@@ -1,4 +1,4 @@
-import { databaseNameOf } from '../../control/secret-box.ts';
+import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';

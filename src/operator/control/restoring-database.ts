@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { databaseNameOf, databaseUrl } from '../../control/secret-box.ts';
+import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';

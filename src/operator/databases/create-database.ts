@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import { databaseUrl, owners, type SecretBox } from '../../control/secret-box.ts';
+import { owners, type SecretBox } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,11 +1,5 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
-import { findTenant } from '../tenants/tenants.ts';
 
 /**
  * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used by nobody; `current`, that
@@ -115,55 +109,3 @@ export async function recordFacts(
 }
 
 const rounded = (ms: number | undefined): number | undefined => (ms === undefined ? undefined : Math.round(ms));
-
-/**
- * Runs work on the databases of a tenant while no other command does, until the connection to the control database ends.
- * @throws {TenantBusyError} when another command works on the tenant
- */
-export async function withTenant<T>(
-  installation: Installation,
-  slug: string,
-  work: (control: pg.Client, tenant: LockedTenant) => Promise<T>,
-): Promise<T> {
-  const { id, guid } = await findTenant(installation, slug);
-  return withConnection(installation.controlUrl, async control => {
-    await lockTenant(control, id, slug);
-    return work(control, { id, guid, slug });
-  });
-}
-
-/**
- * Runs `work` under a shared lock, with which no migration, move or purge changes the database of a tenant.
- * @throws {OperatorError} when one of them has begun
- */
-export async function withTenantUnchanged(
-  control: Queryable,
-  tenantId: string,
-  work: () => Promise<void>,
-): Promise<void> {
-  const lock = [lockSpaces.tenant, Number(tenantId), 'shared'] as const;
-  if (!(await tryLock(control, ...lock)))
-    throw new OperatorError('another command works on it (migrate, move or purge): run this again');
-  try {
-    await work();
-  } finally {
-    await releaseLock(control, ...lock);
-  }
-}
-
-/** Another command works on the tenant. */
-export class TenantBusyError extends OperatorError {
-  override name = 'TenantBusyError';
-
-  constructor(slug: string) {
-    super(
-      `Another command works on ${slug} at the moment (a move, a migration, a rollback or a change of its data): ` +
-        'wait until it has ended',
-    );
-  }
-}
-
-/** @throws {TenantBusyError} when another command works on the tenant */
-export async function lockTenant(control: pg.Client, tenantId: number, slug: string): Promise<void> {
-  if (!(await tryLock(control, lockSpaces.tenant, tenantId))) throw new TenantBusyError(slug);
-}

@@ -12,9 +12,10 @@ import {
   listDataTables,
   readTableChecksums,
 } from '../schema/tenant-tables.ts';
-import { readCurrent, readDatabases, type TenantDatabase, withTenant } from './database-store.ts';
+import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { chooseOther } from './restored-databases.ts';
 import { runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
 
 /** How the data of a tenant differs from that of a database beside it. */
 export interface DatabaseDifference {

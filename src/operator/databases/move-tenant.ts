@@ -8,9 +8,10 @@ import { readServerIdentity } from '../../postgres/server-address.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { recordFacts, withTenant } from './database-store.ts';
+import { recordFacts } from './database-store.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
 
 export interface MoveRequest {
   /** The name of the server. */

@@ -2,10 +2,11 @@ import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { type DatabaseState, readCurrent, readDatabases, TenantBusyError, withTenant } from './database-store.ts';
+import { type DatabaseState, readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
+import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /**
  * Which databases are dropped, beside those that are condemned and those that a killed run has left: `overdue`, whose

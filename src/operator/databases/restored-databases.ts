@@ -6,11 +6,12 @@ import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { type KeptBy, type LockedTenant, readDatabases, type TenantDatabase, withTenant } from './database-store.ts';
+import { type KeptBy, type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { findRemains } from './lost-database.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
 
 /**
  * Restores earlier data of a tenant in a database with new names. `place` puts it beside the tenant, where nobody uses

@@ -2,10 +2,11 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { closedStamp } from './database-stamp.ts';
-import { readCurrent, readDatabases, withTenant } from './database-store.ts';
+import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';
 import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
 
 /**
  * Serves a tenant again from its current database, after a run has failed or was killed behind the fence. Changes

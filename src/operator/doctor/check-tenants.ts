@@ -1,6 +1,6 @@
 import pLimit from 'p-limit';
 import type pg from 'pg';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';

@@ -1,5 +1,5 @@
 import pLimit from 'p-limit';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { Tenant } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { connectionConfig } from '../../postgres/connection.ts';

@@ -2,10 +2,11 @@ import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { archiveData, createKeyring, type Keyring, openArchive, readKeys } from '../archives/data-keys.ts';
+import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { checkRows } from '../archives/format/archive-file.ts';
 import { type LedgerEntry, readComplete } from '../archives/ledger.ts';
+import { archiveData, openArchive } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readConfig } from '../../config/config.ts';
 import { Server, type Tenant } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { ControlDatabase } from '../../control/database.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';

@@ -4,7 +4,7 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
-import { databaseUrl } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces, releaseLock, tryLock, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';

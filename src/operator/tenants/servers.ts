@@ -1,5 +1,6 @@
 import { Server } from '../../control/control-entities.ts';
-import { owners, serverAddressUrl } from '../../control/secret-box.ts';
+import { owners } from '../../control/secret-box.ts';
+import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

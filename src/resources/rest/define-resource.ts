@@ -5,7 +5,8 @@ import { type Problem, problem } from '../../errors.ts';
 import { pathId } from '../../http/route.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
-import { defineRoute, requireScopeAll, type TenantRoute } from '../../tenancy/define-route.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { requireScopeAll } from '../../tenancy/require-manager.ts';
 import { listRoute, readRoutes } from './read-routes.ts';
 import { keyCondition, lockRecord, updateRecord, visibleTo, writeRecord } from './resource-access.ts';
 import {

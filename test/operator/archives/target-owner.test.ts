@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';

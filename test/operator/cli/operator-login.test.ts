@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { pino } from 'pino';
 import { readConfig } from '../../../src/config/config.ts';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { openInstallation } from '../../../src/installation.ts';
 import { checkManifest } from '../../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../../src/operator/lifecycle/provision.ts';

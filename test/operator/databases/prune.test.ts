@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/people/clients.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { databaseUrl, owners } from '../../../src/control/secret-box.ts';
+import { owners } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { sqlState } from '../../../src/postgres/database-error.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';

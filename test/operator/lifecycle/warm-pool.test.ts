@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { listPool } from '../../../src/operator/databases/warm-pool.ts';
 import { provision } from '../../../src/operator/lifecycle/provision.ts';
 import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';

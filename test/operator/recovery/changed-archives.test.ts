@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { controlSql, createWorld, sql, type World } from '../../support/world.ts';

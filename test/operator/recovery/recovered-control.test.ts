@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';

@@ -1,7 +1,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { tenantGroup } from '../../../src/operator/schema/template.ts';
 import type { Client } from '../../support/client.ts';

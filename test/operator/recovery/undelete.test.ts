@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Server } from '../../../src/control/control-entities.ts';
-import { owners, serverAddressUrl } from '../../../src/control/secret-box.ts';
+import { owners } from '../../../src/control/secret-box.ts';
+import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';

@@ -4,7 +4,7 @@ import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
 import pg from 'pg';
 import { controlOptions } from '../../../src/control/database.ts';
-import { databaseUrl } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';

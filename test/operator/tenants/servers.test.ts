@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Server } from '../../../src/control/control-entities.ts';
-import { owners, serverAddressUrl } from '../../../src/control/secret-box.ts';
+import { owners } from '../../../src/control/secret-box.ts';
+import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { eventually } from '../../support/eventually.ts';

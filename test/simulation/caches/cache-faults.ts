@@ -3,8 +3,7 @@ import { changeTopics } from '../../../src/control/change-topics.ts';
 import type { CacheSimulation } from './cache-simulation.ts';
 import type { CachedService } from './cached-service.ts';
 import { connectControl } from './control-connections.ts';
-import type { ModelTenant, ModelUser } from './installation-model.ts';
-import { permission, resources } from './installation-model.ts';
+import { type ModelTenant, type ModelUser, permission, resources } from './installation-model.ts';
 
 /** Faults and changes at random times, until `end`. */
 export class CacheFaults {

@@ -6,7 +6,7 @@ import { withConnection } from '../../../postgres/connection.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
-import { withTenantUnchanged } from '../../databases/database-store.ts';
+import { withTenantUnchanged } from '../../databases/with-tenant.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { createKeyring, readKeys } from '../data-keys.ts';

@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { errorText } from '../../command/texts.ts';
-import { openArchive } from '../data-keys.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
 import { type LedgerEntry, recordCheck } from '../ledger.ts';
+import { openArchive } from '../open-archive.ts';
 import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
 import { type HistoryKind, historyKinds } from './history-kinds.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../../src/control/server-urls.ts';
 import { batchIds } from '../../../../src/operator/archives/retention/archived-history.ts';
 import { cutoffOf, parseAge } from '../../../../src/operator/archives/retention/retention-age.ts';
 import { generatePassword } from '../../../../src/operator/people/users.ts';
