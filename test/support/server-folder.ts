@@ -6,8 +6,8 @@ import { dirname, join } from 'node:path';
 import { useFolder } from './use.ts';
 
 const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
-/** The suite takes at most 3 GB: five workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
-const minFreeBytes = 4 * 1024 ** 3;
+/** The suite takes at most 4 GB: seven workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
+const minFreeBytes = 5 * 1024 ** 3;
 
 /** Where the folders of a run may lie. */
 export const folderParents = [memoryFolder, tmpdir()];
