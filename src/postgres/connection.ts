@@ -113,8 +113,9 @@ function withSession(address: string, settings: SessionSettings, name: string | 
   return url.href;
 }
 
-/** Lets connections be opened, and ends their names with the id of the process, if that has one. */
+/** Decides when a connection outside of any pool may be opened. */
 export interface ConnectionGate {
+  /** The end of the names of these connections, if they have one. */
   readonly processId: string | undefined;
   /** Waits until a connection may be opened. @returns how many may be, from 1 to `max`, until `release` is called */
   acquire(url: string, max: number): Promise<{ count: number; release: () => void }>;

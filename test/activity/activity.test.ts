@@ -295,7 +295,7 @@ describe('activities', () => {
       expect((await self.post(path, escaped)).body.EntityId).to.equal(own);
     });
 
-    it('for a caller of scope Self, a body without EntityId does not get one', async () => {
+    it('an activity that a caller of scope Self sends without EntityId is stored without an entity', async () => {
       const { status, body } = await self.post(`${path}?EntityId=${other}&entityId=${other}`, {
         ActivityCode: 1,
         Nested: { EntityId: other },

@@ -24,7 +24,7 @@ describe('what people add to the control database', () => {
     return row;
   };
 
-  it('a change beyond the limit of an administrator, or beyond four times that for all of a tenant, is refused and adds nothing', async () => {
+  it('a change above the limit of one administrator, or above four times that limit in one tenant, is refused and adds nothing', async () => {
     const key = { 'Idempotency-Key': randomUUID() };
     const first = await admin.post(rolesPath, { Name: 'First', Permissions: [] }, key);
     const admins = [admin];
