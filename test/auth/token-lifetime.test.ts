@@ -28,7 +28,7 @@ describe('lifetime of tokens and sessions', () => {
   it('a token whose key is rotated right after it was signed is accepted until it expires', async () => {
     const client = await world.login(world.acme);
     const { kid } = await activeKey(world, world.acme);
-    const nextKid = await rotateKey(world.installation, 'acme');
+    const { kid: nextKid } = await rotateKey(world.installation, 'acme');
     const acceptedSeconds = accessTokenLifetimeSeconds + clockSkewSeconds;
     await controlSql(world, `update signing_keys set retired_at = now() - ?::interval where kid = ?`, [
       `${acceptedSeconds} seconds`,

@@ -140,7 +140,7 @@ export interface Installations {
   nothing: undefined;
 }
 
-type Access = keyof Installations;
+export type Access = keyof Installations;
 
 /** How a list appears as text. */
 interface ListText<Item> {

@@ -35,11 +35,18 @@ export async function listRepairs(statements: Statements, ids: readonly string[]
 /**
  * Accepts a finding of the last report: from now on it makes no check fail, and `--fix` leaves it alone. A second
  * acceptance replaces the first.
+ * @param isDryRun true to change nothing
  * @throws {OperatorError} as `findFinding`
  */
-export async function acceptFinding(control: Statements, id: string, reason: string): Promise<FindingIdentity> {
+export async function acceptFinding(
+  control: Statements,
+  id: string,
+  reason: string,
+  isDryRun: boolean,
+): Promise<FindingIdentity> {
   const finding = await findFinding(control, id);
   const { check, server, tenant, problem } = finding;
+  if (isDryRun) return finding;
   await control.execute(
     `insert into accepted_findings (id, kind, server, tenant, tenant_id, problem, reason, accepted_by)
      values (?, ?, ?, ?, (select id from tenants where slug = ?), ?, ?, ?)
@@ -50,19 +57,13 @@ export async function acceptFinding(control: Statements, id: string, reason: str
   return finding;
 }
 
-/** Returns a finding that was accepted. @throws {OperatorError} when it was not */
-export async function findAccepted(control: Statements, id: string): Promise<FindingIdentity> {
+/** Takes an acceptance back, unless it is a dry run. @throws {OperatorError} when the finding was not accepted */
+export async function reopenFinding(control: Statements, id: string, isDryRun: boolean): Promise<FindingIdentity> {
   const [finding] = await control.execute<FindingIdentity[]>(
     'select kind as check, server, tenant, problem from accepted_findings where id = ?',
     [id],
   );
   if (!finding) throw new OperatorError(`No finding ${id} was accepted. See which: npx backoffice doctor`);
-  return finding;
-}
-
-/** Takes an acceptance back. @throws {OperatorError} as `findAccepted` */
-export async function reopenFinding(control: Statements, id: string): Promise<FindingIdentity> {
-  const finding = await findAccepted(control, id);
-  await control.execute('delete from accepted_findings where id = ?', [id]);
+  if (!isDryRun) await control.execute('delete from accepted_findings where id = ?', [id]);
   return finding;
 }

@@ -1,5 +1,6 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, argumentList, flag, requiredOption, type Values } from '../command/operation-fields.ts';
 
@@ -64,7 +65,7 @@ async function requireFindings({ finding: ids, fix }: Values<typeof fields>, { s
   for (const id of ids) await findFinding(statements, id);
 }
 
-const accept = defineOperation({
+const accept = defineChange({
   name: 'doctor accept',
   description:
     'let a finding of the last report of doctor stay: it makes doctor fail no more, and --fix leaves it alone',
@@ -77,43 +78,26 @@ const accept = defineOperation({
 Take it back: npx backoffice doctor reopen <finding>`,
   access: 'statements',
   effect: 'changes',
-  async plan({ finding: id, reason }, { installation }) {
-    const { findFinding } = await import('./accepted-findings.ts');
-    const finding = await findFinding(installation.statements, id);
-    return {
-      document: { id, ...finding, reason, state: 'planned' },
-      text: () => `Would be accepted: ${finding.tenant ?? finding.server}: ${finding.problem}`,
-    };
-  },
-  async run({ finding: id, reason }, { installation, output }) {
+  async change({ finding: id, reason }, { installation }, isDryRun) {
     const { acceptFinding } = await import('./accepted-findings.ts');
-    const finding = await acceptFinding(installation.statements, id, reason);
-    output.result(
-      { id, ...finding, reason },
-      () => `Accepted: ${finding.tenant ?? finding.server}: ${finding.problem}`,
-    );
+    const finding = await acceptFinding(installation.statements, id, reason, isDryRun);
+    const text = `${finding.tenant ?? finding.server}: ${finding.problem}`;
+    return { document: { id, ...finding, reason }, plan: `Would be accepted: ${text}`, done: `Accepted: ${text}` };
   },
 });
 
-const reopen = defineOperation({
+const reopen = defineChange({
   name: 'doctor reopen',
   description: 'take the acceptance of a finding back',
   fields: { finding: argument('finding', { description: 'what doctor prints in brackets' }) },
   examples: ['doctor reopen 3f2a9c1b'],
   access: 'statements',
   effect: 'changes',
-  async plan({ finding: id }, { installation }) {
-    const { findAccepted } = await import('./accepted-findings.ts');
-    const finding = await findAccepted(installation.statements, id);
-    return {
-      document: { id, ...finding, state: 'planned' },
-      text: () => `Would be open again: ${finding.tenant ?? finding.server}: ${finding.problem}`,
-    };
-  },
-  async run({ finding: id }, { installation, output }) {
+  async change({ finding: id }, { installation }, isDryRun) {
     const { reopenFinding } = await import('./accepted-findings.ts');
-    const finding = await reopenFinding(installation.statements, id);
-    output.result({ id, ...finding }, () => `Open again: ${finding.tenant ?? finding.server}: ${finding.problem}`);
+    const finding = await reopenFinding(installation.statements, id, isDryRun);
+    const text = `${finding.tenant ?? finding.server}: ${finding.problem}`;
+    return { document: { id, ...finding }, plan: `Would be open again: ${text}`, done: `Open again: ${text}` };
   },
 });
 

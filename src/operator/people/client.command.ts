@@ -1,28 +1,24 @@
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, requiredOption } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 
-const add = defineOperation({
+const add = defineChange({
   name: 'client add',
   description: 'add a program that acts for a user with legacy tokens; its secret is shown only once',
   fields: { slug: argument('slug'), email: argument('email'), name: requiredOption('<name>', 'name of the program') },
   examples: ['client add acme till@acme.test --name "Till in Graz"'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug, email, name }, { installation }) {
-    const { planClient } = await import('./clients.ts');
-    const planned = await planClient(installation, slug, email, name);
-    const { user } = planned;
-    return {
-      document: { name: planned.name, email: user.email, state: 'planned' },
-      text: () => `The client ${planned.name} would be added, which acts for ${user.email}.`,
-    };
-  },
-  async run({ slug, email, name }, { installation, output }) {
+  async change({ slug, email, name }, { installation }, isDryRun) {
     const { addClient } = await import('./clients.ts');
-    const added = await addClient(installation, slug, email, name);
-    output.result(added, () => fieldsText(added));
+    const { id, secret, ...client } = await addClient(installation, slug, email, name, isDryRun);
+    return {
+      document: isDryRun ? client : { id, secret },
+      plan: `The client ${client.name} would be added, which acts for ${client.email}.`,
+      done: fieldsText({ id, secret }),
+    };
   },
 });
 
@@ -41,28 +37,26 @@ const list = defineOperation({
   },
 });
 
-const revoke = defineOperation({
+const revoke = defineChange({
   name: 'client revoke',
   description: 'refuse an API client and every token that was issued to it',
   fields: { slug: argument('slug'), id: argument('text') },
   examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, id }, { installation }) {
-    const { planClientRevocation } = await import('./clients.ts');
-    const { state: _, ...client } = await planClientRevocation(installation, slug, id);
+  async change({ slug, id }, { installation }, isDryRun) {
+    const { revokeClient } = await import('./clients.ts');
+    const client = await revokeClient(installation, slug, id, isDryRun);
+    const { name, uses } = client;
     const tokens = countText(client.tokens, 'token');
     return {
-      document: { ...client, state: 'planned' },
-      text: () => `Client ${id} (${client.name}) and its ${tokens} would be refused. It was used ${client.uses} times.`,
-      steady: `${id} (${client.name})`,
-      confirm: { name: slug, consequence: `will refuse client ${id} (${client.name}) and its ${tokens}` },
+      document: { id, state: 'revoked' },
+      facts: client,
+      plan: `Client ${id} (${name}) and its ${tokens} would be refused. It was used ${countText(uses, 'time')}.`,
+      steady: `${id} (${name})`,
+      confirm: { name: slug, consequence: `will refuse client ${id} (${name}) and its ${tokens}` },
+      done: `Client ${id} and its tokens are revoked.`,
     };
-  },
-  async run({ slug, id }, { installation, output }) {
-    const { revokeClient } = await import('./clients.ts');
-    await revokeClient(installation, slug, id);
-    output.result({ id, state: 'revoked' }, () => `Client ${id} and its tokens are revoked.`);
   },
 });
 

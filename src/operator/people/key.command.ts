@@ -1,3 +1,4 @@
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument } from '../command/operation-fields.ts';
 
@@ -16,52 +17,43 @@ const list = defineOperation({
   },
 });
 
-const rotate = defineOperation({
+const rotate = defineChange({
   name: 'key rotate',
   description: 'sign with a new key; tokens signed with the previous key stay valid until they expire',
   fields: { slug: argument('slug') },
   examples: ['key rotate acme --reason "yearly rotation"'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug }, { installation }) {
-    const { planKeyChange } = await import('./keys.ts');
-    const plan = await planKeyChange(installation, slug);
-    return {
-      document: { ...plan, state: 'planned' },
-      text: () => `${slug} would sign with a new key. Tokens of key ${plan.kid} stay valid until they expire.`,
-    };
-  },
-  async run({ slug }, { installation, output }) {
+  async change({ slug }, { installation }, isDryRun) {
     const { rotateKey } = await import('./keys.ts');
-    const kid = await rotateKey(installation, slug);
-    output.result({ kid }, () => `${slug} now signs with key ${kid}.`);
+    const { kid, previous } = await rotateKey(installation, slug, isDryRun);
+    const kept = previous === null ? '' : ` Tokens of key ${previous} stay valid until they expire.`;
+    return {
+      document: isDryRun ? { previous } : { kid },
+      plan: `${slug} would sign with a new key.${kept}`,
+      done: `${slug} now signs with key ${kid}.`,
+    };
   },
 });
 
-const disable = defineOperation({
+const disable = defineChange({
   name: 'key disable',
   description: 'refuse every token of a key at once; if the key is the active one, a new key replaces it',
   fields: { slug: argument('slug'), kid: argument('kid') },
   examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, kid }, { installation }) {
-    const { planKeyChange } = await import('./keys.ts');
-    const plan = await planKeyChange(installation, slug, kid);
-    const replaced = plan.isReplaced ? ' A new key would replace it.' : '';
-    return {
-      document: { ...plan, state: 'planned' },
-      text: () => `Every token of key ${kid} would be refused, and its users log in again.${replaced}`,
-      confirm: { name: slug, consequence: `will refuse every token of key ${kid}: its users log in again` },
-    };
-  },
-  async run({ slug, kid }, { installation, output }) {
+  async change({ slug, kid }, { installation }, isDryRun) {
     const { disableKey } = await import('./keys.ts');
-    await disableKey(installation, slug, kid);
-    output.result(
-      { kid, status: 'disabled' },
-      () => `Key ${kid} is disabled: its tokens are refused, and its users log in again.`,
-    );
+    const { isReplaced } = await disableKey(installation, slug, kid, isDryRun);
+    const replaced = isReplaced ? ' A new key would replace it.' : '';
+    return {
+      document: { kid, status: 'disabled' },
+      facts: { isReplaced },
+      plan: `Every token of key ${kid} would be refused, and its users log in again.${replaced}`,
+      confirm: { name: slug, consequence: `will refuse every token of key ${kid}: its users log in again` },
+      done: `Key ${kid} is disabled: its tokens are refused, and its users log in again.`,
+    };
   },
 });
 

@@ -5,7 +5,7 @@ import { owners, type SecretBox, signingKeyBytes } from '../../control/secret-bo
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { listKeys } from '../tenants/read-tenants.ts';
+import { changeOrUndo } from '../command/change-or-undo.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { openSecret } from './master-key-change.ts';
 
@@ -16,60 +16,49 @@ export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'gu
   return em.create(SigningKey, { kid, tenant: tenant.id, secret });
 }
 
-/** What becomes of a signing key. */
-interface KeyPlan {
-  kid: string;
-  status: string;
-  /** True if a new key is made that signs from then on. */
-  isReplaced: boolean;
-}
-
-/**
- * Returns what a rotation, or the disabling of a key, would do, and changes nothing.
- * @param kid of the key to disable; without it, the active key is rotated
- * @throws {OperatorError} when the tenant has no such key
- */
-export async function planKeyChange(installation: Installation, slug: string, kid?: string): Promise<KeyPlan> {
-  const keys = await listKeys(installation, slug);
-  const key = keys.find(each => (kid === undefined ? each.status === 'active' : each.kid === kid));
-  if (!key) throw noSuchKey(slug, kid ?? 'that is active');
-  return {
-    kid: key.kid,
-    status: kid === undefined ? 'retiring' : 'disabled',
-    isReplaced: key.status === 'active',
-  };
-}
-
 /**
  * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until every token that it
  * signed has expired, so no user is logged out.
- * @returns the id of the new key
+ * @param isDryRun true to return the result, and to change nothing
+ * @returns the ids of the new key and of the one that it replaces; null: the tenant had none
  */
-export async function rotateKey(installation: Installation, slug: string): Promise<string> {
-  const tenant = await findTenant(installation, slug);
-  return changeKeys(installation, tenant, async em => {
-    // By the clock of the database, by which the service counts the retirement; the operator's may differ.
-    await em.nativeUpdate(
-      SigningKey,
-      { tenant: tenant.id, status: 'active' },
-      { status: 'retiring', retiredAt: raw('now()') },
-    );
-    return addSigningKey(em, tenant, installation.secrets).kid;
+export async function rotateKey(
+  installation: Installation,
+  slug: string,
+  isDryRun = false,
+): Promise<{ kid: string; previous: string | null }> {
+  return changeKeys(installation, slug, isDryRun, async (em, tenant) => {
+    const previous = await em.findOne(SigningKey, { tenant: tenant.id, status: 'active' });
+    if (previous) await retire(em, previous, 'retiring');
+    return { kid: addSigningKey(em, tenant, installation.secrets).kid, previous: previous?.kid ?? null };
   });
 }
 
 /**
  * Disables a key: every token that it signed is refused at once. A new key replaces the active one.
+ * @param isDryRun true to return the result, and to change nothing
+ * @returns whether it was the active one
  * @throws {OperatorError} when the tenant has no such key
  */
-export async function disableKey(installation: Installation, slug: string, kid: string): Promise<void> {
-  const tenant = await findTenant(installation, slug);
-  await changeKeys(installation, tenant, async em => {
+export async function disableKey(
+  installation: Installation,
+  slug: string,
+  kid: string,
+  isDryRun = false,
+): Promise<{ isReplaced: boolean }> {
+  return changeKeys(installation, slug, isDryRun, async (em, tenant) => {
     const key = await em.findOne(SigningKey, { tenant: tenant.id, kid });
     if (!key) throw noSuchKey(slug, kid);
-    await em.nativeUpdate(SigningKey, { kid }, { status: 'disabled', retiredAt: raw('coalesce(retired_at, now())') });
-    if (key.status === 'active') addSigningKey(em, tenant, installation.secrets);
+    const isReplaced = key.status === 'active';
+    await retire(em, key, 'disabled');
+    if (isReplaced) addSigningKey(em, tenant, installation.secrets);
+    return { isReplaced };
   });
+}
+
+/** By the clock of the database, by which the service counts the retirement; the operator's may differ. */
+async function retire(em: EntityManager, { kid }: SigningKey, status: 'retiring' | 'disabled'): Promise<void> {
+  await em.nativeUpdate(SigningKey, { kid }, { status, retiredAt: raw('coalesce(retired_at, now())') });
 }
 
 function noSuchKey(slug: string, kid: string): OperatorError {
@@ -82,15 +71,19 @@ function noSuchKey(slug: string, kid: string): OperatorError {
  * @throws {OperatorError} when the tenant's secrets were sealed under another master key
  */
 async function changeKeys<T>(
-  { control, controlUrl, secrets }: Installation,
-  tenant: Tenant,
-  change: (em: EntityManager) => Promise<T>,
+  installation: Installation,
+  slug: string,
+  isDryRun: boolean,
+  change: (em: EntityManager, tenant: Tenant) => Promise<T>,
 ): Promise<T> {
+  const { control, controlUrl, secrets } = installation;
+  const tenant = await findTenant(installation, slug);
   // The service could not open a key that is sealed under another master key: the tenant would be out of service.
   openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
+  const transact = (work: (em: EntityManager) => Promise<T>) => control.em.fork().transactional(work);
   return withLock(controlUrl, lockSpaces.tenant, tenant.id, () =>
-    control.em.fork().transactional(async em => {
-      const result = await change(em);
+    changeOrUndo(transact, isDryRun, async em => {
+      const result = await change(em, tenant);
       await em.flush();
       return result;
     }),

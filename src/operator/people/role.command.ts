@@ -1,3 +1,4 @@
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation, type Operation } from '../command/operation.ts';
 import { argument, argumentList } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
@@ -19,30 +20,23 @@ const list = defineOperation({
   },
 });
 
-const add = defineOperation({
+const add = defineChange({
   name: 'role add',
   description: 'add a role',
   fields: { slug: argument('slug'), role: argument('text'), permissions: argumentList('permission') },
   examples: ['role add acme Buyer orders.read orders.write'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug, role, permissions }, { installation }) {
+  async change({ slug, role, permissions }, { installation }, isDryRun) {
     const { addRole } = await import('./roles.ts');
-    const planned = await addRole(installation, slug, role, permissions, true);
-    return {
-      document: { ...planned, state: 'planned' },
-      text: () => `Would be added:\n${fieldsText(shown(planned))}`,
-    };
-  },
-  async run({ slug, role, permissions }, { installation, output }) {
-    const { addRole } = await import('./roles.ts');
-    const added = await addRole(installation, slug, role, permissions);
-    output.result(added, () => fieldsText(shown(added)));
+    const added = await addRole(installation, slug, role, permissions, isDryRun);
+    const done = fieldsText(shown(added));
+    return { document: added, plan: `Would be added:\n${done}`, done };
   },
 });
 
-const defineChange = (change: 'grant' | 'revoke', more: Pick<Operation, 'description' | 'examples'>): Operation =>
-  defineOperation({
+const defineRights = (change: 'grant' | 'revoke', more: Pick<Operation, 'description' | 'examples'>): Operation =>
+  defineChange({
     ...more,
     name: `role ${change}`,
     fields: {
@@ -52,55 +46,47 @@ const defineChange = (change: 'grant' | 'revoke', more: Pick<Operation, 'descrip
     },
     access: 'installation',
     effect: 'changes',
-    async plan(fields, { installation }) {
+    async change(fields, { installation }, isDryRun) {
       const { changePermissions } = await import('./roles.ts');
-      const { changed, role } = await changePermissions(installation, fields, change, true);
+      const { changed, role } = await changePermissions(installation, fields, change, isDryRun);
       const { name, users } = role;
       const verb = change === 'grant' ? 'get' : 'lose';
       return {
-        document: { name, users, [change]: changed, state: 'planned' },
-        text: () =>
-          `${countText(users, 'user')} with the role ${name} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
+        document: role,
+        facts: { [change]: changed },
+        plan: `${countText(users, 'user')} with the role ${name} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
+        done: fieldsText(shown(role)),
       };
-    },
-    async run(fields, { installation, output }) {
-      const { changePermissions } = await import('./roles.ts');
-      const { role } = await changePermissions(installation, fields, change);
-      output.result(role, () => fieldsText(shown(role)));
     },
   });
 
-const remove = defineOperation({
+const remove = defineChange({
   name: 'role remove',
   description: 'remove a role that no user has',
   fields: { slug: argument('slug'), role: argument('role') },
   examples: ['role remove acme Buyer'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug, role }, { installation }) {
+  async change({ slug, role }, { installation }, isDryRun) {
     const { removeRole } = await import('./roles.ts');
-    await removeRole(installation, slug, role, true);
+    await removeRole(installation, slug, role, isDryRun);
     return {
-      document: { name: role, state: 'planned' },
-      text: () => `Role ${role} would be removed. No user of ${slug} has it.`,
+      document: { name: role, state: 'removed' },
+      plan: `Role ${role} would be removed. No user of ${slug} has it.`,
       confirm: { name: role, kind: 'name', consequence: `will be removed from ${slug}, with its permissions` },
+      done: `Role ${role} is removed.`,
     };
-  },
-  async run({ slug, role }, { installation, output }) {
-    const { removeRole } = await import('./roles.ts');
-    await removeRole(installation, slug, role);
-    output.result({ name: role, state: 'removed' }, () => `Role ${role} is removed.`);
   },
 });
 
 export const operations = [
   list,
   add,
-  defineChange('grant', {
+  defineRights('grant', {
     description: 'add permissions to a role; users have them from their next token on',
     examples: ['role grant acme Buyer pricing.read'],
   }),
-  defineChange('revoke', {
+  defineRights('revoke', {
     description: 'remove permissions from a role; every process refuses them within a second',
     examples: ['role revoke acme Buyer orders.write'],
   }),

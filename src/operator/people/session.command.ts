@@ -1,8 +1,8 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, option, optionalArgument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
-import type { RevokedSessions } from './user-sessions.ts';
 
 const list = defineOperation({
   name: 'session list',
@@ -19,7 +19,7 @@ const list = defineOperation({
   },
 });
 
-const revoke = defineOperation({
+const revoke = defineChange({
   name: 'session revoke',
   description: 'revoke one session, or all sessions of a user',
   fields: {
@@ -30,35 +30,32 @@ const revoke = defineOperation({
   examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, ...which }, { installation }) {
-    const { planSessionRevocation } = await import('./user-sessions.ts');
-    const sessions = await planSessionRevocation(installation, slug, chosen(which));
-    return {
-      document: { state: 'planned', sessions },
-      text: () => `${countText(sessions.length, 'open session')} would be revoked.`,
-      steady: ofWhom(which),
-      confirm: { name: slug, consequence: `will revoke ${countText(sessions.length, 'open session')}${ofWhom(which)}` },
-    };
-  },
-  async run({ slug, ...which }, { installation, output }) {
+  async change({ slug, id, user }, { installation }, isDryRun) {
     const { revokeSessions } = await import('./user-sessions.ts');
-    await revokeSessions(installation, slug, chosen(which));
-    const { id, user } = which;
-    output.result({ revoked: id ?? user }, () =>
-      id === undefined
-        ? `All sessions of ${user} are revoked: every process refuses their tokens within a second.`
-        : `Session ${id} is revoked: every process refuses its tokens within a second.`,
-    );
+    const sessions = await revokeSessions(installation, slug, chosen({ id, user }), isDryRun);
+    const open = countText(sessions.length, 'open session');
+    const ofWhom = user === undefined ? '' : ` of ${user}`;
+    const [which, whose] = user === undefined ? [`Session ${id} is`, 'its'] : [`All sessions${ofWhom} are`, 'their'];
+    return {
+      document: { revoked: id ?? user },
+      facts: { sessions },
+      plan: `${open} would be revoked.`,
+      steady: ofWhom,
+      confirm: { name: slug, consequence: `will revoke ${open}${ofWhom}` },
+      done: `${which} revoked: every process refuses ${whose} tokens within a second.`,
+    };
   },
 });
 
 export const operations = [list, revoke];
 
-function ofWhom({ user }: { user: string | undefined }): string {
-  return user === undefined ? '' : ` of ${user}`;
-}
-
-function chosen({ id, user }: { id: string | undefined; user: string | undefined }): RevokedSessions {
+function chosen({
+  id,
+  user,
+}: {
+  id: string | undefined;
+  user: string | undefined;
+}): { id: string } | { email: string } {
   if (id !== undefined && user === undefined) return { id };
   if (user !== undefined && id === undefined) return { email: user };
   throw new OperatorError('Give either the id of a session, or --user with an e-mail address', { usage: true });

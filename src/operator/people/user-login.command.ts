@@ -1,4 +1,5 @@
-import { type Context, defineOperation, type Output, type Plan } from '../command/operation.ts';
+import type { Installation } from '../../installation.ts';
+import { defineChange } from '../command/define-change.ts';
 import { argument, optionalSecret } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
@@ -10,102 +11,91 @@ export const password = optionalSecret(
   'read the password from stdin instead of generating one',
 );
 
-const disable = defineOperation({
+const disable = defineChange({
   name: 'user disable',
   description: 'refuse the logins of a user and end all their sessions',
   fields: user,
   examples: ['user disable acme bob@acme.test --reason "left the company"'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, email }, context) {
-    const { setDisabled } = await import('./users.ts');
-    await setDisabled(context.installation, slug, email, true, true);
-    return planSessions(context, slug, email, ['The logins of', 'are refused']);
+  async change(values, { installation }, isDryRun) {
+    const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
+    return { ...ending, ...(await setState(installation, values, 'disabled', isDryRun)) };
   },
-  run: ({ slug, email }, context) => setState(context, slug, email, 'disabled'),
 });
 
-const enable = defineOperation({
+const enable = defineChange({
   name: 'user enable',
   description: 'allow the logins of a disabled user again',
   fields: user,
   examples: ['user enable acme bob@acme.test'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug, email: address }, { installation }) {
-    const { setDisabled } = await import('./users.ts');
-    const { guid, email } = await setDisabled(installation, slug, address, false, true);
-    return { document: { guid, email, state: 'planned' }, text: () => `The logins of ${email} would be allowed.` };
+  async change(values, { installation }, isDryRun) {
+    const enabled = await setState(installation, values, 'enabled', isDryRun);
+    return { ...enabled, plan: `The logins of ${enabled.document.email} would be allowed.` };
   },
-  run: ({ slug, email }, context) => setState(context, slug, email, 'enabled'),
 });
 
-const setPassword = defineOperation({
+const setPassword = defineChange({
   name: 'user password',
   description: 'set a new password and end all sessions of the user; it is generated and shown only once',
   fields: { ...user, password },
   examples: ['user password acme bob@acme.test'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, email, password: given }, context) {
+  async change({ password: given, ...values }, { installation, output }, isDryRun) {
     const { generatePassword, setPassword } = await import('./users.ts');
     const { createPasswords } = await import('../../auth/passwords.ts');
-    await setPassword(context.installation, createPasswords(), slug, email, given ?? generatePassword(), true);
-    return planSessions(context, slug, email, ['The password of', 'is replaced']);
-  },
-  async run({ slug, email, password: given }, { installation, output }) {
-    const { generatePassword, setPassword } = await import('./users.ts');
-    const { createPasswords } = await import('../../auth/passwords.ts');
+    const { slug } = values;
+    const ending = await endingSessions(installation, values, 'The password of', 'is replaced');
     const password = given ?? generatePassword();
-    const changed = await setPassword(installation, createPasswords(), slug, email, password);
-    if (changed.disabledAt)
-      output.warn(`${changed.email} is disabled. Allow the logins: npx backoffice user enable ${slug} ${email}`);
-    if (!changed.confirmedAt)
+    const changed = await setPassword(installation, createPasswords(), slug, values.email, password, isDryRun);
+    const { guid, email } = changed;
+    if (changed.disabledAt && !isDryRun)
+      output.warn(`${email} is disabled. Allow the logins: npx backoffice user enable ${slug} ${email}`);
+    if (!changed.confirmedAt && !isDryRun)
       output.warn(
-        `${changed.email} has no login until the link of the mail is used. ` +
+        `${email} has no login until the link of the mail is used. ` +
           `If the mail is lost: npx backoffice user remove ${slug} ${email}, then user add`,
       );
-    returnLogin(output, { guid: changed.guid, email: changed.email }, password, given !== undefined);
+    // A password that was given is not repeated.
+    const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };
+    return { ...ending, document, done: fieldsText(document) };
   },
 });
 
 export const loginOperations = [disable, enable, setPassword];
 
-/** Returns the plan of a change that ends the sessions of a user. @param what the change, around the address */
-async function planSessions(
-  { installation }: Context<'installation'>,
-  slug: string,
-  email: string,
-  [before, after]: [before: string, after: string],
-): Promise<Plan> {
-  const { planSessionRevocation } = await import('./user-sessions.ts');
-  const sessions = await planSessionRevocation(installation, slug, { email });
+interface UserValues {
+  readonly slug: string;
+  readonly email: string;
+}
+
+/** Returns the plan of a change that ends the sessions of a user. @param before the change, around the address */
+async function endingSessions(installation: Installation, { slug, email }: UserValues, before: string, after: string) {
+  const { listSessions } = await import('./user-sessions.ts');
+  const sessions = await listSessions(installation, slug, email);
   const consequence = `${after}, and ${countText(sessions.length, 'open session ends', 'open sessions end')}`;
   return {
-    document: { email, sessions, state: 'planned' },
-    text: () => `${before} ${email} ${consequence}.`,
+    facts: { sessions },
+    plan: `${before} ${email} ${consequence}.`,
     steady: `${before} ${email} ${after}`,
     confirm: {
       name: email,
-      kind: 'address',
+      kind: 'address' as const,
       consequence: `is a user of ${slug}. ${before} this address ${consequence}`,
     },
   };
 }
 
 async function setState(
-  { installation, output }: Context<'installation'>,
-  slug: string,
-  address: string,
+  installation: Installation,
+  { slug, email: address }: UserValues,
   state: 'disabled' | 'enabled',
-): Promise<void> {
+  isDryRun: boolean,
+) {
   const { setDisabled } = await import('./users.ts');
-  const { guid, email } = await setDisabled(installation, slug, address, state === 'disabled');
-  output.result({ guid, email, state }, () => `${email} is ${state}.`);
-}
-
-/** Returns the user with a generated password. A password that was given is not repeated. */
-export function returnLogin(output: Output, user: object, password: string, wasGiven: boolean): void {
-  const fields = wasGiven ? user : { ...user, password };
-  output.result(fields, () => fieldsText(fields));
+  const { guid, email } = await setDisabled(installation, slug, address, state === 'disabled', isDryRun);
+  return { document: { guid, email, state }, done: `${email} is ${state}.` };
 }

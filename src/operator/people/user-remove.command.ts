@@ -1,30 +1,27 @@
-import { defineOperation } from '../command/operation.ts';
+import { defineChange } from '../command/define-change.ts';
 import { argument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 import type { UserRemoval } from './users.ts';
 
-export const removeUserOperation = defineOperation({
+export const removeUserOperation = defineChange({
   name: 'user remove',
   description: 'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
   fields: { slug: argument('slug'), email: argument('email') },
   examples: ['user remove acme bob@acme.test --dry-run', 'user remove acme bob@acme.test --reason "asked for it"'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug, email: address }, { installation }) {
+  async change({ slug, email: address }, { installation }, isDryRun) {
     const { removeUser } = await import('./users.ts');
-    const plan = await removeUser(installation, slug, address, true);
-    const { email } = plan;
+    const removed = await removeUser(installation, slug, address, isDryRun);
+    const { email } = removed;
+    const loss = lossText(removed);
     return {
-      document: { ...plan, state: 'planned' },
-      text: () => `${email} would be removed, ${lossText(plan)}.`,
-      steady: lossText({ ...plan, sessions: 0 }),
-      confirm: { name: email, kind: 'address', consequence: `will be removed from ${slug}, ${lossText(plan)}` },
+      document: { ...removed, state: 'removed' },
+      plan: `${email} would be removed, ${loss}.`,
+      steady: lossText({ ...removed, sessions: 0 }),
+      confirm: { name: email, kind: 'address', consequence: `will be removed from ${slug}, ${loss}` },
+      done: `${email} is removed, ${loss}.`,
     };
-  },
-  async run({ slug, email }, { installation, output }) {
-    const { removeUser } = await import('./users.ts');
-    const removed = await removeUser(installation, slug, email);
-    output.result({ ...removed, state: 'removed' }, () => `${removed.email} is removed, ${lossText(removed)}.`);
   },
 });
 

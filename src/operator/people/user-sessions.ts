@@ -1,12 +1,9 @@
 import { revokeSession, revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
-import { Session } from '../../control/control-entities.ts';
 import { transactControl } from '../../control/database.ts';
-import { isUuid } from '../../http/uuid.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
-import { findTenant } from '../tenants/tenants.ts';
 import { findUser } from './users.ts';
 
 /** A session that is neither revoked nor expired. */
@@ -30,41 +27,31 @@ export async function listSessions(installation: Installation, slug: string, ema
   );
 }
 
-/** Which sessions are revoked: one, or all of a user. */
-export type RevokedSessions = { id: string } | { email: string };
-
 /**
- * Returns the open sessions that a revocation would end, and changes nothing.
+ * Revokes one open session of a tenant, or all of a user. Every process refuses their tokens within a second.
+ * @param isDryRun true to revoke nothing
+ * @returns the sessions that were open
  * @throws {OperatorError} when the tenant has no such session or user
  */
-export async function planSessionRevocation(
+export async function revokeSessions(
   installation: Installation,
   slug: string,
-  which: RevokedSessions,
+  which: { id: string } | { email: string },
+  isDryRun = false,
 ): Promise<OpenSession[]> {
-  if ('email' in which) return listSessions(installation, slug, which.email);
-  const found = (await listSessions(installation, slug)).filter(({ id }) => id === which.id.toLowerCase());
-  if (found.length === 0) throw noSuchSession(slug, which.id);
-  return found;
-}
-
-/**
- * Revokes one session of a tenant, or all sessions of a user. Every process refuses their tokens within a second.
- * @throws {OperatorError} when the tenant has no such session or user
- */
-export async function revokeSessions(installation: Installation, slug: string, which: RevokedSessions): Promise<void> {
+  const { control } = installation;
   if ('email' in which) {
     const user = await findUser(installation, slug, which.email);
-    return transactControl(installation.control, query => revokeSessionsOf(query, user.id, 'operator'));
+    const sessions = await listSessions(installation, slug, which.email);
+    if (!isDryRun) await transactControl(control, query => revokeSessionsOf(query, user.id, 'operator'));
+    return sessions;
   }
-  const tenant = await findTenant(installation, slug);
-  const session =
-    isUuid(which.id.toLowerCase()) &&
-    (await installation.control.em.fork().findOne(Session, { id: which.id, tenant: tenant.id }));
-  if (!session) throw noSuchSession(slug, which.id);
-  await revokeSession(installation.control, session.id, 'operator');
-}
-
-function noSuchSession(slug: string, id: string): OperatorError {
-  return new OperatorError(`${slug} has no session ${id}. List its open sessions: npx backoffice session list ${slug}`);
+  const id = which.id.toLowerCase();
+  const sessions = (await listSessions(installation, slug)).filter(session => session.id === id);
+  if (sessions.length === 0)
+    throw new OperatorError(
+      `${slug} has no session ${id}. List its open sessions: npx backoffice session list ${slug}`,
+    );
+  if (!isDryRun) await revokeSession(control, id, 'operator');
+  return sessions;
 }

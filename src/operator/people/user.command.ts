@@ -1,10 +1,10 @@
 import { scopes } from '../../control/scopes.ts';
-import { type Context, defineOperation, type Plan } from '../command/operation.ts';
-import { argument, flag, option, optionalArgument, parsePositive, type Values } from '../command/operation-fields.ts';
+import { defineChange } from '../command/define-change.ts';
+import { defineOperation } from '../command/operation.ts';
+import { argument, flag, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
-import type { ChangedUser } from './change-user.ts';
-import { loginOperations, password, returnLogin } from './user-login.command.ts';
+import { loginOperations, password } from './user-login.command.ts';
 import { removeUserOperation } from './user-remove.command.ts';
 
 const findUserOperation = defineOperation({
@@ -36,38 +36,46 @@ const entityText = 'entity that the user belongs to';
 
 const remedy = 'Change that: user change --entity, or --scope All.';
 
-const newUser = {
-  slug: argument('slug'),
-  email: argument('text'),
-  firstName: option('<name>', 'first name', { default: 'New' }),
-  lastName: option('<name>', 'last name', { default: 'User' }),
-  role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
-  scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
-  entity: option('<id>', entityText, { parse: parsePositive }),
-  password,
-};
-
-const add = defineOperation({
+const add = defineChange({
   name: 'user add',
   description: 'add a user; the password is generated and shown only once',
-  fields: newUser,
+  fields: {
+    slug: argument('slug'),
+    email: argument('text'),
+    firstName: option('<name>', 'first name', { default: 'New' }),
+    lastName: option('<name>', 'last name', { default: 'User' }),
+    role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
+    scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
+    entity: option('<id>', entityText, { parse: parsePositive }),
+    password,
+  },
   examples: [
     'user add acme bob@acme.test --first-name Bob --last-name Miller --role Member --scope All',
     'user add acme bob@acme.test --password-stdin < password-file',
   ],
   access: 'installation',
   effect: 'changes',
-  async plan(values, context) {
-    const { guid: _, ...shown } = (await addNew(values, context, true)).shown;
-    return { document: { ...shown, state: 'planned' }, text: () => `Would be added:\n${fieldsText(shown)}` };
-  },
-  async run(values, context) {
-    const { output } = context;
-    const { tenant, shown, password } = await addNew(values, context, false);
-    returnLogin(output, shown, password, values.password !== undefined);
-    output.text(() => `\nThe person logs in with the tenant ${tenant.guid} (header X-Tenant).`);
-    if (shown.scope === 'Self' && shown.entityId === null)
-      output.text(() => `The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`);
+  async change({ slug, entity: entityId = null, password: given, ...fields }, { installation }, isDryRun) {
+    const { addUser, generatePassword } = await import('./users.ts');
+    const { createPasswords } = await import('../../auth/passwords.ts');
+    const { findTenant } = await import('../tenants/tenants.ts');
+    const tenant = await findTenant(installation, slug);
+    const user = { ...fields, tenant, entityId, password: given ?? generatePassword() };
+    const { guid, email } = await addUser(installation, createPasswords(), user, isDryRun);
+    const { role, scope } = fields;
+    const shown = { email, role, scope, entityId };
+    // A password that was given is not repeated.
+    const added = { guid, ...shown, ...(given === undefined && { password: user.password }) };
+    const isBlind = scope === 'Self' && entityId === null;
+    return {
+      document: isDryRun ? shown : added,
+      plan: `Would be added:\n${fieldsText(shown)}`,
+      done: [
+        `${fieldsText(added)}\n`,
+        `The person logs in with the tenant ${tenant.guid} (header X-Tenant).`,
+        ...(isBlind ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`] : []),
+      ].join('\n'),
+    };
   },
 });
 
@@ -86,7 +94,7 @@ const list = defineOperation({
   },
 });
 
-const change = defineOperation({
+const change = defineChange({
   name: 'user change',
   description: 'change names, role, scope or entity of a user',
   fields: {
@@ -101,21 +109,16 @@ const change = defineOperation({
   examples: ['user change acme bob@acme.test --role Administrator --scope All'],
   access: 'installation',
   effect: 'changes',
-  async plan({ slug, email, entity, noEntity, ...changes }, { installation }) {
+  async change({ slug, email, entity, noEntity, ...changes }, { installation }, isDryRun) {
     const { changeUser } = await import('./change-user.ts');
     const entityId = noEntity ? null : entity;
-    const changed = await changeUser(installation, slug, email, { ...changes, entityId }, true);
-    return planOf(changed);
-  },
-  async run({ slug, email, entity, noEntity, ...changes }, { installation, output }) {
-    const { changeUser } = await import('./change-user.ts');
-    const entityId = noEntity ? null : entity;
-    const changed = await changeUser(installation, slug, email, { ...changes, entityId });
-    output.result(changed, () => fieldsText(changed));
+    const document = await changeUser(installation, slug, email, { ...changes, entityId }, isDryRun);
+    const done = fieldsText(document);
+    return { document, plan: `${document.email} would be changed to:\n${done}`, done };
   },
 });
 
-const role = defineOperation({
+const role = defineChange({
   name: 'user role',
   description: 'show the role of a user and its permissions, or give the user another role',
   fields: {
@@ -126,23 +129,21 @@ const role = defineOperation({
   access: 'installation',
   effect: 'reads',
   changingFields: ['role'],
-  async plan({ slug, email, role }, { installation }) {
+  async change({ slug, email, role }, { installation }, isDryRun) {
     const { changeUser, readUserRole } = await import('./change-user.ts');
-    if (role !== undefined) return planOf(await changeUser(installation, slug, email, { role }, true));
-    const { role: name } = await readUserRole(installation, slug, email);
-    return { document: { email, role: name, state: 'planned' }, text: () => `${email} would keep the role ${name}.` };
-  },
-  async run({ slug, email, role }, { installation, output }) {
-    const { changeUser, readUserRole } = await import('./change-user.ts');
-    if (role !== undefined) await changeUser(installation, slug, email, { role });
+    if (role !== undefined) await changeUser(installation, slug, email, { role }, isDryRun);
     const { permissions, others, ...found } = await readUserRole(installation, slug, email);
-    output.result({ ...found, permissions, others }, () =>
-      fieldsText({
+    const plan = role === undefined ? `keep the role ${found.role}` : `get the role ${role}, in place of ${found.role}`;
+    return {
+      document: { ...found, permissions, others },
+      facts: { role: role ?? found.role },
+      plan: `${found.email} would ${plan}.`,
+      done: fieldsText({
         ...found,
         permissions: permissions.join(' ') || '–',
         'other roles': others.join(', ') || '–',
       }),
-    );
+    };
   },
 });
 
@@ -151,27 +152,4 @@ export const operations = [add, list, findUserOperation, change, role, ...loginO
 /** What an operator looks for comes first: a narrow terminal omits the last columns. */
 function userRow({ guid, email, role, scope, state, ...others }: UserSummary): object {
   return { email, role, scope, state, ...others, guid };
-}
-
-function planOf(changed: ChangedUser): Plan {
-  return {
-    document: { ...changed, state: 'planned' },
-    text: () => `${changed.email} would be changed to:\n${fieldsText(changed)}`,
-  };
-}
-
-/** @returns the user that was added, or with `isDryRun` would be, and the tenant and password of the user */
-async function addNew(
-  { slug, entity, password: given, ...fields }: Values<typeof newUser>,
-  { installation }: Context<'installation'>,
-  isDryRun: boolean,
-) {
-  const { addUser, generatePassword } = await import('./users.ts');
-  const { createPasswords } = await import('../../auth/passwords.ts');
-  const { findTenant } = await import('../tenants/tenants.ts');
-  const tenant = await findTenant(installation, slug);
-  const login = { password: given ?? generatePassword(), entityId: entity ?? null };
-  const { guid, email } = await addUser(installation, createPasswords(), { tenant, ...fields, ...login }, isDryRun);
-  const { role, scope } = fields;
-  return { tenant, shown: { guid, email, role, scope, entityId: login.entityId }, password: login.password };
 }

@@ -82,11 +82,11 @@ function requireSlug(slug: string | undefined): string {
 }
 
 async function planUndelete(slug: string, installation: Context<'statements'>['installation']): Promise<Plan> {
-  const { planTransition } = await import('../tenants/transitions.ts');
-  const plan = await planTransition(installation, slug, 'restore');
+  const { changeState } = await import('../tenants/transitions.ts');
+  const { guid, from, to } = await changeState(installation, slug, 'restore', true);
   return {
-    document: { ...plan, state: 'planned' },
-    text: () => (plan.from === plan.to ? `${slug} is ${plan.to} already.` : `${slug} would be served again.`),
+    document: { slug, guid, from, to, state: 'planned' },
+    text: () => (from === to ? `${slug} is ${to} already.` : `${slug} would be served again.`),
   };
 }
 
@@ -97,7 +97,7 @@ function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
 async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
   const { changeState } = await import('../tenants/transitions.ts');
   const { findDatabase } = await import('../tenants/find-database.ts');
-  const { guid, status } = await changeState(installation, slug, 'restore');
+  const { guid, to: status } = await changeState(installation, slug, 'restore');
   const { server, exists } = await findDatabase(installation, guid);
   if (exists === undefined)
     output.warn(

@@ -46,41 +46,31 @@ const facts = `
     from servers s where id = ?`;
 
 /**
- * Returns what the removal of a server ends, and changes nothing.
- * @param lost true when the server is gone: it is not connected to
- * @throws {OperatorError} when there is no such server, when tenants are on it, or other databases of tenants that can
- *   still be dropped
- */
-export async function planServerRemoval(
-  installation: Installation,
-  name: string,
-  lost: boolean,
-): Promise<ServerRemoval> {
-  const server = await findServer(installation, name);
-  const { warmDatabases, forgotten, formerTenants } = await requireUnused(installation, server, lost);
-  const left = lost
-    ? null
-    : await withConnection(installation.servers.adminUrl(server), admin => databasesLeft(installation, admin, server));
-  return { name, warmDatabases, forgotten, formerTenants, left };
-}
-
-/**
  * Removes a server from the installation: drops the warm databases, the templates and the group role on it, and deletes
  * its rows in the control database. It can be run again after it was killed.
  *
  * No tenant loses its server: a foreign key refuses the removal while a tenant is on it, also one that is placed there
  * at the same time.
- * @param lost true when the server is gone: nothing is dropped on it
- * @throws {OperatorError} as `planServerRemoval` does
+ * @param lost true when the server is gone: it is not connected to, and nothing is dropped on it
+ * @param isDryRun true to return what the removal ends, and to change nothing
+ * @throws {OperatorError} when there is no such server, when tenants are on it, or other databases of tenants that can
+ *   still be dropped
  */
-export async function removeServer(installation: Installation, name: string, lost: boolean): Promise<ServerRemoval> {
+export async function removeServer(
+  installation: Installation,
+  name: string,
+  lost: boolean,
+  isDryRun: boolean,
+): Promise<ServerRemoval> {
   const server = await findServer(installation, name);
-  const plan = await planServerRemoval(installation, name, lost);
-  const { twin } = await requireUnused(installation, server, lost);
+  const { warmDatabases, forgotten, formerTenants, twin } = await requireUnused(installation, server, lost);
+  const url = installation.servers.adminUrl(server);
+  const left = lost ? null : await withConnection(url, admin => databasesLeft(installation, admin, server));
+  const removal = { name, warmDatabases, forgotten, formerTenants, left };
+  if (isDryRun) return removal;
   if (!lost) {
     await drainPool(installation, server);
-    if (twin === null)
-      await withConnection(installation.servers.adminUrl(server), admin => dropTemplates(admin, server));
+    if (twin === null) await withConnection(url, admin => dropTemplates(admin, server));
   }
   // `pool fill` makes no database meanwhile.
   await withLock(installation.controlUrl, lockSpaces.warm, server.id, control =>
@@ -96,7 +86,7 @@ export async function removeServer(installation: Installation, name: string, los
       });
     }),
   );
-  return plan;
+  return removal;
 }
 
 async function requireUnused(installation: Installation, server: Server, lost: boolean): Promise<RemovalFacts> {

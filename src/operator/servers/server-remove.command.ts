@@ -1,34 +1,27 @@
-import { defineOperation } from '../command/operation.ts';
+import { defineChange } from '../command/define-change.ts';
 import { argument, flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 import type { ServerRemoval } from './remove-server.ts';
 
-export const removeServerOperation = defineOperation({
+export const removeServerOperation = defineChange({
   name: 'server remove',
   description: 'remove a server on which no tenant is, with its warm databases and templates; drain it first',
   fields: { name: argument('server'), lost: flag('the server is gone: drop nothing on it') },
   examples: ['server remove second --dry-run', 'server remove second --reason "machine is replaced"'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ name, lost }, { installation }) {
-    const { planServerRemoval } = await import('./remove-server.ts');
-    const plan = await planServerRemoval(installation, name, lost);
+  async change({ name, lost }, { installation }, isDryRun) {
+    const { removeServer } = await import('./remove-server.ts');
+    const removed = await removeServer(installation, name, lost, isDryRun);
+    const loss = lossText(removed);
     return {
-      document: { ...plan, state: 'planned' },
-      text: () => removalText(plan, 'would be removed'),
-      confirm: { name, kind: 'name', consequence: `will be removed. ${lossText(plan)}`.replace(/\.$/, '') },
+      document: { ...removed, state: 'removed' },
+      plan: `${name} would be removed. ${loss}`,
+      confirm: { name, kind: 'name', consequence: `will be removed. ${loss}`.replace(/\.$/, '') },
+      done: `${name} is removed. ${loss}`,
     };
   },
-  async run({ name, lost }, { installation, output }) {
-    const { removeServer } = await import('./remove-server.ts');
-    const removed = await removeServer(installation, name, lost);
-    output.result({ ...removed, state: 'removed' }, () => removalText(removed, 'is removed'));
-  },
 });
-
-function removalText(removal: ServerRemoval, verb: string): string {
-  return `${removal.name} ${verb}. ${lossText(removal)}`;
-}
 
 function lossText({ warmDatabases, forgotten, formerTenants, left }: ServerRemoval): string {
   const warm = countText(warmDatabases, 'warm database');

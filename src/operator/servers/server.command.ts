@@ -1,11 +1,12 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import { defineChange } from '../command/define-change.ts';
 import { type Context, defineOperation, type Plan } from '../command/operation.ts';
 import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
-const add = defineOperation({
+const add = defineChange({
   name: 'server add',
   description:
     'add a PostgreSQL server, or change its URL; the postgresql:// URL is read from stdin, because it holds a password',
@@ -21,27 +22,23 @@ const add = defineOperation({
   examples: ['server add second --capacity 500 < url-file'],
   access: 'installation',
   effect: 'changes',
-  async plan({ name, capacity = null, url }, { installation }) {
-    const { addServer } = await import('../tenants/servers.ts');
-    const isThere = await addServer(installation, name, url.trim(), capacity, true);
-    return {
-      document: { name, capacity, isThere, state: 'planned' },
-      text: () => (isThere ? `The URL of ${name} would be changed.` : `${name} would be added. It can be used.`),
-    };
-  },
-  async run({ name, capacity = null, url }, { installation, output }) {
+  async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
     const { addServer } = await import('../tenants/servers.ts');
     const { unverifiedHost, unverifiedText } = await import('../../postgres/unverified-host.ts');
-    const wasThere = await addServer(installation, name, url.trim(), capacity);
-    const host = unverifiedHost(url.trim());
+    const url = text.trim();
+    const wasThere = await addServer(installation, name, url, capacity, isDryRun);
+    const host = unverifiedHost(url);
     if (host !== undefined)
       output.warn(
         `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
           `npx backoffice server add ${name}`,
       );
-    output.result({ name, capacity }, () =>
-      wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
-    );
+    return {
+      document: { name, capacity },
+      facts: { isThere: wasThere },
+      plan: wasThere ? `The URL of ${name} would be changed.` : `${name} would be added. It can be used.`,
+      done: wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
+    };
   },
 });
 
@@ -70,7 +67,7 @@ const list = defineOperation({
   },
 });
 
-const set = defineOperation({
+const set = defineChange({
   name: 'server set',
   description: 'change the number of tenants that are placed on a server automatically',
   fields: {
@@ -82,20 +79,16 @@ const set = defineOperation({
   examples: ['server set second --capacity 500', 'server set second --capacity none'],
   access: 'statements',
   effect: 'changes',
-  async plan({ name, ...values }, { installation }) {
-    const { readServer } = await import('../tenants/read-servers.ts');
-    const { capacity: before } = await readServer(installation, name);
-    const capacity = capacityOf(values);
-    return {
-      document: { name, before, capacity, state: 'planned' },
-      text: () => `${name} would take ${capacityText(capacity)} tenants. Now it takes ${capacityText(before)}.`,
-    };
-  },
-  async run({ name, ...values }, { installation, output }) {
+  async change({ name, ...values }, { installation }, isDryRun) {
     const { setCapacity } = await import('../tenants/read-servers.ts');
-    const capacity = capacityOf(values);
-    await setCapacity(installation, name, capacity);
-    output.result({ name, capacity }, () => `${name} takes ${capacityText(capacity)} tenants.`);
+    const capacity = values.capacity === 'none' ? null : values.capacity;
+    const before = await setCapacity(installation, name, capacity, isDryRun);
+    return {
+      document: { name, capacity },
+      facts: { before },
+      plan: `${name} would take ${capacityText(capacity)} tenants. Now it takes ${capacityText(before)}.`,
+      done: `${name} takes ${capacityText(capacity)} tenants.`,
+    };
   },
 });
 
@@ -154,11 +147,6 @@ async function planRebalance({ installation }: Context<'installation'>): Promise
   const { planRebalanceOf } = await import('./drain-server.ts');
   const moves = await planRebalanceOf(installation);
   return { document: moves, text: () => tableText(moves, 'The servers are even: no move would help.') };
-}
-
-/** Returns a capacity; null: no limit. */
-function capacityOf({ capacity }: { readonly capacity: number | 'none' }): number | null {
-  return capacity === 'none' ? null : capacity;
 }
 
 function capacityText(capacity: number | null): string {

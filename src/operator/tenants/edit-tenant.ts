@@ -35,13 +35,15 @@ interface Editable {
 }
 
 /**
- * Returns what an edit would change, and changes nothing. Slug, guid and the name of the database never change.
+ * Changes a tenant. Every process applies it within a second. Slug, guid and the name of the database never change.
+ * @param isDryRun true to return what would change, and to change nothing
  * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
  */
-export async function planEdit(
+export async function editTenant(
   { statements }: ControlStatements,
   slug: string,
   edit: TenantEdit,
+  isDryRun: boolean,
 ): Promise<{ guid: string; changes: FieldChange[] }> {
   const { name, appId, appUrl, enable, disable } = checkEdit(edit);
   const [tenant] = await statements.execute<Editable[]>(
@@ -61,25 +63,26 @@ export async function planEdit(
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
+  if (!isDryRun)
+    await statements.execute(
+      `update tenants
+          set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id),
+              app_url = nullif(coalesce(?::text, app_url), 'none'), updated_at = now(),
+              features = array(
+                select f from unnest(features || array(
+                         select e from jsonb_array_elements_text(?::jsonb) e where e <> all (features))) f
+                 where f not in (select jsonb_array_elements_text(?::jsonb)))
+        where slug = ?`,
+      [
+        name ?? null,
+        appId ?? null,
+        appUrl ?? null,
+        JSON.stringify([...new Set(enable)]),
+        JSON.stringify(disable),
+        slug,
+      ],
+    );
   return { guid: tenant.guid, changes };
-}
-
-/** Changes a tenant. Every process applies it within a second. @throws {OperatorError} as `planEdit` does */
-export async function editTenant(control: ControlStatements, slug: string, edit: TenantEdit) {
-  const plan = await planEdit(control, slug, edit);
-  const { name, appId, appUrl, enable, disable } = checkEdit(edit);
-  await control.statements.execute(
-    `update tenants
-        set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id),
-            app_url = nullif(coalesce(?::text, app_url), 'none'), updated_at = now(),
-            features = array(
-              select f from unnest(features || array(
-                       select e from jsonb_array_elements_text(?::jsonb) e where e <> all (features))) f
-               where f not in (select jsonb_array_elements_text(?::jsonb)))
-      where slug = ?`,
-    [name ?? null, appId ?? null, appUrl ?? null, JSON.stringify([...new Set(enable)]), JSON.stringify(disable), slug],
-  );
-  return plan;
 }
 
 function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {

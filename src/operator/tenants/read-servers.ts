@@ -36,25 +36,20 @@ export async function bytesByServer({ statements }: ControlStatements): Promise<
 /**
  * Sets the maximum number of tenants that are placed on a server automatically; null for no limit. Tenants that are
  * there already stay.
+ * @param isDryRun true to change nothing
+ * @returns the number before
  * @throws {OperatorError} when there is no server with this name
  */
 export async function setCapacity(
-  { statements }: ControlStatements,
+  reader: ControlStatements,
   name: string,
   capacity: number | null,
-): Promise<void> {
-  const changed = await statements.execute<object[]>('update servers set capacity = ? where name = ? returning id', [
-    capacity,
-    name,
-  ]);
-  if (changed.length === 0) throw noSuchServer(name);
-}
-
-/** @throws {OperatorError} when there is no server with this name */
-export async function readServer(reader: ControlStatements, name: string): Promise<ServerSummary> {
+  isDryRun: boolean,
+): Promise<number | null> {
   const server = (await listServers(reader)).find(each => each.name === name);
   if (!server) throw noSuchServer(name);
-  return server;
+  if (!isDryRun) await reader.statements.execute('update servers set capacity = ? where name = ?', [capacity, name]);
+  return server.capacity;
 }
 
 export function noSuchServer(name: string): OperatorError {

@@ -54,7 +54,7 @@ export function noSuchUser(slug: string, email: string): OperatorError {
 }
 
 /** An API client: a program that acts for a user with legacy tokens. */
-interface ClientSummary {
+export interface ClientSummary {
   id: string;
   name: string;
   /** The e-mail address of its user. */

@@ -1,5 +1,6 @@
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
-import { defineOperation, type Operation } from '../command/operation.ts';
+import { defineChange } from '../command/define-change.ts';
+import type { Operation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
 import { readTenant } from './read-tenants.ts';
 import type { Transition } from './transitions.ts';
@@ -10,76 +11,65 @@ function defineTransition(
   more: Pick<Operation, 'description' | 'examples' | 'effect'> & { consequence: string },
 ): Operation {
   const { consequence, ...rest } = more;
-  return defineOperation({
+  return defineChange({
     ...rest,
     name,
     fields: { slug: argument('slug') },
     access: 'statements',
-    async plan({ slug }, { installation }) {
-      const { planTransition } = await import('./transitions.ts');
-      const plan = await planTransition(installation, slug, name);
-      return {
-        document: { ...plan, state: 'planned' },
-        text: () => (plan.from === plan.to ? `${slug} is ${plan.to} already.` : `${slug} ${consequence}.`),
-        confirm: plan.from === plan.to ? undefined : { name: slug, consequence },
-      };
-    },
-    async run({ slug }, { installation, output }) {
+    async change({ slug }, { installation }, isDryRun) {
       const { changeState } = await import('./transitions.ts');
-      const { guid, status } = await changeState(installation, slug, name);
-      output.result({ slug, guid, status }, () => `${slug} is ${status}.`);
+      const { guid, from, to } = await changeState(installation, slug, name, isDryRun);
+      return {
+        document: { slug, guid, status: to },
+        facts: { from, to },
+        plan: from === to ? `${slug} is ${to} already.` : `${slug} ${consequence}.`,
+        confirm: from === to ? undefined : { name: slug, consequence },
+        done: `${slug} is ${to}.`,
+      };
     },
   });
 }
 
-const isolate = defineOperation({
+const isolate = defineChange({
   name: 'isolate',
   description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
   fields: { slug: argument('slug'), off: flag('send mail again, and accept its legacy clients') },
   examples: ['isolate acme-test', 'isolate acme-test --off'],
   access: 'statements',
   effect: 'locks out',
-  async plan({ slug, off }, { installation }) {
-    const { guid, isolated } = await readTenant(installation, slug);
+  async change({ slug, off }, { installation }, isDryRun) {
+    const { isolate } = await import('./transitions.ts');
+    const { guid, isolated } = await isolate(installation, slug, !off, isDryRun);
     const consequence = 'will send no mail, and its legacy clients will be refused';
     const isRepeated = isolated === !off;
+    const repeated = isolated ? 'is isolated already' : 'is not isolated';
+    const planned = off ? 'will send mail again, and its legacy clients will be accepted' : consequence;
+    const done = off ? 'is not isolated' : 'is isolated: it sends no mail, and its legacy clients are refused';
     return {
-      document: { slug, guid, isolated: !off, state: 'planned' },
-      text: () => {
-        if (isRepeated) return `${slug} ${isolated ? 'is isolated already' : 'is not isolated'}.`;
-        return `${slug} ${off ? 'will send mail again, and its legacy clients will be accepted' : consequence}.`;
-      },
+      document: { slug, guid, isolated: !off },
+      plan: `${slug} ${isRepeated ? repeated : planned}.`,
       confirm: off || isRepeated ? undefined : { name: slug, consequence },
+      done: `${slug} ${done}.`,
     };
-  },
-  async run({ slug, off }, { installation, output }) {
-    const { isolate } = await import('./transitions.ts');
-    const { guid, isolated } = await isolate(installation, slug, !off);
-    const state = isolated ? 'is isolated: it sends no mail, and its legacy clients are refused' : 'is not isolated';
-    output.result({ slug, guid, isolated }, () => `${slug} ${state}.`);
   },
 });
 
-const refresh = defineOperation({
+const refresh = defineChange({
   name: 'refresh',
   description: 'make every process read the data of a tenant again, after a change outside the service (psql …)',
   fields: { slug: argument('slug') },
   examples: ['refresh acme'],
   access: 'statements',
   effect: 'changes',
-  async plan({ slug }, { installation }) {
+  async change({ slug }, { installation }, isDryRun) {
     const { guid } = await readTenant(installation, slug);
+    const topic = `${changeTopics.responses}:${guid}`;
+    if (!isDryRun) await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [topic]);
     return {
-      document: { slug, guid, state: 'planned' },
-      text: () => `Every process would read the data of ${slug} again. No data would be changed.`,
+      document: { slug, guid },
+      plan: `Every process would read the data of ${slug} again. No data would be changed.`,
+      done: `Every process reads the data of ${slug} again.`,
     };
-  },
-  async run({ slug }, { installation, output }) {
-    const { guid } = await readTenant(installation, slug);
-    await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [
-      `${changeTopics.responses}:${guid}`,
-    ]);
-    output.result({ slug, guid }, () => `Every process reads the data of ${slug} again.`);
   },
 });
 

@@ -1,3 +1,4 @@
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument, optionList } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
@@ -31,7 +32,7 @@ function countStates(databases: readonly { readonly state: string }[]): string {
   return [...counts].map(([state, { length }]) => `${length} ${state}`).join(', ');
 }
 
-const edit = defineOperation({
+const edit = defineChange({
   name: 'edit',
   description: 'change the name, the application or the features of a tenant',
   fields: {
@@ -49,21 +50,13 @@ const edit = defineOperation({
   ],
   access: 'statements',
   effect: 'changes',
-  async plan({ slug, ...values }, { installation }) {
-    const { planEdit } = await import('./edit-tenant.ts');
-    const { guid, changes } = await planEdit(installation, slug, values);
-    return { document: { slug, guid, state: 'planned', changes }, text: () => changesText(slug, changes) };
-  },
-  async run({ slug, ...values }, { installation, output }) {
+  async change({ slug, ...values }, { installation }, isDryRun) {
     const { editTenant } = await import('./edit-tenant.ts');
-    const { guid, changes } = await editTenant(installation, slug, values);
-    output.result({ slug, guid, state: 'changed', changes }, () => changesText(slug, changes));
+    const { guid, changes } = await editTenant(installation, slug, values, isDryRun);
+    const text = tableText(changes, `${slug} has these values already.`);
+    return { document: { slug, guid, state: 'changed', changes }, plan: text, done: text };
   },
 });
-
-function changesText(slug: string, changes: readonly object[]): string {
-  return tableText(changes, `${slug} has these values already.`);
-}
 
 const states = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 

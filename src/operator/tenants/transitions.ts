@@ -14,62 +14,58 @@ const transitions: Record<Transition, { from: readonly TenantStatus[]; to: Tenan
 
 export type Transition = 'suspend' | 'resume' | 'delete' | 'restore';
 
+/** What a transition does. */
+interface StateChange {
+  guid: string;
+  /** After the change, the same as `to`. */
+  from: TenantStatus;
+  to: TenantStatus;
+}
+
 /**
  * Changes the state of a tenant. Every process applies it within a second; running requests are finished. A tenant
  * that is in the requested state already stays unchanged.
+ * @param isDryRun true to return what would change, and to change nothing
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
 export async function changeState(
   control: ControlStatements,
   slug: string,
   transition: Transition,
-): Promise<TenantSummary> {
+  isDryRun = false,
+): Promise<StateChange> {
   const { from, to } = transitions[transition];
-  const changed = await control.statements.execute<object[]>(
-    'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null returning id',
-    [to, slug, `{${from.join(',')}}`],
-  );
+  if (!isDryRun)
+    await control.statements.execute(
+      'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null',
+      [to, slug, `{${from.join(',')}}`],
+    );
   const tenant = await readTenant(control, slug);
-  if (changed.length > 0) return tenant;
   await requireNotPurging(control, slug);
   requireState(tenant, transition);
-  return tenant;
+  return { guid: tenant.guid, from: tenant.status, to };
 }
 
 /**
  * Lets a tenant reach nobody outside, or ends that: an isolated tenant sends no mail, and its legacy clients are
  * refused. Every process applies it within a second.
+ * @param isDryRun true to change nothing
+ * @returns the tenant as it was before
  * @throws {OperatorError} when there is no such tenant
  */
-export async function isolate(control: ControlStatements, slug: string, isolated: boolean): Promise<TenantSummary> {
-  await control.statements.execute('update tenants set isolated = ?::boolean, updated_at = now() where slug = ?', [
-    String(isolated),
-    slug,
-  ]);
-  return readTenant(control, slug);
-}
-
-/** What a transition does. */
-interface TransitionPlan {
-  slug: string;
-  guid: string;
-  from: string;
-  to: string;
-}
-
-/**
- * Returns what a transition would do, and changes nothing.
- * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
- */
-export async function planTransition(
+export async function isolate(
   control: ControlStatements,
   slug: string,
-  transition: Transition,
-): Promise<TransitionPlan> {
-  await requireNotPurging(control, slug);
+  isolated: boolean,
+  isDryRun: boolean,
+): Promise<TenantSummary> {
   const tenant = await readTenant(control, slug);
-  requireState(tenant, transition);
-  return { slug, guid: tenant.guid, from: tenant.status, to: transitions[transition].to };
+  if (!isDryRun)
+    await control.statements.execute('update tenants set isolated = ?::boolean, updated_at = now() where slug = ?', [
+      String(isolated),
+      slug,
+    ]);
+  return tenant;
 }
 
 function requireState({ slug, status }: TenantSummary, transition: Transition): void {

@@ -1,3 +1,4 @@
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 
@@ -32,53 +33,44 @@ const webhook = {
   id: argument('text', { parse: parsePositive, description: 'the number of the webhook' }),
 };
 
-const skip = defineOperation({
+const skip = defineChange({
   name: 'webhooks skip',
   description: 'let a webhook leave out the change at which it stands, or all until now',
   fields: { ...webhook, all: flag('leave out all changes until now') },
   examples: ['webhooks skip acme 3 --reason "the receiver cannot read this change"'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug, id, all }, { installation }) {
-    const { findWebhook } = await import('./webhooks.ts');
-    const url = await findWebhook(installation, slug, id);
+  async change({ slug, id, all }, { installation }, isDryRun) {
+    const { skipChanges } = await import('./webhooks.ts');
+    const url = await skipChanges(installation, slug, id, all, isDryRun);
     const what = all ? 'all changes until now' : 'the change at which it stands';
     return {
-      document: { tenant: slug, webhook: id, url, state: 'planned' },
-      text: () => `Webhook ${id} to ${url} would leave out ${what}.`,
+      document: { tenant: slug, webhook: id, all },
+      facts: { url },
+      plan: `Webhook ${id} to ${url} would leave out ${what}.`,
       confirm: { name: slug, consequence: `does not receive ${what} at ${url}` },
+      done: `Webhook ${id} of ${slug} goes on behind what it left out.`,
     };
-  },
-  async run({ slug, id, all }, { installation, output }) {
-    const { skipChanges } = await import('./webhooks.ts');
-    await skipChanges(installation, slug, id, all);
-    output.result(
-      { tenant: slug, webhook: id, all },
-      () => `Webhook ${id} of ${slug} goes on behind what it left out.`,
-    );
   },
 });
 
-const disable = defineOperation({
+const disable = defineChange({
   name: 'webhooks disable',
   description: 'send nothing more to a webhook until its tenant enables it again',
   fields: webhook,
   examples: ['webhooks disable acme 3 --reason "the receiver is a stranger\'s"'],
   access: 'installation',
   effect: 'locks out',
-  async plan({ slug, id }, { installation }) {
-    const { findWebhook } = await import('./webhooks.ts');
-    const url = await findWebhook(installation, slug, id);
-    return {
-      document: { tenant: slug, webhook: id, url, state: 'planned' },
-      text: () => `Webhook ${id} to ${url} would receive nothing more.`,
-      confirm: { name: slug, consequence: `sends nothing more to ${url}` },
-    };
-  },
-  async run({ slug, id }, { installation, output }) {
+  async change({ slug, id }, { installation }, isDryRun) {
     const { disableWebhook } = await import('./webhooks.ts');
-    await disableWebhook(installation, slug, id);
-    output.result({ tenant: slug, webhook: id, state: 'disabled' }, () => `Webhook ${id} of ${slug} is disabled.`);
+    const url = await disableWebhook(installation, slug, id, isDryRun);
+    return {
+      document: { tenant: slug, webhook: id, state: 'disabled' },
+      facts: { url },
+      plan: `Webhook ${id} to ${url} would receive nothing more.`,
+      confirm: { name: slug, consequence: `sends nothing more to ${url}` },
+      done: `Webhook ${id} of ${slug} is disabled.`,
+    };
   },
 });
 

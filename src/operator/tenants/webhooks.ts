@@ -56,29 +56,47 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
 
 /**
  * Lets a webhook leave out the change at which it stands, or all until now.
+ * @param isDryRun true to change nothing
+ * @returns the URL of the webhook
  * @throws {OperatorError} when there is no such webhook
  */
-export async function skipChanges(installation: Installation, slug: string, id: number, all: boolean): Promise<void> {
-  await onTenant(installation, slug, async query => {
+export function skipChanges(
+  installation: Installation,
+  slug: string,
+  id: number,
+  all: boolean,
+  isDryRun: boolean,
+): Promise<string> {
+  return changeWebhook(installation, slug, id, isDryRun, async (query, webhook) =>
+    query(movePosition(id, await nextPlace(query, webhook, all))),
+  );
+}
+
+/** Lets nothing more be sent to a webhook until the tenant enables it again. Parameters and result of `skipChanges`. */
+export function disableWebhook(
+  installation: Installation,
+  slug: string,
+  id: number,
+  isDryRun: boolean,
+): Promise<string> {
+  const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
+  return changeWebhook(installation, slug, id, isDryRun, query => query({ name: '', text, values: [id] }));
+}
+
+async function changeWebhook(
+  installation: Installation,
+  slug: string,
+  id: number,
+  isDryRun: boolean,
+  change: (query: Query, webhook: PlacedWebhook) => Promise<unknown>,
+): Promise<string> {
+  const url = await onTenant(installation, slug, async query => {
     const webhook = await requireWebhook(query, slug, id);
-    await query(movePosition(id, await nextPlace(query, webhook, all)));
+    if (!isDryRun) await change(query, webhook);
+    return webhook.url;
   });
-  await wake(installation, slug);
-}
-
-/** Lets nothing more be sent to a webhook until the tenant enables it again. */
-export async function disableWebhook(installation: Installation, slug: string, id: number): Promise<void> {
-  await onTenant(installation, slug, async query => {
-    await requireWebhook(query, slug, id);
-    const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
-    await query({ name: '', text, values: [id] });
-  });
-  await wake(installation, slug);
-}
-
-/** @throws {OperatorError} when there is no such webhook */
-export async function findWebhook(installation: Installation, slug: string, id: number): Promise<string> {
-  return onTenant(installation, slug, async query => (await requireWebhook(query, slug, id)).url);
+  if (!isDryRun) await wake(installation, slug);
+  return url;
 }
 
 type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;

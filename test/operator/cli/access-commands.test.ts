@@ -109,6 +109,17 @@ describe('access commands', () => {
       expect(await isServed(await login())).to.equal(true);
     });
 
+    it('key rotate gives a key to a tenant without an active one, and its dry run says so', async () => {
+      const { id } = await world.provision('keyless');
+      await controlSql(world, `update signing_keys set status = 'disabled', retired_at = now() where tenant_id = ?`, [
+        id,
+      ]);
+      const planned = await text(['key', 'rotate', 'keyless', '--dry-run']);
+      expect(planned).to.equal('keyless would sign with a new key.\n');
+      const { kid } = await json<{ kid: string }>(['key', 'rotate', 'keyless']);
+      expect((await json<Key[]>(['key', 'list', 'keyless'])).at(-1)).to.include({ kid, status: 'active' });
+    });
+
     it('a command with a wrong master key changes no signing key, and the service continues', async () => {
       const before = await controlSql(world, 'select kid, status from signing_keys order by kid');
       const [{ kid } = { kid: '' }] = await controlSql<{ kid: string }>(

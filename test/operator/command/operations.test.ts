@@ -119,7 +119,14 @@ describe('operations', () => {
     const { slug, guid } = await world.provision('initech');
     const values = withDefaults(suspend?.fields ?? {}, { slug });
     const plan = await suspend?.plan?.(values, context);
-    expect(plan?.document).to.deep.equal({ slug, guid, from: 'active', to: 'suspended', state: 'planned' });
+    expect(plan?.document).to.deep.equal({
+      slug,
+      guid,
+      status: 'suspended',
+      from: 'active',
+      to: 'suspended',
+      state: 'planned',
+    });
     await suspend?.run(values, context, catalogue);
     expect(documents).to.deep.equal([{ slug, guid, status: 'suspended' }]);
   });
@@ -137,8 +144,8 @@ describe('operations', () => {
       ['suspend acme', { from: 'active', to: 'suspended' }],
       ['delete acme', { from: 'active', to: 'deleted' }],
       ['purge gone', { slug: 'gone', guid: gone.guid, database: gone.database, users: 1, archives: 0 }],
-      ['key rotate acme', { kid: key?.kid, status: 'retiring', isReplaced: true }],
-      [`key disable acme ${key?.kid}`, { kid: key?.kid, status: 'disabled', isReplaced: true }],
+      ['key rotate acme', { previous: key?.kid }],
+      [`key disable acme ${key?.kid}`, { kid: key?.kid, isReplaced: true }],
       [`client revoke acme ${client.id}`, { id: client.id, name: 'till', tokens: 0 }],
       [`user remove acme ${user.email}`, { sessions: 1, clients: 1 }],
       ['role revoke acme Member orders.read', { name: 'Member', revoke: ['orders.read'] }],

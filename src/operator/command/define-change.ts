@@ -1,0 +1,41 @@
+import { type Access, type Confirmation, type Context, defineOperation, type Operation } from './operation.ts';
+import type { Fields, Values } from './operation-fields.ts';
+
+/** A change that was made, or for a dry run checked as far as that is possible without it. */
+interface Change {
+  /** The document of the result. */
+  readonly document: object;
+  /** What the document of the plan has beside that and the state `planned`. */
+  readonly facts?: object;
+  /** What would be done. */
+  readonly plan: string;
+  /** What is done. */
+  readonly done: string;
+  /** As `Plan.confirm`. */
+  readonly confirm?: Confirmation | undefined;
+  /** As `Plan.steady`. */
+  readonly steady?: string;
+}
+
+interface ChangeDefinition<F extends Fields, A extends Access> extends Omit<Operation<F, A>, 'plan' | 'run'> {
+  /** @param isDryRun true to change nothing, and to fail where the change would */
+  change(values: Values<F>, context: Context<A>, isDryRun: boolean): Promise<Change>;
+}
+
+/** Returns an operation that makes one change and returns its result: the plan is the same change as a dry run. */
+export function defineChange<const F extends Fields, A extends Access>({
+  change,
+  ...definition
+}: ChangeDefinition<F, A>): Operation {
+  return defineOperation<F, A>({
+    ...definition,
+    async plan(values, context) {
+      const { document, facts, plan, done: _, ...confirmation } = await change(values, context, true);
+      return { document: { ...document, ...facts, state: 'planned' }, text: () => plan, ...confirmation };
+    },
+    async run(values, context) {
+      const { document, done } = await change(values, context, false);
+      context.output.result(document, () => done);
+    },
+  });
+}
