@@ -28,7 +28,7 @@ export const problems = {
   cursor_expired: { status: 410, title: 'The feed of changes no longer has what follows this cursor' },
   precondition_failed: { status: 412, title: 'The record has changed' },
   payload_too_large: { status: 413, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, title: 'The body must be plain UTF-8 application/json' },
+  unsupported_media_type: { status: 415, title: 'The endpoint does not take this media type or encoding of a body' },
   idempotency_key_reused: { status: 422, title: 'This idempotency key belongs to another request' },
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The headers are too large' },

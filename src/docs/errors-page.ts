@@ -39,7 +39,8 @@ export const meanings: Record<ProblemCode, string> = {
   precondition_failed:
     'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',
-  unsupported_media_type: 'The body must be `application/json` in UTF-8, not compressed.',
+  unsupported_media_type:
+    'The body must have the media type that `detail` names, such as `application/json`, in UTF-8, not compressed.',
   idempotency_key_reused: 'The `Idempotency-Key` was used for another path or body within 24 hours. Use a new one.',
   rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',
   headers_too_large: 'A request has at most 16 KiB of headers, and at most 100. Send less.',

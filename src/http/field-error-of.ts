@@ -12,13 +12,13 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
     }
     case 'too_small': {
       const min = Number(issue.minimum);
-      const message = `must be at least ${min}${units[issue.origin] ?? ''}`;
+      const message = `must be at least ${lengthText(min, issue.origin)}`;
       if (issue.origin === 'string' && min === 1) return { message: 'must not be empty', code: 'too_short', min };
       return { message, code: issue.origin === 'string' ? 'too_short' : 'too_small', min };
     }
     case 'too_big': {
       const max = Number(issue.maximum);
-      const message = `must be at most ${max}${units[issue.origin] ?? ''}`;
+      const message = `must be at most ${lengthText(max, issue.origin)}`;
       return { message, code: codeOfExcess[issue.origin] ?? 'too_large', max };
     }
     case 'invalid_value':
@@ -36,7 +36,13 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
   }
 }
 
-const units: Partial<Record<string, string>> = { string: ' characters long', array: ' items long' };
+/** Returns a bound with its unit: `1 item long`, `8 characters long`, `3`. */
+function lengthText(bound: number, origin: string): string {
+  const unit = units[origin];
+  return unit === undefined ? `${bound}` : `${bound} ${unit}${bound === 1 ? '' : 's'} long`;
+}
+
+const units: Partial<Record<string, string>> = { string: 'character', array: 'item' };
 const codeOfExcess: Partial<Record<string, FieldError['code']>> = { string: 'too_long', array: 'too_many' };
 
 /** The formats whose definition contains no message. */

@@ -24,10 +24,9 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};
   const isPatch = ctx.method === 'PATCH';
-  if (!isPlain(headers, isPatch ? [json, mergePatch] : [json])) {
-    const accepted = isPatch ? { 'Accept-Patch': mergePatch } : {}; // RFC 5789 §2.2
-    throw problem('unsupported_media_type', { headers: { ...closing, ...accepted } });
-  }
+  if (isPatch)
+    requirePlain(headers, [json, mergePatch], { 'Accept-Patch': mergePatch }); // RFC 5789 §2.2
+  else requirePlain(headers, [json]);
   if (length > limit) throw problem('payload_too_large', { headers: closing });
   delete headers['content-encoding']; // the parser knows it in lower case only
   askForBody(ctx);
@@ -61,15 +60,20 @@ const json = 'application/json';
 /** The media type of a JSON merge patch (RFC 7396). */
 export const mergePatch = 'application/merge-patch+json';
 
-/** True for a body of one of the media types, in UTF-8 and not compressed. */
-export function isPlain(headers: IncomingHttpHeaders, mediaTypes: readonly string[]): boolean {
+/**
+ * @param accepted headers of the refusal
+ * @throws {Problem} `unsupported_media_type` unless the body is of one of the media types, in UTF-8 and not compressed
+ */
+export function requirePlain(headers: IncomingHttpHeaders, mediaTypes: readonly string[], accepted = {}): void {
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
   const [type = '', ...parameters] = contentType
     .toLowerCase()
     .split(';')
     .map(part => part.trim());
   const isKnown = (parameter: string) => /^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
-  return mediaTypes.includes(type) && parameters.every(isKnown) && coding.toLowerCase() === 'identity';
+  if (mediaTypes.includes(type) && parameters.every(isKnown) && coding.toLowerCase() === 'identity') return;
+  const detail = `The body must be ${mediaTypes.join(' or ')} in UTF-8, not compressed.`;
+  throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });
 }
 
 async function parse(ctx: Context, limit: number): Promise<void> {

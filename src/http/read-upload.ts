@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
 import { problem } from '../errors.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
-import { askForBody, closing, isPlain } from './read-body.ts';
+import { askForBody, closing, requirePlain } from './read-body.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {
@@ -41,11 +41,7 @@ export async function readUpload(
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
-  if (!isPlain(headers, [mediaType]))
-    throw problem('unsupported_media_type', {
-      detail: `The body must be ${mediaType} in UTF-8, not compressed.`,
-      headers: closing,
-    });
+  requirePlain(headers, [mediaType]);
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw problem('payload_too_large', { headers: closing });
   askForBody(ctx);
   const deadline: Deadline = ctx.state.deadline;

@@ -123,7 +123,8 @@ export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
 
 function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
   if (cells.length === fields.length) return;
-  throw fieldProblem('', `the row has ${cells.length} cells, and the header has ${fields.length}`, 'wrong_format');
+  const message = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
+  throw fieldProblem('', message, 'wrong_format');
 }
 
 async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, plan: Plan): Promise<void> {

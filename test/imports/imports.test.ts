@@ -53,6 +53,7 @@ describe('imports of CSV files', () => {
     expect(rejected.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => [Line, Field, Code])).to.deep.equal(
       mixedErrors,
     );
+    expect(rejected.Errors[5].Reason).to.equal('must have as many cells as the header: 3, not 1');
     const { body } = await admin.post('/api/v1/Currency', { Code: 'bbb', Name: 'Small' });
     expect(rejected.Errors[1].Reason, 'as a single change says it').to.equal(body.errors.Code[0]);
     expect(await countAudit()).to.equal(before);
@@ -287,7 +288,9 @@ describe('imports of CSV files', () => {
       (await admin.send('POST', '/api/v1/Imports?resource=Currency', body, headers)).status;
     const countImports = async () => (await sql(world.acme, 'select from imports')).length;
     const before = await countImports();
-    expect(await post('{}', { 'Content-Type': 'application/json' })).to.equal(415);
+    const json = await admin.post('/api/v1/Imports?resource=Currency', {});
+    expect([json.status, json.body.detail]).to.deep.equal([415, 'The body must be text/csv in UTF-8, not compressed.']);
+    expect(json.body.title, 'the title of all endpoints').to.not.include('json');
     expect(await post('x', { ...csv, 'Content-Encoding': 'gzip' })).to.equal(415);
     expect(await post(Uint8Array.of(0x43, 0xff), csv)).to.equal(400);
     const sent = request(`${world.url}/api/v1/Imports?resource=Currency`, {

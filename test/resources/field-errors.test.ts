@@ -89,6 +89,10 @@ describe('errors of fields', () => {
       { EntityIds: ['must be at most 100 items long'] },
       { EntityIds: [{ code: 'too_many', max: 100 }] },
     ]);
+    expect(errorsOf(await admin.post('/api/v1/Webhooks', { Url: 'https://a.test/', Resources: [] }))).to.deep.equal([
+      { Resources: ['must be at least 1 item long'] },
+      { Resources: [{ code: 'too_small', min: 1 }] },
+    ]);
     const anonymously = (path: string, body: object) =>
       world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
     expect(errorsOf(await anonymously('login', { email: 'a@b.test', password: 'x'.repeat(1_025) }))).to.deep.equal([

@@ -3042,7 +3042,7 @@ export interface components {
                 };
             };
         };
-        /** @description `unsupported_media_type`: The body must be plain UTF-8 application/json */
+        /** @description `unsupported_media_type`: The endpoint does not take this media type or encoding of a body */
         Problem415: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -3052,7 +3052,7 @@ export interface components {
                 /**
                  * @example {
                  *       "type": "/docs/errors#unsupported_media_type",
-                 *       "title": "The body must be plain UTF-8 application/json",
+                 *       "title": "The endpoint does not take this media type or encoding of a body",
                  *       "status": 415,
                  *       "code": "unsupported_media_type",
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"

@@ -11,7 +11,7 @@ class FieldArgument extends Argument {
     this.field = field;
     if (field.default !== undefined) this.default(field.default);
     if (field.choices) this.choices(field.choices);
-    else if (field.parse) this.argParser(parserOf(field));
+    else this.argParser(parserOf(field));
   }
 }
 
@@ -62,7 +62,9 @@ function parserOf(field: Field): (text: string, previous: unknown) => unknown {
   };
 }
 
-function parse({ parse }: Field, text: string): unknown {
+/** An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options have rules of their own. */
+function parse({ parse, isArgument }: Field, text: string): unknown {
+  if (isArgument && text.trim() === '') throw new InvalidArgumentError('It is empty.');
   if (!parse) return text;
   try {
     return parse(text);

@@ -14,7 +14,7 @@ function addTopic(
   operations: readonly Operation[],
   frontEnd: () => Promise<FrontEnd>,
 ): void {
-  const topic = program.command(name).description(summary);
+  const topic = program.command(name).description(summary).helpCommand('help [command]', 'show the help of a command');
   for (const operation of operations) {
     const [, word] = operation.name.split(' ');
     addOperation(word === undefined ? topic : topic.command(word), operation, frontEnd);
@@ -56,8 +56,8 @@ function addOutputOptions(command: Command, operation: Operation): void {
     if (format === 'url') return makesUrl;
     return isList || format === 'json' || format === 'yaml';
   });
-  const meaning = makesUrl ? 'print a document, or only the URL' : 'print documents, or a list in another way';
-  command.addOption(new Option('-o, --output <format>', meaning).choices(choices));
+  const more = isList ? ', or the list in another way' : makesUrl ? ', or only the URL' : '';
+  command.addOption(new Option('-o, --output <format>', `print a document${more}`).choices(choices));
   if (takesReason(operation)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);

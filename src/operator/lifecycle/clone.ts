@@ -7,6 +7,7 @@ import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyData } from '../databases/replace-tables.ts';
 import { copyFrom, requireNotPurging } from '../tenants/purging.ts';
+import { tenantExists } from '../tenants/read-tenants.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
@@ -32,7 +33,7 @@ export async function cloneTenant(
   const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
     provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion }),
   );
-  if (!created) throw newSlugTaken(tenant);
+  if (!created) throw tenantExists(tenant);
   return tenant;
 }
 
@@ -49,7 +50,7 @@ export async function planClone(
   const { server } = manifestOf(source, newSlug);
   await requireNotPurging(installation, newSlug);
   const existing = await installation.control.em.fork().findOne(Tenant, { slug: newSlug });
-  if (existing && existing.status !== 'provisioning') throw newSlugTaken(existing);
+  if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
   return { slug: newSlug, of: slug, server: server ?? source.server.name };
 }
 
@@ -58,10 +59,6 @@ function manifestOf({ slug, name, appId, features, server, status }: Tenant, new
   if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
   const admin = { email: 'nobody@clone' };
   return checkManifest({ slug: newSlug, name, appId, features, server: server.name, admin }, 'the new slug');
-}
-
-function newSlugTaken({ slug, status }: Tenant): OperatorError {
-  return new OperatorError(`there is a tenant ${slug} already, ${status}`);
 }
 
 /** Copies users and data into the clone. */

@@ -79,7 +79,7 @@ export function checkManifest(value: unknown, source: string): Manifest {
 /** Returns the names of the manifests of a folder, in order. @throws {OperatorError} when it has none */
 export async function listManifests(folder: string): Promise<string[]> {
   const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
-  if (files.length === 0) throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
+  if (files.length === 0) throw new OperatorError(`There is no manifest in ${folder}`, { usage: true });
   return files;
 }
 

@@ -5,7 +5,7 @@ import { defineOperation, type Output } from '../command/operation.ts';
 import { option, optionalArgument, optionList, parseNames, type Values } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
-import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
+import { readTenant, type TenantSummary, tenantExists } from '../tenants/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';
 
@@ -65,12 +65,7 @@ const provisionTenant = defineOperation({
     const manifest = file ? await readManifest(file) : await manifestOf(values);
     progress.step(`provisioning ${manifest.slug}`);
     const provisioned = await provision(installation, createPasswords(), manifest);
-    if (!provisioned.created && !file) {
-      const { slug: taken, status } = provisioned.tenant;
-      throw new OperatorError(
-        `The tenant ${taken} exists already and is ${status}. Show it: npx backoffice show ${taken}`,
-      );
-    }
+    if (!provisioned.created && !file) throw tenantExists(provisioned.tenant);
     const summary = await readTenant(installation, manifest.slug);
     output.result(documentOf(provisioned, summary), () => textOf(provisioned, summary));
     return true;

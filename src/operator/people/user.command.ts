@@ -1,4 +1,5 @@
 import { scopes } from '../../control/scopes.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
@@ -111,6 +112,8 @@ const change = defineChange({
   effect: 'changes',
   async change({ slug, email, entity, noEntity, ...changes }, { installation }, isDryRun) {
     const { changeUser } = await import('./change-user.ts');
+    if (noEntity && entity !== undefined)
+      throw new OperatorError('Give either --entity or --no-entity', { usage: true });
     const entityId = noEntity ? null : entity;
     const document = await changeUser(installation, slug, email, { ...changes, entityId }, isDryRun);
     const done = fieldsText(document);

@@ -3,6 +3,7 @@ import { defineChange } from '../command/define-change.ts';
 import { type Context, defineOperation, type Plan } from '../command/operation.ts';
 import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
@@ -86,8 +87,8 @@ const set = defineChange({
     return {
       document: { name, capacity },
       facts: { before },
-      plan: `${name} would take ${capacityText(capacity)} tenants. Now it takes ${capacityText(before)}.`,
-      done: `${name} takes ${capacityText(capacity)} tenants.`,
+      plan: `${name} would take ${capacityText(capacity)}. Now it takes ${capacityText(before)}.`,
+      done: `${name} takes ${capacityText(capacity)}.`,
     };
   },
 });
@@ -150,7 +151,7 @@ async function planRebalance({ installation }: Context<'installation'>): Promise
 }
 
 function capacityText(capacity: number | null): string {
-  return capacity === null ? 'any number of' : String(capacity);
+  return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');
 }
 
 function parseCapacity(value: string): number {

@@ -3,6 +3,7 @@ import { pageAddress } from '../../config/config-values.ts';
 import { lengths, text } from '../../http/fields.ts';
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { kebabCase } from '../command/operation-fields.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
 const feature = text({ max: lengths.code });
@@ -88,7 +89,7 @@ export async function editTenant(
 function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
   const parsed = tenantEdit.safeParse(edit);
   if (!parsed.success) {
-    const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+    const faults = parsed.error.issues.map(({ path: [field], message }) => `--${kebabCase(String(field))} ${message}`);
     throw new OperatorError(faults.join('; '), { usage: true });
   }
   const { name, appId, appUrl, enable, disable } = parsed.data;

@@ -103,6 +103,10 @@ export function requireFound(slugs: readonly string[], found: readonly { slug: s
   if (unknown.length > 0) throw noSuchTenant(unknown.join(', '));
 }
 
+export function tenantExists({ slug, status }: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
+  return new OperatorError(`The tenant ${slug} exists already and is ${status}. Show it: npx backoffice show ${slug}`);
+}
+
 export function noSuchTenant(slug: string): OperatorError {
   return new OperatorError(`There is no tenant ${slug}. List the tenants: npx backoffice list`);
 }

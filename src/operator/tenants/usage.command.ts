@@ -37,6 +37,7 @@ clients, refused ones with status 429 or 503 included. The newest requests are m
     const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
     const nextHour = new Date(now.getTime() + hourMs);
     const { from = month.toISOString(), to = nextHour.toISOString() } = values;
+    if (from > to) throw new OperatorError('Give a --to after --from', { usage: true });
     const by = values.by ?? (slug === undefined ? 'month' : 'day');
     const found = await readUsage(installation, { slug, from, to }, by);
     warnOfGaps(await readGaps(installation, { slug, from, to }), output);

@@ -36,7 +36,11 @@ describe('runs of migrations, and servers', () => {
 
   it('server set changes the capacity of a server, and refuses another name', async () => {
     const capacity = async () => JSON.parse((await run('server', 'list', '--json')).stdout)[0].capacity;
-    expect((await run('server', 'set', 'default', '--capacity', '7')).stdout).to.equal('default takes 7 tenants.\n');
+    const set = ['server', 'set', 'default', '--capacity'];
+    expect((await run(...set, '1', '--dry-run')).stdout).to.equal(
+      'default would take 1 tenant. Now it takes any number of tenants.\n',
+    );
+    expect((await run(...set, '7')).stdout).to.equal('default takes 7 tenants.\n');
     expect(await capacity()).to.equal(7);
     expect((await run('server', 'set', 'default', '--capacity', 'none')).code).to.equal(0);
     expect(await capacity()).to.equal(null);

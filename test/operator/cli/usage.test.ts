@@ -70,6 +70,11 @@ describe('usage', () => {
     expect(await requests(moment, '2025-02-01')).to.deep.equal([5]);
   });
 
+  it('usage of a time that ends before it begins is refused', async () => {
+    const { code, stderr } = await run('--from', '2025-02-01', '--to', '2025-01-01');
+    expect([code, stderr]).to.deep.equal([2, 'Give a --to after --from.\n']);
+  });
+
   it('usage as CSV has exact numbers, and no other text on stdout', async () => {
     const { stdout, stderr } = await run(...january, '--csv');
     expect(stderr).to.equal('');

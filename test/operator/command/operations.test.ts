@@ -201,7 +201,7 @@ describe('operations', () => {
       ['purge acme', /acme is active. Delete it first/],
       ['suspend nobody', /There is no tenant nobody/],
       ['isolate nobody', /There is no tenant nobody/],
-      ['clone acme globex', /there is a tenant globex already/],
+      ['clone acme globex', /^The tenant globex exists already and is active. Show it: npx backoffice show globex/],
       ['restore acme --lost', /has database .* of acme: nothing was changed/],
       ['user add acme admin@acme.test', /acme has a user admin@acme.test already/],
       ['user change acme admin@acme.test --role Emperor', /acme has no role Emperor/],

@@ -122,6 +122,7 @@ describe('commands that change people and tenants', () => {
     expect((await globex.get('/api/v1/auth/me')).body).to.deep.equal(before);
     expect(await logged('acme', '--command', 'edit')).to.deep.equal(['edit']);
     expect((await run('edit', 'acme')).code, 'nothing to change').to.equal(2);
-    expect((await run('edit', 'acme', '--name', ' ')).code, 'an empty name').to.equal(2);
+    const unnamed = await run('edit', 'acme', '--name', ' ');
+    expect([unnamed.code, unnamed.stderr]).to.deep.equal([2, '--name must not be empty.\n']);
   });
 });
