@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { errorDocument, explain } from '../../log/operator-error.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
-import { fullTableText, tableText } from '../command/text-table.ts';
+import { tableText } from '../command/text-table.ts';
 
 /** Progress that says whether it counts, which decides what a Ctrl-C does, and that can be removed. */
 export interface CommandProgress extends Progress {
@@ -76,7 +76,9 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
         return;
       }
       const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
-      print(items, () => (format === 'wide' ? fullTableText(all(), empty) : tableText(items.map(row), empty)));
+      print(items, () =>
+        format === 'wide' ? tableText(all(), empty, Number.POSITIVE_INFINITY) : tableText(items.map(row), empty),
+      );
     },
     warn: printWarning,
   };

@@ -13,30 +13,29 @@ const maxWholeWidth = 40;
 /**
  * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first row are the heading. Ids,
  * times and names of one word are shown whole, because a cut one cannot be copied. The lines below name the last columns,
- * for which there is no room, and have each error that is cut as a whole.
+ * for which there is no room, and have the texts with a next command that are cut, as a whole.
  * @param whenEmpty the text without any row
+ * @param width without a limit, nothing is cut, so that a program can read all of it
  */
-export function tableText(rows: readonly object[], whenEmpty: string): string {
+export function tableText(rows: readonly object[], whenEmpty: string, width = outputWidth()): string {
   if (rows.length === 0) return whenEmpty;
-  const width = outputWidth();
-  const reasons = cutReasons(rows, width);
-  const omitted = omittedColumns(rows, width).filter(column => column !== 'why');
+  const layout = layOut(rows, width);
+  const omitted = (layout.cells[0] ?? []).slice(layout.widths.length).filter(column => !toldBelow.includes(column));
   const note = omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
   return [
-    ...tableLines(rows, width),
+    ...tableLines(layout),
     ...note.map(line => colour('dim', line)),
-    ...[...reasons, ...cutErrors(rows, width)].flatMap(line => wrap(line, width)),
+    ...cutTexts(layout).flatMap(text => ['', ...wrap(text, width)]),
   ].join('\n');
 }
+
+/** The columns whose texts have the next command. */
+const toldBelow = ['error', 'why'];
+const maxNamed = 3;
 
 /** Returns the width of the terminal, or that in the variable COLUMNS; without both there is no limit. */
 function outputWidth(): number {
   return process.stdout.columns || Number(environment().COLUMNS) || Number.POSITIVE_INFINITY;
-}
-
-/** Formats rows as `tableText` does, and cuts nothing. */
-export function fullTableText(rows: readonly object[], whenEmpty: string): string {
-  return rows.length > 0 ? tableLines(rows).join('\n') : whenEmpty;
 }
 
 /**
@@ -70,12 +69,13 @@ function wrap(text: string, width: number): string[] {
   return lines;
 }
 
-/**
- * Formats rows as the lines of a table with aligned columns. The keys of the first row are the heading.
- * @param width of the terminal; without it nothing is cut, so that a program can read all of it
- */
-export function tableLines(rows: readonly object[], width = Number.POSITIVE_INFINITY): string[] {
-  const { cells, widths } = layOut(rows, width);
+/** The heading and the rows as text, and the widths of the columns for which there is room. */
+interface Layout {
+  readonly cells: string[][];
+  readonly widths: number[];
+}
+
+function tableLines({ cells, widths }: Layout): string[] {
   return cells.map((line, row) => {
     const last = widths.length - 1;
     const texts = widths.map((maxLength, column) => {
@@ -87,36 +87,24 @@ export function tableLines(rows: readonly object[], width = Number.POSITIVE_INFI
   });
 }
 
-/** Returns the last columns of a table, those for which the terminal has no room. */
-export function omittedColumns(rows: readonly object[], width = Number.POSITIVE_INFINITY): string[] {
-  return Object.keys(rows[0] ?? {}).slice(layOut(rows, width).widths.length);
-}
-
-/** Returns the texts of the column `error` that the table cuts: each once, below the number of rows that have it. */
-export function cutErrors(rows: readonly object[], width = Number.POSITIVE_INFINITY): string[] {
-  const { cells, widths } = layOut(rows, width);
-  const column = cells[0]?.indexOf('error') ?? -1;
-  if (column < 0) return [];
-  const texts = cells.slice(1).map(line => line[column] ?? '');
-  const cut = new Set(texts.filter(text => displayWidth(text) > (widths[column] ?? 0) && text !== none));
-  return [...cut].flatMap(text => {
-    const count = texts.filter(each => each === text).length;
-    return ['', `${count} ${count === 1 ? 'row' : 'rows'} with this error:`, text];
+/** Returns the texts of the columns `error` and `why` that the table cuts or omits: each once, after the rows that have it. */
+function cutTexts({ cells, widths }: Layout): string[] {
+  const [columns = [], ...lines] = cells;
+  const name = Math.max(0, columns.indexOf('database'));
+  return toldBelow.flatMap(title => {
+    const column = columns.indexOf(title);
+    const cut = lines.filter(
+      ({ [column]: text = none }) => text !== none && displayWidth(text) > (widths[column] ?? 0),
+    );
+    return [...Map.groupBy(cut, line => line[column])].map(([text, rows]) => {
+      const names = rows.slice(0, maxNamed).map(line => line[name]);
+      const more = rows.length > maxNamed ? [`${rows.length - maxNamed} more`] : [];
+      return `${[...names, ...more].join(', ')}: ${text}`;
+    });
   });
 }
 
-/** Returns the texts of the column `why` if the table cuts or omits one: they have the next command. One for each row. */
-export function cutReasons(rows: readonly object[], width: number): string[] {
-  const { cells, widths } = layOut(rows, width);
-  const [columns = [], ...lines] = cells;
-  const [why, database] = ['why', 'database'].map(column => columns.indexOf(column));
-  if (why === undefined || why < 0 || lines.every(line => displayWidth(line[why] ?? '') <= (widths[why] ?? 0)))
-    return [];
-  return ['', ...lines.map(line => `${line[database ?? 0] ?? ''}: ${line[why]}`)];
-}
-
-/** Returns the heading and the rows as text, and the widths of the columns for which there is room. */
-function layOut(rows: readonly object[], width: number): { cells: string[][]; widths: number[] } {
+function layOut(rows: readonly object[], width: number): Layout {
   const columns = Object.keys(rows[0] ?? {});
   const cells = [
     columns,

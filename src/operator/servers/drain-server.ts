@@ -5,7 +5,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { errorText } from '../command/texts.ts';
 import { type MoveRequest, moveTenant } from '../databases/move-tenant.ts';
 import type { RunObservers } from '../databases/run-databases.ts';
-import { listServers, noSuchServer } from '../tenants/read-servers.ts';
+import { listServers, noSuchServer, roomiest } from '../tenants/read-servers.ts';
 
 /** What became of one tenant of a drained server. */
 export interface DrainOutcome {
@@ -58,9 +58,13 @@ export async function planDrain(
   const others = (await listServers(installation)).filter(server => server.name !== name);
   if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
   return slugs.map(slug => {
-    const receiver = to ?? roomiest(others).name;
-    for (const server of others) if (server.name === receiver) server.tenants++;
-    return { slug, to: receiver };
+    const receiver = to === undefined ? roomiest(others) : others.find(server => server.name === to);
+    if (!receiver)
+      throw new OperatorError(
+        'The other servers do not have room for all tenants. Add one: npx backoffice server add <name> < url-file',
+      );
+    receiver.tenants++;
+    return { slug, to: receiver.name };
   });
 }
 
@@ -100,18 +104,6 @@ async function tenantsOn({ statements }: Installation, name: string): Promise<st
     [server.id],
   );
   return rows.map(({ slug }) => slug);
-}
-
-function roomiest<Server extends { name: string; capacity: number | null; tenants: number }>(
-  servers: readonly Server[],
-): Server {
-  const room = ({ capacity, tenants }: Server): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
-  const [best] = servers.toSorted((a, b) => room(b) - room(a));
-  if (!best || room(best) <= 0)
-    throw new OperatorError(
-      'The other servers do not have room for all tenants. Add one: npx backoffice server add <name> < url-file',
-    );
-  return best;
 }
 
 /** A server with its tenants. */

@@ -22,6 +22,16 @@ export async function listServers({ statements }: ControlStatements): Promise<Se
   );
 }
 
+/**
+ * Returns the server with the most room for another tenant; undefined when none has room. A server without a limit has
+ * more room than any other; among several of them, the one with the fewest tenants has the most.
+ */
+export function roomiest(servers: readonly ServerSummary[]): ServerSummary | undefined {
+  const room = ({ capacity, tenants }: ServerSummary): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
+  const [best] = servers.toSorted((a, b) => room(b) - room(a));
+  return best && room(best) > 0 ? best : undefined;
+}
+
 /** Returns the last known sizes of the tenant databases of each server together, by its name. */
 export async function bytesByServer({ statements }: ControlStatements): Promise<Map<string, number>> {
   const rows = await statements.execute<{ name: string; bytes: number }[]>(

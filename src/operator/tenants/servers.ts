@@ -7,7 +7,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
 import { parseServerUrl } from './parse-server-url.ts';
-import { listServers, noSuchServer, type ServerSummary, storedIdentity } from './read-servers.ts';
+import { listServers, noSuchServer, roomiest, storedIdentity } from './read-servers.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
@@ -114,16 +114,14 @@ export async function findServer({ control }: Installation, name: string): Promi
 }
 
 /**
- * Chooses the server of a new tenant: the named one, otherwise the one with the most room. A server without a limit has
- * more room than any other; among several of them, the one with the fewest tenants has the most.
+ * Chooses the server of a new tenant: the named one, otherwise the one with the most room.
  * @throws {OperatorError} when there is no server with this name, or none has room
  */
 export async function placeTenant(installation: Installation, name: string | undefined): Promise<Server> {
   const em = installation.control.em.fork();
   if (name !== undefined) return findServer(installation, name);
-  const room = ({ capacity, tenants }: ServerSummary): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
-  const [best] = (await listServers(installation)).sort((a, b) => room(b) - room(a));
-  if (!best || room(best) <= 0)
+  const best = roomiest(await listServers(installation));
+  if (!best)
     throw new OperatorError(
       'No server has room for another tenant. Add one: npx backoffice server add <name> < url-file. ' +
         'Or raise a capacity: npx backoffice server set <name> --capacity <n>',
