@@ -138,18 +138,19 @@ describe('drill: move whose target dies behind the fence', () => {
     const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(titles);
     expect((await run([...moveArguments.with(3, 'default')])).code).to.equal(0);
-    expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
+    const [former] = await onSecond();
+    expect((await run(['databases', 'drop', 'acme', former ?? '', '--yes'])).code).to.equal(0);
     expect(await onSecond()).to.deep.equal([]);
   });
 
-  it('a tenant whose command dies together with the target is served again without a command, and move abort drops the rest', async () => {
+  it('a tenant whose command dies together with the target is served again without a command, and databases prune drops the rest', async () => {
     const { process: command, ended } = await killBehindFence();
     command.kill('SIGKILL');
     await ended;
     await expectServed();
 
     const aborted = await eventually(async () => {
-      const result = await run(['move', 'abort', 'acme', '--json']);
+      const result = await run(['databases', 'prune', 'acme', '--json']);
       return !result.stderr.includes('Another command works') && result; // the second process still has the lock
     });
     expect(aborted.code).to.equal(1);
@@ -160,9 +161,10 @@ describe('drill: move whose target dies behind the fence', () => {
     expect(left.why).to.include('npx backoffice databases prune acme');
 
     await second.restart();
-    const { code, stdout, stderr } = await run(['move', 'abort', 'acme', '--json']);
+    const { code, stdout, stderr } = await run(['databases', 'prune', 'acme', '--json']);
     expect(code, stderr).to.equal(0);
-    expect(JSON.parse(stdout)).to.deep.equal([{ slug: 'acme', server: 'second', dropped: left.database }]);
+    const [dropped] = JSON.parse(stdout);
+    expect(dropped).to.include({ slug: 'acme', server: 'second', database: left.database, action: 'drop' });
     expect(await onSecond()).to.deep.equal([]);
     expect(await write()).to.equal(201);
   });

@@ -9,8 +9,11 @@
  * - `upgrade`: one that is filled or kept has the version of this build.
  * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is gone.
  * - `retreat`: the tenant is served from the database that it has.
+ * - `give up`: a step has failed; a tenant with a fence is served again, and what the run has begun is condemned.
  */
-export type DatabaseGoal = 'provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop' | 'retreat';
+export type DatabaseGoal =
+  | ('provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop')
+  | ('retreat' | 'give up');
 
 /**
  * One step. Each is atomic, or can be repeated. `current` is the database that the control database says the tenant has
@@ -67,8 +70,7 @@ export type DatabaseStep =
 
 /**
  * Returns the steps of one run, one after the other. It does nothing itself: its caller takes each step before it asks
- * for the next, and stops when one fails; it then retreats if the tenant may be behind its fence. A run can be killed at
- * any point, and another one goes on, also to another goal. A run that has lost its lock without noticing, because it
+ * for the next, and stops when one fails; it then takes those to give up. A run can be killed at any point, and another one goes on, also to another goal. A run that has lost its lock without noticing, because it
  * was paused, must not do harm either:
  *
  * I1 (control) Which database is current is known by the control database alone. `exchange` changes it in one
@@ -104,6 +106,9 @@ export function* databaseProtocol(goal: DatabaseGoal, hasFence: boolean): Genera
   if (hasFence || goal === 'retreat') yield* retreat();
   switch (goal) {
     case 'retreat':
+      return;
+    case 'give up':
+      yield 'condemn leftovers';
       return;
     case 'provision':
       yield 'condemn leftovers';

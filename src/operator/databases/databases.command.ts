@@ -56,7 +56,7 @@ const prune = defineOperation({
   },
   async run({ slug }, context) {
     const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(context.installation, slug, 'overdue', observeRun(context));
+    const pruned = await pruneDatabases(context.installation, slug, observeRun(context));
     context.output.result(pruned, () => tableText(pruned, nothing));
   },
 });
@@ -71,7 +71,7 @@ const drop = defineOperation({
   async plan({ slug, database }, { installation }) {
     const { findPrunable } = await import('./prune-databases.ts');
     await requireTenant(installation, slug);
-    const found = (await findPrunable(installation, slug, { database })).filter(each => each.database === database);
+    const found = (await findPrunable(installation, slug, database)).filter(each => each.database === database);
     if (found.length === 0)
       throw new OperatorError(
         `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
@@ -82,10 +82,10 @@ const drop = defineOperation({
       confirm: { name: slug, consequence: `loses database ${database}, with the data in it` },
     };
   },
-  async run({ slug, database }, { installation, output }) {
+  async run({ slug, database }, context) {
     const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(installation, slug, { database });
-    output.result(pruned, () => tableText(pruned, 'There is no database to drop.'));
+    const pruned = await pruneDatabases(context.installation, slug, observeRun(context), database);
+    context.output.result(pruned, () => tableText(pruned, 'There is no database to drop.'));
   },
 });
 

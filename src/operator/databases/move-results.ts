@@ -15,7 +15,7 @@ export const moveFields = {
 /** What `--json` prints of an operation that moves tenants. */
 export const moveJson = 'print JSON lines on stdout: the steps, and at the end the move';
 
-export const moveInterrupt = { text: 'the next step of the move at which the tenant is served' };
+export const moveInterrupt = { text: 'the next step at which the tenant is served' };
 
 /** Returns what the fields ask for. */
 export function moveRequest({ pause, keep }: { pause: number; keep: number }) {

@@ -1,9 +1,8 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, option, optionalArgument } from '../command/operation-fields.ts';
-import { fieldsText, tableText } from '../command/text-table.ts';
+import { flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves, returnMove } from './move-results.ts';
-import type { PrunedDatabase } from './prune-databases.ts';
 
 const move = defineOperation({
   name: 'move',
@@ -46,68 +45,11 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
   },
 });
 
-const abort = defineOperation({
-  name: 'move abort',
-  description: 'give up the unfinished move of a tenant, and drop the new database',
-  fields: { slug: argument('slug') },
-  examples: ['move abort acme'],
-  access: 'installation',
-  effect: 'changes',
-  async plan({ slug }, { installation }) {
-    const { findPrunable } = await import('./prune-databases.ts');
-    const { findTenant } = await import('../tenants/tenants.ts');
-    const { server } = await findTenant(installation, slug);
-    const rows = (await findPrunable(installation, slug, 'leftovers')).flatMap(droppedRow);
-    return { document: rows, text: () => tableText(rows, nothingUnfinished(slug, server.name)) };
-  },
-  async run({ slug }, { installation, output }) {
-    const { pruneDatabases } = await import('./prune-databases.ts');
-    const { findTenant } = await import('../tenants/tenants.ts');
-    const rows = (await pruneDatabases(installation, slug, 'leftovers')).flatMap(droppedRow);
-    const { server } = await findTenant(installation, slug);
-    output.result(rows, () => tableText(rows, nothingUnfinished(slug, server.name)));
-  },
-});
-
-const settle = defineOperation({
-  name: 'move settle',
-  description: 'drop the old databases of moved tenants whose time has passed; with a slug, those of a tenant at once',
-  fields: { slug: optionalArgument('slug') },
-  examples: ['move settle # all whose time has passed', 'move settle acme'],
-  access: 'installation',
-  effect: 'destroys',
-  async plan({ slug }, { installation }) {
-    const { findPrunable } = await import('./prune-databases.ts');
-    const found = await findPrunable(installation, slug, slug === undefined ? 'overdue' : 'moved');
-    const rows = found.flatMap(droppedRow);
-    const consequence = 'can not be moved back any more: its old database will be dropped';
-    return {
-      document: rows,
-      text: () => tableText(rows, nothingOld),
-      confirm: slug === undefined ? undefined : { name: slug, consequence },
-    };
-  },
-  async run({ slug }, { installation, output }) {
-    const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(installation, slug, slug === undefined ? 'overdue' : 'moved');
-    const rows = pruned.flatMap(droppedRow);
-    output.result(rows, () => tableText(rows, nothingOld));
-  },
-});
-
-export const operations = [move, abort, settle];
-
-const nothingOld = 'There is no old database to drop.';
-const nothingUnfinished = (slug: string, server: string): string =>
-  `${slug} has no unfinished move, and is served by ${server}.`;
+export const operations = [move];
 
 /** Returns where a tenant moves; without `to`, back. */
 function direction({ slug, to, back }: { slug: string | undefined; to: string | undefined; back: boolean }) {
   if (slug === undefined || (to === undefined) !== back)
     throw new OperatorError('Name a tenant, and give either --to <server> or --back', { usage: true });
   return { slug, to };
-}
-
-function droppedRow({ slug, server, database, action }: PrunedDatabase) {
-  return action === 'drop' ? [{ slug, server, dropped: database }] : [];
 }

@@ -8,12 +8,6 @@ import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
 
-/**
- * Which databases are dropped, beside those that are condemned and those that a killed run has left: `overdue`, whose
- * time has passed; `moved`, also those that a move has replaced; or one by its name.
- */
-export type PruneScope = 'overdue' | 'moved' | 'leftovers' | { readonly database: string };
-
 /** A database that is dropped, or serves its tenant again. */
 export interface PrunedDatabase {
   slug: string;
@@ -23,31 +17,22 @@ export interface PrunedDatabase {
   action: 'drop' | 'serve';
 }
 
-/** SQL of what a scope drops; its parameters are a slug or null, whether moved ones are dropped, overdue ones, a name. */
+/** SQL of what is dropped. Parameters: a slug or null; the name of a database or, for those that are overdue, null. */
 const prunable = `
   select slug, s.name as server, d.database_name as database, d.state, 'drop' as action
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
-   where (?::text is null or slug = ?) and status <> 'provisioning' and purging_at is null
+   where slug = coalesce(?, slug) and status <> 'provisioning' and purging_at is null
      and (d.state in ('reserved', 'condemned')
-       or d.state = 'kept' and kept_by = 'move' and ?::boolean
-       or d.state in ('filled', 'kept') and keep_until < now() and ?::boolean
-       or d.state in ('filled', 'kept') and d.database_name = ?)
+       or d.state in ('filled', 'kept') and coalesce(d.database_name = ?, keep_until < now()))
    order by slug, d.id`;
 
 /** Returns what `pruneDatabases` drops, and changes nothing. */
 export async function findPrunable(
   { statements }: ControlStatements,
-  slug: string | undefined,
-  scope: PruneScope,
+  slug?: string,
+  database?: string,
 ): Promise<PrunedDatabase[]> {
-  const name = typeof scope === 'object' ? scope.database : null;
-  return statements.execute<PrunedDatabase[]>(prunable, [
-    slug ?? null,
-    slug ?? null,
-    String(scope === 'moved'),
-    String(scope === 'overdue' || scope === 'moved'),
-    name,
-  ]);
+  return statements.execute<PrunedDatabase[]>(prunable, [slug ?? null, database ?? null]);
 }
 
 /** Returns what `pruneDatabases` drops and which databases serve their tenants again, and changes nothing. */
@@ -61,7 +46,7 @@ export async function planPrune(installation: Installation, slug: string | undef
     }
     return found;
   });
-  return [...served, ...(await findPrunable(installation, slug, 'overdue'))];
+  return [...served, ...(await findPrunable(installation, slug))];
 }
 
 async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise<PrunedDatabase[]> {
@@ -72,9 +57,10 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 }
 
 /**
- * Drops databases that tenants do not need any more, and puts tenants back into service whose run has ended behind the
- * fence. A tenant that another command works on is left out, unless it is named. A tenant that is named with the scope
- * `overdue` is put back into service also without a fence (`retreatAlways`).
+ * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose time
+ * has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also without
+ * a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
+ * @param database its name, to drop it in place of those whose time has passed, and to open none without a fence
  * @returns what was dropped, and what serves its tenant again
  * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be
  *   used, after the others
@@ -82,14 +68,14 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 export async function pruneDatabases(
   installation: Installation,
   slug: string | undefined,
-  scope: PruneScope,
   observers: RunObservers = {},
+  database?: string,
 ): Promise<PrunedDatabase[]> {
   const pruned: PrunedDatabase[] = [];
   const failures: unknown[] = [];
-  const retreat = slug !== undefined && scope === 'overdue' ? retreatAlways : retreatIfFenced;
+  const retreat = slug !== undefined && database === undefined ? retreatAlways : retreatIfFenced;
   for (const each of slug === undefined ? await slugsToPrune(installation) : [slug])
-    await pruneTenant(installation, each, scope, context => retreat(context, observers)).then(
+    await pruneTenant(installation, each, database, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
       error => {
         if (slug !== undefined || !(error instanceof TenantBusyError)) failures.push(error);
@@ -110,20 +96,20 @@ async function fencedSlugs({ statements }: Installation): Promise<string[]> {
 }
 
 async function slugsToPrune(installation: Installation): Promise<string[]> {
-  const prunable = (await findPrunable(installation, undefined, 'overdue')).map(({ slug }) => slug);
+  const prunable = (await findPrunable(installation)).map(({ slug }) => slug);
   return [...new Set([...prunable, ...(await fencedSlugs(installation))])].sort();
 }
 
 async function pruneTenant(
   installation: Installation,
   slug: string,
-  scope: PruneScope,
+  name: string | undefined,
   retreat: typeof retreatAlways,
 ): Promise<PrunedDatabase[]> {
   return withTenant(installation, slug, async (control, tenant) => {
     const context = { installation, control, tenant };
     const served = (await retreat(context)) ? await servedRow(context) : [];
-    const found = await findPrunable(installation, slug, scope);
+    const found = await findPrunable(installation, slug, name);
     const { closed, refusals } = await findClosed(context, found);
     await control.query(
       `update tenant_databases set state = 'condemned'

@@ -38,7 +38,7 @@ export async function requireSameTables(tables: readonly DataTable[], target: pg
   if (differing.length > 0 || found.size !== tables.length)
     throw new OperatorError(
       `The new database has other tables than the tenant's (${differing.join(', ') || 'more of them'}). ` +
-        'Its schema has changed since the move began: abort the move, and begin again',
+        'Its schema has changed since the move began: run the command again',
     );
 }
 

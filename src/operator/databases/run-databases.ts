@@ -39,9 +39,9 @@ export interface RunContext {
 }
 
 /**
- * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails behind the fence, the
- * run retreats: requests of the tenant go on in the database that the tenant has. If that is the new one already, the
- * run has succeeded. What is condemned then is dropped, if its server is there.
+ * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails, the run gives up: requests
+ * of the tenant go on in the database that the tenant has, and what the run has begun is dropped. If the tenant has the
+ * new database already, the run has succeeded. What is condemned is dropped, if its server is there.
  * @throws {OperatorError} when a server refuses or breaks off a step
  */
 export async function runDatabases(
@@ -81,7 +81,7 @@ export async function runDatabases(
       guard?.release(tenant.slug);
       throw error;
     }
-    const now = await retreat({ installation, control, tenant }, drive, error);
+    const now = await giveUp({ installation, control, tenant }, drive, error);
     guard?.release(tenant.slug);
     if (closesFence(goal) && now && now.id !== former?.id) {
       const pauseMs = first?.pause.ms ?? 0;
@@ -121,13 +121,13 @@ function isInterruptible(step: DatabaseStep): boolean {
 }
 
 /** @throws {OperatorError} when the tenant could not be put back into service @returns the database that it has */
-async function retreat(
+async function giveUp(
   { control, tenant }: RunContext,
   drive: (goal: DatabaseGoal, observers: RunObservers) => Promise<DatabaseRun>,
   cause: unknown,
 ): Promise<TenantDatabase | undefined> {
   try {
-    if (await hasFence(control, tenant.guid)) await drive('retreat', {});
+    await drive('give up', {});
     return await readCurrent(control, tenant.id);
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;

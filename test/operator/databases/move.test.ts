@@ -159,18 +159,18 @@ describe('move of a tenant', () => {
     expect((await globex.get(path)).status).to.equal(200);
   });
 
-  it('move settle drops the old databases whose time has passed, and no others', async () => {
-    const settle = async (): Promise<string[]> =>
-      JSON.parse(await servers.runWell(['move', 'settle', '--json'])).map(({ slug }: { slug: string }) => slug);
-    expect(await settle()).to.deep.equal([]);
+  it('databases prune drops the old databases of moved tenants whose time has passed, and no others', async () => {
+    const prune = async (): Promise<string[]> =>
+      JSON.parse(await servers.runWell(['databases', 'prune', '--json'])).map(({ slug }: { slug: string }) => slug);
+    expect(await prune()).to.deep.equal([]);
     await withConnection(world.installation.controlUrl, client =>
       client.query(
         `update tenant_databases set keep_until = now() - interval '1 second'
           where state = 'kept' and tenant_id = (select id from tenants where slug = 'globex')`,
       ),
     );
-    expect(await settle()).to.deep.equal(['globex']);
-    expect(await settle()).to.deep.equal([]);
+    expect(await prune()).to.deep.equal(['globex']);
+    expect(await prune()).to.deep.equal([]);
     const globex = await world.login(world.globex);
     expect((await globex.get(path)).status).to.equal(200);
     expect((await servers.run(['move', 'globex', '--back'])).stderr).to.include('has no move that can be reversed');

@@ -137,6 +137,20 @@ describe('restore of a tenant from a recovered server', () => {
       expect(document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
   });
 
+  it('a restore that fails leaves no database, and says why', async () => {
+    const before = await databases();
+    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
+      client.query(`alter table currencies drop constraint currencies_decimal_places_check;
+                    update currencies set decimal_places = 7`),
+    );
+    const { code, document } = await restoreFrom('globex', recovered.url);
+    expect(code).to.equal(1);
+    expect(document.message)
+      .to.include('The command has stopped')
+      .and.include('globex is served by default, as before');
+    expect(await databases()).to.deep.equal(before);
+  });
+
   it('a moment without RECOVERY_COMMAND is refused, and says what to set and what to do without it', async () => {
     for (const args of [
       ['restore', 'acme', '--at', '2026-01-01T00:00:00Z'],

@@ -32,7 +32,7 @@ const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target
 
 /**
  * A run of the command line that works on the databases of the tenant. It can be killed, stopped and continued, lose
- * its connection to the control database, and a step can fail; then it retreats once.
+ * its connection to the control database, and a step can fail; then it gives up, once.
  */
 export class DatabaseRun {
   state: 'running' | 'stopped' | 'ended' = 'running';
@@ -41,7 +41,7 @@ export class DatabaseRun {
   readonly #world: DatabaseWorld;
   readonly #run: RunState;
   #steps: Iterator<DatabaseStep, void, void>;
-  #isRetreating = false;
+  #isGivingUp = false;
   /** True while its connection to the control database works, and with it its lock. */
   #isConnected = true;
   readonly #delayed: (() => void)[] = [];
@@ -103,8 +103,7 @@ export class DatabaseRun {
     const { goal, target } = this.#run;
     if (control.fence !== 'none') violation(`a run to ${goal} leaves a fence`);
     const isPlacing = goal === 'provision' || goal === 'place' || goal === 'move' || goal === 'replace';
-    if (isPlacing && control.databases.some(({ state }) => state === 'reserved'))
-      violation(`a run to ${goal} leaves a reserved database`);
+    if (isPlacing) this.#checkNoneReserved(goal);
     // A paused run may create it again, with names that nobody uses any more.
     if (goal === 'place' && target?.state !== 'filled') violation('a run to place does not complete its database');
     if (goal === 'upgrade' && target?.isOutdated) violation('a run to upgrade leaves its database at another version');
@@ -112,12 +111,17 @@ export class DatabaseRun {
       violation('a run to drop leaves its database');
   }
 
-  /** Returns the steps of the retreat after a step has failed; undefined when another run has taken over. */
-  #stepsOfRetreat(): Iterator<DatabaseStep, void, void> | undefined {
+  #checkNoneReserved(goal: DatabaseGoal): void {
+    if (this.#world.control.databases.some(({ state }) => state === 'reserved'))
+      violation(`a run to ${goal} leaves a reserved database`);
+  }
+
+  /** Returns the steps after one has failed; undefined when another run has taken over. */
+  #stepsToGiveUp(): Iterator<DatabaseStep, void, void> | undefined {
     const { control } = this.#world;
-    if (this.#isRetreating || !this.#isConnected || control.fence === 'none') return undefined;
+    if (this.#isGivingUp || !this.#isConnected) return undefined;
     this.#run.current = control.current;
-    return databaseProtocol('retreat', true);
+    return databaseProtocol('give up', control.fence !== 'none');
   }
 
   #deliver(event: () => void): void {
@@ -128,6 +132,7 @@ export class DatabaseRun {
   #next(): void {
     const next = this.#steps.next();
     if (next.done) {
+      if (this.#isGivingUp && this.#isConnected) this.#checkNoneReserved('give up');
       this.kill();
       return;
     }
@@ -156,12 +161,12 @@ export class DatabaseRun {
     } catch (error) {
       if ((error as Error).name === 'Violation') throw error;
       this.#trace(`${step} fails: ${(error as Error).message}`);
-      const steps = this.#stepsOfRetreat();
+      const steps = this.#stepsToGiveUp();
       if (!steps) {
         this.kill();
         return;
       }
-      this.#isRetreating = true;
+      this.#isGivingUp = true;
       this.#steps = steps;
     }
     this.#next();
