@@ -3,8 +3,8 @@ import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { readSequences } from '../databases/replace-tables.ts';
-import { canonicalTextSettings, copyList, listDataTables, readTableChecksums } from '../schema/tenant-tables.ts';
+import { readTables } from '../databases/fill-tables.ts';
+import { canonicalTextSettings, copyList } from '../schema/tenant-tables.ts';
 import type { DataKey } from './data-keys.ts';
 import { writeArchive } from './format/archive-file.ts';
 import { type ArchivedTable, type ArchiveManifest, countRows } from './format/archive-manifest.ts';
@@ -70,9 +70,6 @@ async function readManifest(client: pg.Client, source: ArchiveSource): Promise<A
   if (tenant && guid !== tenant.guid)
     throw new OperatorError(`database ${database} belongs to another tenant: run npx backoffice doctor`);
   if (!version || !at || !postgres) throw new OperatorError(`database ${database} has no schema version`);
-  const tables = await listDataTables(client, except);
-  const checksums = await readTableChecksums(client, tables);
-  const sequences = new Map((await readSequences(client, tables)).map(state => [state.name, state]));
   return {
     kind: tenant ? 'tenant' : 'control',
     tenant: tenant && { guid: tenant.guid, slug: tenant.slug, name: tenant.name },
@@ -80,11 +77,6 @@ async function readManifest(client: pg.Client, source: ArchiveSource): Promise<A
     schemaFingerprint,
     snapshotAt: at,
     source: { server, database, postgres },
-    tables: tables.map(({ name, columns, sequences: own }) => ({
-      name,
-      columns: [...columns],
-      ...(checksums.get(name) ?? { rows: 0, checksum: '0' }),
-      sequences: own.map(each => ({ ...each, ...(sequences.get(each.name) ?? { lastValue: '1', isCalled: false }) })),
-    })),
+    tables: await readTables(client, except),
   };
 }

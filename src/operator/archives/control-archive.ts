@@ -9,8 +9,7 @@ import { controlArchiveId, timeInName } from './archive-name.ts';
 import { createKeyring, type Keyring, opensKey, type SealedKey } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
 import type { ArchiveReader } from './format/archive-file.ts';
-import { loadArchive } from './load-archive.ts';
-import { openArchiveFile } from './open-archive.ts';
+import { loadArchive, openArchiveFile } from './open-archive.ts';
 import { readTargetKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 

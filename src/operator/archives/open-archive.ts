@@ -1,10 +1,11 @@
+import type pg from 'pg';
 import type { EarlierData } from '../databases/fill-database.ts';
+import { fillTables } from '../databases/fill-tables.ts';
 import type { Keyring } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
 import { type ArchiveReader, readArchive } from './format/archive-file.ts';
 import { countRows } from './format/archive-manifest.ts';
 import type { LedgerEntry } from './ledger.ts';
-import { loadArchive } from './load-archive.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /**
@@ -38,6 +39,16 @@ export function openArchive<T>(
       throw new ArchiveFault('wrong_contents', 'its manifest and the ledger differ');
     return work(archive);
   });
+}
+
+/**
+ * Fills a database with an archive, as `fillTables` does.
+ * @throws {ArchiveFault} when a byte of the archive was changed, or the tables differ from the manifest
+ */
+export function loadArchive(target: pg.Client, { manifest, tables }: ArchiveReader): Promise<boolean> {
+  const explain = (names: string) =>
+    new ArchiveFault('wrong_contents', `restored, these tables differ from its manifest: ${names}`);
+  return fillTables(target, manifest.tables, tables(), explain);
 }
 
 /** The data of an archive, as a restore writes it into a database. */

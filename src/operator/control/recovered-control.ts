@@ -5,7 +5,7 @@ import { notArchived } from '../archives/archive-control.ts';
 import { createControlSchema } from '../archives/control-archive.ts';
 import { isForeign } from '../archives/target-owner.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
-import { copyAll } from '../recovery/copy-all.ts';
+import { copyTables } from '../databases/fill-tables.ts';
 import { onRecoveredServer } from '../recovery/recovered-tenant.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { readNewestChange } from './after-restore.ts';
@@ -39,7 +39,9 @@ export async function recoveredControl(url: string, database: string, target: Ba
     load: target =>
       onRecoveredServer(url, database, async from => {
         await createControlSchema(target, version);
-        await withConnection(target, client => copyAll(from, client, notArchived), { settings: canonicalTextSettings });
+        await withConnection(target, client => copyTables(from, client, notArchived), {
+          settings: canonicalTextSettings,
+        });
       }),
   };
 }

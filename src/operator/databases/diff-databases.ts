@@ -88,12 +88,21 @@ const batch = 2_000;
 /** Compares all tables of two databases at the same version, each at one moment. @returns the tables that differ */
 async function compareDatabases(now: pg.Client, before: pg.Client): Promise<TableDifference[]> {
   for (const client of [now, before]) await client.query('begin isolation level repeatable read read only');
-  const tables = await listDataTables(now, identityTables);
+  const tables = commonTables(await listDataTables(now, identityTables), await listDataTables(before, identityTables));
   const differing = differingTables(await readTableChecksums(now, tables), await readTableChecksums(before, tables));
   const differences: TableDifference[] = [];
   for (const table of tables)
     if (differing.includes(table.name)) differences.push(await compareTables(now, before, table));
   return differences;
+}
+
+/** Returns the tables and columns that both databases have: what was added by hand, only one may have. */
+function commonTables(some: readonly DataTable[], others: readonly DataTable[]): DataTable[] {
+  const found = new Map(others.map(({ name, columns }) => [name, columns]));
+  return some.flatMap(table => {
+    const columns = table.columns.filter(column => found.get(table.name)?.includes(column));
+    return columns.length > 0 ? [{ ...table, columns }] : [];
+  });
 }
 
 /** Reads both tables in the order of their keys, in step. */

@@ -9,6 +9,7 @@ import { type DataTable, identityTables, listDataTables } from '../schema/tenant
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import type { RunFacts } from './database-store.ts';
+import { addMissingColumns } from './fill-tables.ts';
 import { type CopiedTables, describe, findMissing } from './missing-data.ts';
 import {
   type CopyEnds,
@@ -16,7 +17,6 @@ import {
   copyRows,
   copySequences,
   replaceTables,
-  requireSameTables,
   truncate,
   withoutTriggers,
 } from './replace-tables.ts';
@@ -53,10 +53,12 @@ export class LiveCopy {
     const startedAt = performance.now();
     const { source, target, run } = this.#options;
     const tables = await listDataTables(source, identityTables);
-    await requireSameTables(tables, target);
     const numbered = await findNumberedTables(source, tables);
     const before = await readTableFingerprints(source);
-    await changeInEpoch(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
+    await changeInEpoch(target, run, async () => {
+      await addMissingColumns(target, tables);
+      await withoutTriggers(target, tables, () => truncate(target, tables));
+    });
     const prefixes = await copyAhead(this.#options, numbered);
     const others = tables.filter(({ name }) => !prefixes.has(name));
     const fingerprints = await readTableFingerprints(source);

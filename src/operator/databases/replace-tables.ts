@@ -3,14 +3,7 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
-import {
-  copyList,
-  type DataTable,
-  differingTables,
-  identityTables,
-  listDataTables,
-  readTableChecksums,
-} from '../schema/tenant-tables.ts';
+import { copyList, type DataTable, differingTables, readTableChecksums } from '../schema/tenant-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 
 /** Two databases, one of which gets the data of the other one. */
@@ -28,18 +21,6 @@ export interface CopyEnds extends Ends {
 export interface TablePart extends DataTable {
   /** SQL condition of the rows; all without it. */
   readonly where?: string;
-}
-
-/** @throws {OperatorError} when the target has other tables or columns than those */
-export async function requireSameTables(tables: readonly DataTable[], target: pg.Client): Promise<void> {
-  const found = new Map((await listDataTables(target, identityTables)).map(table => [table.name, table]));
-  const isSame = ({ name, columns }: DataTable): boolean => found.get(name)?.columns.join() === columns.join();
-  const differing = tables.filter(table => !isSame(table)).map(({ name }) => name);
-  if (differing.length > 0 || found.size !== tables.length)
-    throw new OperatorError(
-      `The new database has other tables than the tenant's (${differing.join(', ') || 'more of them'}). ` +
-        'Its schema has changed since the move began: run the command again',
-    );
 }
 
 /**
@@ -158,33 +139,12 @@ export async function readSequences(client: pg.Client, tables: readonly DataTabl
   return (await client.query<SequenceState>(selects.join(' union all '))).rows;
 }
 
-/** Sets sequences of the target to these values. */
+/** Sets sequences of the target to these values; it lacks those of columns that were added by hand. */
 export async function setSequences(target: pg.Client, sequences: readonly SequenceState[]): Promise<void> {
   await target.query(
-    `select setval(('public.' || quote_ident(name))::regclass, "lastValue", "isCalled")
-       from json_to_recordset($1) as s (name text, "lastValue" bigint, "isCalled" boolean)`,
+    `select setval(sequence, "lastValue", "isCalled")
+       from json_to_recordset($1) as s (name text, "lastValue" bigint, "isCalled" boolean),
+            to_regclass('public.' || quote_ident(name)) as sequence where sequence is not null`,
     [JSON.stringify(sequences)],
   );
-}
-
-/** Imports belong to the tenant that received their files, and are not copied to another one. */
-const importTables = ['imports', 'import_chunks'];
-
-/**
- * Replaces all data of one database by the data that another one with the same schema has. The source is only read, in
- * the caller's snapshot; the target changes in the caller's transaction.
- * @param except tables that stay empty
- */
-export async function copyData(
-  source: pg.Client,
-  target: pg.Client,
-  except: readonly string[] = importTables,
-): Promise<void> {
-  const tables = await listDataTables(source, [...identityTables, ...except]);
-  const copy = async (): Promise<void> => {
-    await truncate(target, tables, 'cascade');
-    for (const table of tables) await copyRows({ source, target }, table);
-  };
-  await withoutTriggers(target, tables, copy, 'foreign keys');
-  await copySequences({ source, target }, tables);
 }

@@ -3,9 +3,13 @@ import type { Passwords } from '../../auth/passwords.ts';
 import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
-import { copyData } from '../databases/replace-tables.ts';
+import { copyTables } from '../databases/fill-tables.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
 import { copyFrom, requireNotPurging } from '../tenants/purging.ts';
 import { tenantExists } from '../tenants/read-tenants.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
@@ -29,10 +33,11 @@ export async function cloneTenant(
   const source = await findTenant(installation, slug);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
-  const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, data);
-  const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
-    provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion }),
-  );
+  const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
+    const copied = data ?? (await presentData(installation, source));
+    const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, copied);
+    return provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion });
+  });
   if (!created) throw tenantExists(tenant);
   return tenant;
 }
@@ -62,28 +67,31 @@ function manifestOf({ slug, name, appId, features, server, status }: Tenant, new
 }
 
 /** Copies users and data into the clone. */
-async function populate(
-  installation: Installation,
-  source: Tenant,
-  clone: Tenant,
-  data: EarlierData | undefined,
-): Promise<[]> {
+async function populate(installation: Installation, source: Tenant, clone: Tenant, data: EarlierData): Promise<[]> {
   const users = await copyUsers(installation, source, clone);
-  if (data) await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
-  await connectTenant(installation, clone, to =>
-    inTransaction(to, async () => {
-      if (!data) await copyPresent(installation, source, to);
-      await replaceUsers(to, users);
-    }),
-  );
+  await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  await connectTenant(installation, clone, client => inTransaction(client, () => makeOwn(client, users)));
   return [];
 }
 
-async function copyPresent(installation: Installation, source: Tenant, to: pg.Client): Promise<void> {
-  await connectTenant(installation, source, async from => {
-    await requireSameVersion(from, to, source.slug);
-    await inSnapshot(from, () => copyData(from, to));
-  });
+/** The data that a tenant has when it is copied. */
+async function presentData({ servers }: Installation, source: Tenant): Promise<EarlierData> {
+  const { slug, server, databaseName } = source;
+  const head = (await tenantHead()) ?? '';
+  const copy = (from: pg.Client, target: pg.Client) =>
+    inSnapshot(from, async () => {
+      if ((await readSchemaState(from)).applied.at(-1) !== head)
+        throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);
+      return copyTables(from, target, identityTables);
+    });
+  return {
+    description: 'the present data',
+    schemaVersion: head,
+    fill: target =>
+      withConnection(servers.adminUrl(server, databaseName), from => copy(from, target), {
+        settings: canonicalTextSettings,
+      }),
+  };
 }
 
 /** A user of the clone, with the id that the user has in the source. */
@@ -119,8 +127,9 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
 
 /**
  * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
+ * Removes the imports, which belong to the tenant that received their files.
  */
-async function replaceUsers(client: pg.Client, users: CopiedUser[]): Promise<void> {
+async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
   await client.query(
     'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
   );
@@ -133,12 +142,6 @@ async function replaceUsers(client: pg.Client, users: CopiedUser[]): Promise<voi
     update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
     update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
     alter table activities enable trigger user;
-    alter table audit_log enable trigger user`);
-}
-
-async function requireSameVersion(source: pg.Client, target: pg.Client, slug: string): Promise<void> {
-  const version = async (client: pg.Client) =>
-    (await client.query<{ name: string }>('select max(name) as name from migrations')).rows[0]?.name;
-  if ((await version(source)) !== (await version(target)))
-    throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);
+    alter table audit_log enable trigger user;
+    truncate imports, import_chunks`);
 }

@@ -8,9 +8,9 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
+import { copyTables } from '../databases/fill-tables.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
-import { copyAll } from './copy-all.ts';
 import { parseMoment } from './parse-moment.ts';
 
 interface RecoveredOptions {
@@ -46,10 +46,7 @@ export async function restoreRecovered<T>(
     return restore({
       description: description ?? `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
-      fill: async target => {
-        await copyAll(from, target, identityTables);
-        return false;
-      },
+      fill: target => copyTables(from, target, identityTables),
     });
   });
 }

@@ -7,6 +7,8 @@ export interface DataTable {
   readonly name: string;
   /** Its stored columns in their order. Generated columns are not among them. */
   readonly columns: readonly string[];
+  /** The types of the columns, as PostgreSQL names them, without a length or precision. */
+  readonly types: readonly string[];
   /** The sequences of its identity and serial columns. */
   readonly sequences: readonly { readonly column: string; readonly name: string }[];
 }
@@ -28,6 +30,8 @@ const catalogTables = `
   select c.relname as name, c.relkind as kind,
          array(select attname::text from pg_attribute
                 where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '' order by attnum) as columns,
+         array(select format_type(atttypid, null) from pg_attribute
+                where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '' order by attnum) as types,
          array(select distinct f.relname::text from pg_constraint k join pg_class f on f.oid = k.confrelid
                 where k.conrelid = c.oid and k.contype = 'f' and f.oid <> c.oid) as references,
          (select coalesce(json_agg(json_build_object('column', a.attname, 'name', s.relname) order by a.attnum), '[]')
@@ -59,8 +63,8 @@ export async function listDataTables(client: pg.ClientBase, except: readonly str
     const free = waiting.findIndex(({ references }) => !waiting.some(table => references.includes(table.name)));
     const [table] = free < 0 ? [] : waiting.splice(free, 1);
     if (!table) throw new Error('the foreign keys of the tables form a cycle');
-    const { name, columns, sequences } = table;
-    ordered.push({ name, columns, sequences });
+    const { name, columns, types, sequences } = table;
+    ordered.push({ name, columns, types, sequences });
   }
   return ordered;
 }

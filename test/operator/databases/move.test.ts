@@ -8,6 +8,7 @@ import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { attributesOf, startCollector } from '../../support/collector.ts';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -102,6 +103,21 @@ describe('move of a tenant', () => {
       return rows.map(({ comment }) => comment);
     });
     expect(found).to.deep.equal(['early', 'late']);
+  });
+
+  it('tables and columns that were added by hand are moved with their data and types, and doctor names them', async () => {
+    const acme = await world.login(world.acme);
+    await acme.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    await servers.move('acme', '--to', 'default');
+    await query(addByHand);
+    const was = await query(readAddedByHand);
+    await servers.move('acme', '--back');
+    expect((await query(readAddedByHand)).rows).to.deep.equal(was.rows);
+    expect((await servers.run(['doctor', '--json'])).stdout).to.include(
+      'column currencies.Rate of tax is not part of it',
+    );
+    await query('alter table currencies drop "Rate of tax", drop mood; drop table notes');
   });
 
   it('a move sends a span of the run, with one below it for each of its steps', async () => {

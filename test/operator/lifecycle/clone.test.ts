@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/people/clients.ts';
+import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -61,6 +62,16 @@ describe('clones of tenants', () => {
       'select distinct user_guid as guid from audit_log where id <= 6',
     );
     expect(entries).to.deep.equal([{ guid: userGuid }]);
+  });
+
+  it('a clone has the tables and columns that were added to its source by hand, with their data and types', async () => {
+    await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    await sql(world.acme, addByHand);
+    const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+    const { code, stdout, stderr } = await run('clone', 'acme', 'noted', '--json');
+    expect(code, stderr).to.equal(0);
+    const adminUrl = databaseUrl(postgresUrl(), JSON.parse(stdout).database);
+    expect(await sql({ adminUrl }, readAddedByHand)).to.deep.equal(await sql(world.acme, readAddedByHand));
   });
 
   it('a clone has the roles and users of its source, with passwords, but with other ids and guids', async () => {

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -79,6 +80,20 @@ describe('restore of a tenant from a recovered server', () => {
     const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD']);
+  });
+
+  it('tables and columns that were added by hand come from the recovered server, with their data and types', async () => {
+    await addCurrency('globex', 'CHF');
+    const own = await copyServer(server.url);
+    await withConnection(databaseUrl(own.url, ofGlobex), client => client.query(addByHand));
+    const was = await withConnection(databaseUrl(own.url, ofGlobex), client => client.query(readAddedByHand));
+    const restored = await restoreFrom('globex', own.url);
+    const cloned = await tenant(['clone', 'globex', 'globex-noted', '--from'], own.url);
+    await own.close();
+    for (const { code, document } of [restored, cloned]) {
+      expect(code, JSON.stringify(document)).to.equal(0);
+      expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(was.rows);
+    }
   });
 
   it('a lost database comes back from the recovered server, and is served', async () => {
