@@ -27,7 +27,6 @@ export class WebhookTenants extends Migration {
         leased_until timestamptz not null default now()
       )`);
     this.addSql('create index webhook_tenants_due_at_index on webhook_tenants (due_at) where is_active');
-    this.addSql('create index webhook_tenants_activated_at_index on webhook_tenants (activated_at) where is_active');
     const comments = {
       sealed: 'the key that seals the secrets of the webhooks in the tenant database',
       is_active: 'false: no webhook is enabled',
