@@ -97,7 +97,7 @@ export async function createServices({
     log,
   });
   const changeWatch = new ChangeWatch({
-    ...{ control, controlUrl, feed, announce, databases, directory, log },
+    ...{ control, feed, announce, databases, directory, log },
     processId: process.id,
   });
   await feed.start();
@@ -125,7 +125,7 @@ export async function createServices({
     secrets,
     sender: createWebhookSender({ trusted: config.trustedReceivers }),
     beginTrace: () => tracing?.begin(),
-    watch: (guid, wake) => changeWatch.subscribe(guid, wake, false),
+    watch: changeWatch,
     onDisabled: disabledWebhookMail(control, mails.send, config.publicUrl),
     now,
   });

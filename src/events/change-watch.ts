@@ -1,18 +1,16 @@
+import { randomInt } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
-import { type ControlDatabase, queryStatement } from '../control/database.ts';
+import { type ControlDatabase, queryControl } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
-import type { TenantRecord } from '../control/records.ts';
 import { describeError } from '../log/describe-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
-import type { RowValues } from '../postgres/statement.ts';
 
 interface ChangeWatchOptions {
   control: ControlDatabase;
-  controlUrl: string;
   feed: ChangeFeed;
   announce: Announce;
   databases: Pick<TenantDatabases, 'open' | 'lastUsedOn'>;
@@ -32,26 +30,40 @@ export const writtenSql = `concat_ws(' ', oid, pg_stat_get_db_tuples_inserted(oi
                                      extract(epoch from pg_stat_get_db_stat_reset_time(oid)))`;
 
 /**
- * Reads whether databases may have changed, without a connection to them: how many rows were written, and whether a
- * session of another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login
- * may not see counts as one.
+ * Whether a database may have changed, without a connection to it: how many rows were written, and whether a session of
+ * another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login may not see
+ * counts as one.
  */
-const pollText = `
-  select datname::text as name, ${writtenSql} as written,
-         oid = any (array(select datid from pg_stat_activity
-                           where application_name not like 'backoffice-api%' and datid is not null
-                             and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"
-    from pg_database where datname = any ($1)`;
+const counters = `
+  ${writtenSql} as written,
+  oid = any (array(select datid from pg_stat_activity
+                    where application_name not like 'backoffice-api%' and datid is not null
+                      and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"`;
+/** One query for all tenants: after an outage, their requests would wait behind a query for each. */
+const followedText = `
+  select guid, database_name as name, case when not on_control_server then address end as address, ${counters}
+    from tenants t join servers s on s.id = server_id
+    left join pg_database on on_control_server and datname = database_name
+   where guid = any ($1) and t.status = 'active'`;
+const pollText = `select datname::text as name, ${counters} from pg_database where datname = any ($1)`;
 
-/**
- * Called when a tenant may have new changes.
- * @param written what the server has counted, if a poll has seen it: the same text in every process
- */
-export type Wake = (written?: string) => void;
+interface Counters {
+  readonly written: string;
+  readonly isShared: boolean;
+}
 
-interface Follower {
-  readonly wake: Wake;
-  readonly hearsOthers: boolean;
+interface FollowedTenant extends Counters {
+  readonly guid: string;
+  readonly name: string;
+  /** Of its server; null if that is the one of the control database, whose counters were read, too. */
+  readonly address: string | null;
+}
+
+/** Tenants that every process serves: the one that commits a change does it, and a poll finds what it left. */
+interface ServedTenants {
+  readonly guids: ReadonlySet<string>;
+  /** @param written what the server has counted, if a poll has seen it: the same text in every process */
+  readonly wake: (guid: string, written?: string) => void;
 }
 
 /**
@@ -64,12 +76,12 @@ interface Follower {
  */
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
-  readonly #followers = new Map<string, Set<Follower>>();
+  readonly #followers = new Map<string, Set<() => void>>();
+  #served: ServedTenants = { guids: new Set(), wake: () => {} };
   /** Until when tenants are followed by another process. */
   readonly #interest = new Map<string, number>();
   readonly #written = new Map<string, string>();
-  #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  readonly #timer = setInterval(() => this.#tick(), pollMs).unref();
   /** The polls that have not ended, by server: one that does not respond delays no other. */
   readonly #polling = new Map<string, Promise<void>>();
   #saidAt = Number.NEGATIVE_INFINITY;
@@ -78,27 +90,24 @@ export class ChangeWatch {
     this.#options = options;
     options.feed.subscribe(changeTopics.changes, key => {
       if (key.startsWith('?')) this.#remember(key);
-      else if (key === '*') for (const guid of this.#followers.keys()) this.#wakeHearing(guid);
-      else this.#wakeHearing(key);
+      else for (const guid of key === '*' ? this.#followers.keys() : [key]) this.#wakeFollowers(guid);
     });
   }
 
-  /**
-   * Calls `wake` when the tenant may have new changes, perhaps too often.
-   * @param hearsOthers false if every process has such a follower: then the process that commits a change serves it,
-   *   and a poll finds what it left, so nobody needs to announce commits
-   * @returns a function that ends the calls
-   */
-  subscribe(guid: string, wake: Wake, hearsOthers = true): () => void {
+  /** Calls `wake` when the tenant may have new changes, perhaps too often. @returns a function that ends the calls */
+  subscribe(guid: string, wake: () => void): () => void {
     const followers = this.#followers.get(guid) ?? new Set();
-    const follower: Follower = { wake, hearsOthers };
-    this.#followers.set(guid, followers.add(follower));
-    if (hearsOthers) this.#announce(this.#interestIn(guid));
-    this.#timer ??= setInterval(() => this.#tick(), pollMs).unref();
+    this.#followers.set(guid, followers.add(wake));
+    this.#announceInterest(guid);
     return () => {
-      followers.delete(follower);
+      followers.delete(wake);
       if (followers.size === 0 && this.#followers.get(guid) === followers) this.#followers.delete(guid);
     };
+  }
+
+  /** Calls `wake` when one of these tenants may have new changes, in place of those of the last call. */
+  serve(served: ServedTenants): void {
+    this.#served = served;
   }
 
   /** This process has committed a change of the tenant, or may have. */
@@ -112,17 +121,16 @@ export class ChangeWatch {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    this.#followers.clear();
-    await this.#looking;
-    await Promise.all(this.#polling.values());
+    while (this.#polling.size > 0) await Promise.all(this.#polling.values());
   }
 
   #wake(guid: string, written?: string): void {
-    for (const { wake } of this.#followers.get(guid) ?? []) wake(written);
+    this.#wakeFollowers(guid);
+    if (this.#served.guids.has(guid)) this.#served.wake(guid, written);
   }
 
-  #wakeHearing(guid: string): void {
-    for (const { wake, hearsOthers } of this.#followers.get(guid) ?? []) if (hearsOthers) wake();
+  #wakeFollowers(guid: string): void {
+    for (const wake of this.#followers.get(guid) ?? []) wake();
   }
 
   /** A process follows a tenant. What this one has committed before it knew that is announced now. */
@@ -134,8 +142,8 @@ export class ChangeWatch {
     if (isNew) this.#announce(guid);
   }
 
-  #interestIn(guid: string): string {
-    return `?${this.#options.processId}/${guid}`;
+  #announceInterest(guid: string): void {
+    this.#announce(`?${this.#options.processId}/${guid}`);
   }
 
   #announce(key: string): void {
@@ -143,57 +151,50 @@ export class ChangeWatch {
   }
 
   #tick(): void {
-    if (this.#followers.size === 0) {
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-      this.#written.clear();
-      return;
-    }
     const now = performance.now();
     if (now - this.#saidAt >= interestEveryMs) {
       this.#saidAt = now;
-      for (const [guid, followers] of this.#followers)
-        if ([...followers].some(({ hearsOthers }) => hearsOthers)) this.#announce(this.#interestIn(guid));
+      for (const guid of this.#followers.keys()) this.#announceInterest(guid);
     }
-    this.#looking ??= this.#poll().finally(() => (this.#looking = undefined));
+    const guids = new Set([...this.#followers.keys(), ...this.#served.guids]);
+    if (guids.size > 0) this.#begin('', () => this.#poll([...guids]));
+    else this.#written.clear();
   }
 
-  async #poll(): Promise<void> {
-    const { directory } = this.#options;
-    const found = await Promise.all(
-      // A tenant that cannot be read, such as for its password, does not keep the others from being polled.
-      [...this.#followers.keys()].map(guid => directory.tenant(guid).catch(() => undefined)),
-    );
-    const tenants = found.filter(tenant => tenant?.status === 'active') as TenantRecord[];
-    const byServer = Map.groupBy(tenants, ({ databaseUrl }) => serverAddress(databaseUrl));
+  #begin(server: string, poll: () => Promise<void>): void {
+    if (this.#polling.has(server)) return;
     const { log } = this.#options;
-    for (const [server, those] of byServer) {
-      if (this.#polling.has(server)) continue;
-      const poll = this.#pollServer(server, those)
-        .catch(error =>
-          log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'),
-        )
-        .finally(() => this.#polling.delete(server));
-      this.#polling.set(server, poll);
-    }
+    const polling = poll()
+      .catch(error => log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'))
+      .finally(() => this.#polling.delete(server));
+    this.#polling.set(server, polling);
   }
 
-  async #pollServer(server: string, tenants: readonly TenantRecord[]): Promise<void> {
-    const byName = new Map(tenants.map(tenant => [tenant.databaseName, tenant]));
-    for (const { name, written, isShared } of await this.#query(server, tenants, [...byName.keys()])) {
-      const { guid } = byName.get(String(name)) as TenantRecord;
-      const isNew = this.#written.get(guid) !== written;
-      if (isNew || isShared) this.#wake(guid, isNew ? String(written) : undefined);
-      this.#written.set(guid, String(written));
-    }
+  async #poll(guids: string[]): Promise<void> {
+    const { control } = this.#options;
+    const tenants = await queryControl<FollowedTenant>(control, 'followed_tenants', followedText, [guids]);
+    for (const [address, those] of Map.groupBy(tenants, ({ address }) => address))
+      if (address === null) for (const tenant of those) this.#compare(tenant.guid, tenant);
+      else this.#begin(serverAddress(address), () => this.#pollServer(serverAddress(address), those));
   }
 
-  async #query(server: string, tenants: readonly TenantRecord[], names: string[]): Promise<RowValues[]> {
-    const { control, controlUrl, databases } = this.#options;
-    const statement = { name: 'change_watch', text: pollText, values: [names] };
-    if (server === serverAddress(controlUrl)) return queryStatement(control, statement);
-    const [first] = tenants;
-    const driver = databases.lastUsedOn(server) ?? (first && databases.open(first));
-    return (await driver?.reads.read(statement)) ?? [];
+  async #pollServer(server: string, tenants: readonly FollowedTenant[]): Promise<void> {
+    const { databases, directory } = this.#options;
+    const guids = new Map(tenants.map(({ name, guid }) => [name, guid]));
+    let driver = databases.lastUsedOn(server);
+    if (!driver) {
+      // Another one each time: one that cannot be read, such as for its password, keeps no other from being polled.
+      const tenant = await directory.tenant(tenants[randomInt(tenants.length)]?.guid as string);
+      if (!tenant) return;
+      driver = databases.open(tenant);
+    }
+    for (const row of await driver.reads.read({ name: 'change_watch', text: pollText, values: [[...guids.keys()]] }))
+      this.#compare(guids.get(row.name as string) as string, row as unknown as Counters);
+  }
+
+  #compare(guid: string, { written, isShared }: Counters): void {
+    const isNew = this.#written.get(guid) !== written;
+    this.#written.set(guid, written);
+    if (isNew || isShared) this.#wake(guid, isNew ? written : undefined);
   }
 }

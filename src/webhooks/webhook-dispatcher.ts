@@ -1,7 +1,7 @@
 import type { ControlDatabase } from '../control/database.ts';
 import { createLeaseLoop } from '../control/lease-loop.ts';
 import { hasCode } from '../errors.ts';
-import type { Wake } from '../events/change-watch.ts';
+import type { ChangeWatch } from '../events/change-watch.ts';
 import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { DeliveryCounts } from '../metrics/webhook-metrics.ts';
 import { createTenantServing, type ServeTenantOptions } from './serve-tenant.ts';
@@ -26,8 +26,7 @@ export interface WebhookDispatcher {
 interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' | 'onDisabled'> {
   control: ControlDatabase;
   background: BackgroundTasks;
-  /** Calls `wake` when the database of a tenant may have changed, until the returned function is called. */
-  watch: (tenantGuid: string, wake: Wake) => () => void;
+  watch: Pick<ChangeWatch, 'serve'>;
   /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (...disabled: Parameters<ServeTenantOptions['onDisabled']>) => Promise<void>;
   /** Identifies this process. */
@@ -55,11 +54,11 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     stopping: stopping.signal,
     onDisabled: (...disabled) => void background.run('webhook_disabled', () => options.onDisabled(...disabled)),
   });
-  const watched = new Map<string, () => void>();
+  /** The tenants with webhooks; undefined until they were read. */
+  let active: ReadonlySet<string> | undefined;
   const woken = new Map<string, string | undefined>();
   const serving = new Map<string, { wakes: Wakes; serverId: number }>();
   let polledAt = Number.NEGATIVE_INFINITY;
-  let isStarted = false;
 
   const run = async (leased: LeasedTenant): Promise<void> => {
     const { tenantGuid, serverId } = leased;
@@ -80,20 +79,14 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       loop.wake();
     }
   };
-  const follow = (active: ReadonlySet<string>): void => {
-    for (const [guid, unwatch] of watched) if (!active.has(guid) && watched.delete(guid)) unwatch();
-    for (const guid of active) {
-      if (watched.has(guid)) continue;
-      const unwatch = watch(guid, written => wake(guid, written));
-      watched.set(guid, unwatch);
-      if (isStarted) addWoken(guid, undefined); // this process may have changed it before
-    }
-    isStarted = true;
-  };
   const lease = async (): Promise<void> => {
     if (performance.now() - polledAt >= pollMs) {
       polledAt = performance.now();
-      follow(await queue.active());
+      const before = active;
+      active = await queue.active();
+      // This process may have changed a tenant that is new here before it learned of it.
+      if (before) for (const guid of active) if (!before.has(guid)) addWoken(guid, undefined);
+      watch.serve({ guids: active, wake });
     }
     if (woken.size > 0) {
       const marked = new Map(woken);
@@ -134,7 +127,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     stop: () => {
       loop.stop();
       stopping.abort();
-      follow(new Set());
+      watch.serve({ guids: new Set(), wake });
     },
   };
 }

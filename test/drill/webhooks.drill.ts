@@ -184,16 +184,19 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     }
   });
 
-  it('changes arrive after Redis and the control database were away for 30 s', async () => {
-    const control = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
-    let since = performance.now();
+  it('changes arrive after Redis was away for 30 s', async () => {
+    const since = performance.now();
     await write(outageMs + phaseMs, async () => {
       await redis.kill();
       await sleep(outageMs);
       await redis.start();
     });
     await report('Redis away for 30 s', since);
-    since = performance.now();
+  });
+
+  it('changes arrive after the control database was away for 30 s', async () => {
+    const control = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
+    const since = performance.now();
     await write(outageMs + phaseMs, () =>
       withConnection(postgresUrl(), async client => {
         await client.query(`alter database "${control}" allow_connections false`);
