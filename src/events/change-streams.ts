@@ -40,6 +40,8 @@ export interface StreamRequest {
 interface Stream extends StreamRequest {
   readonly sink: EventSink;
   cursor: Cursor;
+  /** True until it has reached the end of the feed. */
+  isBehind: boolean;
   /** True while something is read or sent for it. */
   isBusy: boolean;
   /** True if there may be more. */
@@ -81,7 +83,8 @@ export class ChangeStreams {
   begin(request: StreamRequest, sink: EventSink): void {
     const { guid } = request.tenant;
     const followed = this.#followed.get(guid) ?? this.#follow(guid);
-    const stream = { ...request, sink, cursor: request.after, isBusy: false, isStale: true, sentAt: performance.now() };
+    const state = { isBehind: true, isBusy: false, isStale: true, sentAt: performance.now() };
+    const stream: Stream = { ...request, ...state, sink, cursor: request.after };
     followed.streams.add(stream);
     sink.onClose(() => {
       followed.streams.delete(stream);
@@ -118,7 +121,6 @@ export class ChangeStreams {
     };
     const followed: Followed = { feed, streams, close };
     this.#followed.set(guid, followed);
-    feed.wake();
     return followed;
   }
 
@@ -138,14 +140,17 @@ export class ChangeStreams {
   async #send({ feed }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
-      const { changes, last, isEnd } = await feed.after(stream.cursor, stream.filter);
+      const { changes, last, isEnd } = await (stream.isBehind
+        ? feed.readAlone(stream.cursor, stream.filter)
+        : feed.readShared(stream.cursor, stream.filter));
       if (changes.length > 0) {
         if (await this.#endIfForbidden(stream)) return;
         stream.sentAt = performance.now();
         await stream.sink.send(changes.map(change => eventOf(change, stream.isWithRecord)).join(''));
       }
       stream.cursor = last;
-      if (!isEnd) stream.isStale = true;
+      if (isEnd) stream.isBehind = false;
+      else stream.isStale = true;
     }
   }
 
