@@ -1,3 +1,5 @@
+import type { SendResult } from './send-webhook.ts';
+
 /** How an endpoint is doing. Times are in ms since 1970. */
 export interface EndpointState {
   /** Failed attempts since the last success. */
@@ -9,23 +11,24 @@ export interface EndpointState {
   readonly ordering: 'strict' | 'none';
 }
 
+/** What decides which changes a webhook receives, and where it stands. */
+export interface PlacedWebhook {
+  readonly resources: readonly string[];
+  readonly actions: readonly string[];
+  readonly position: string;
+}
+
 /** An enabled endpoint, as the dispatcher reads it. */
-export interface StoredEndpoint extends EndpointState {
+export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly id: number;
   readonly url: string;
-  readonly resources: string[];
-  readonly actions: string[];
   readonly payload: 'thin' | 'record';
-  /** The text of the cursor up to which nothing more is to be sent. */
-  readonly position: string;
-  /** When the position was stored, in ms since 1970, as all times here. */
+  /** When the position last changed, in ms since 1970, as all times here. */
   readonly positionAt: number;
   readonly version: number;
   /** Messages beside the feed that are still to be sent, and how many of them are due. */
   readonly messages: number;
   readonly dueMessages: number;
-  /** Those of them that say that changes were lost or undone. */
-  readonly gaps: number;
   /** Sealed. */
   readonly secret: Buffer;
   readonly previous: Buffer | null;
@@ -39,34 +42,15 @@ export interface StoredMessage {
   readonly failures: number;
 }
 
-/** What was sent: a change of the feed, or a message beside it. */
-export type Sent =
-  | { readonly kind: 'change' }
-  | {
-      readonly kind: 'message';
-      readonly failures: number;
-      readonly isRetried: boolean;
-      /** True: a strict endpoint sends no change before the message has arrived. */
-      readonly isOrdered: boolean;
-    };
-
-/** What the receiver did. */
-export interface Outcome {
-  readonly isSuccess: boolean;
-  /** 410: the receiver wants no more. */
-  readonly isGone: boolean;
-  readonly retryAfterMs: number | undefined;
-}
-
 /** What follows from an attempt. */
-export interface Step {
+interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
    * What becomes of what was sent. `done`: it needs no further attempt. `stay`: the endpoint keeps its place in the feed.
-   * `retry`: it is sent again as a message at that time, while the endpoint goes on.
+   * Else it is sent again as a message, while the endpoint goes on.
    */
-  readonly sent: { readonly is: 'done' | 'stay' } | { readonly is: 'retry'; readonly at: number; failures: number };
+  readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }
 
 const second = 1_000;
@@ -90,39 +74,36 @@ export const maxFailingMs = 5 * 24 * hour;
 /** Each wait is up to a tenth longer, so that endpoints that failed together are not retried together. */
 const jitter = 0.1;
 
-/** @param random from 0 to 1 */
+/**
+ * @param message undefined for a change of the feed, or a gap in it
+ * @param random from 0 to 1
+ */
 export function afterAttempt(
   endpoint: EndpointState,
-  sent: Sent,
-  outcome: Outcome,
+  message: Pick<StoredMessage, 'failures'> | undefined,
+  outcome: Pick<SendResult, 'isSuccess' | 'isGone' | 'retryAfterMs'>,
   { now, random }: { now: number; random: number },
 ): Step {
-  const isStrict = endpoint.ordering === 'strict' && (sent.kind === 'change' || sent.isOrdered);
+  const isStrict = endpoint.ordering === 'strict' && !message;
   const isOwn = isStrict || endpoint.ordering === 'none';
   if (outcome.isSuccess) {
     const nextAttemptAt = isStrict ? null : endpoint.nextAttemptAt; // the pause that another message has asked for
-    return {
-      endpoint: isOwn ? { ...endpoint, failures: 0, failingSince: null, nextAttemptAt } : endpoint,
-      sent: { is: 'done' },
-    };
+    const succeeded = { ...endpoint, failures: 0, failingSince: null, nextAttemptAt };
+    return { endpoint: isOwn ? succeeded : endpoint, sent: 'done' };
   }
-  const mayStay = isStrict && sent.kind === 'change';
   if (outcome.isGone)
-    return { endpoint, disable: 'gone', sent: mayStay ? { is: 'stay' } : { is: 'retry', at: now, failures: 0 } };
+    return { endpoint, disable: 'gone', sent: isStrict ? 'stay' : { at: now, failures: message?.failures ?? 0 } };
 
-  const failures = isStrict ? endpoint.failures + 1 : (sent.kind === 'message' ? sent.failures : 0) + 1;
-  const isGivenUp = !isStrict && (failures > retryDelaysMs.length || (sent.kind === 'message' && !sent.isRetried));
+  const failures = (isStrict ? endpoint.failures : (message?.failures ?? 0)) + 1;
   const delay = (retryDelaysMs[failures - 1] ?? lastDelayMs) * (1 + jitter * random);
   const askedMs = Math.min(outcome.retryAfterMs ?? 0, lastDelayMs);
   const at = now + Math.max(delay, askedMs);
   const pausedUntil = Math.max(endpoint.nextAttemptAt ?? 0, askedMs && now + askedMs) || null;
   const failingSince = endpoint.failingSince ?? now;
-  const failed: EndpointState = isOwn
-    ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt: isStrict ? at : pausedUntil }
-    : endpoint;
+  const nextAttemptAt = isStrict ? at : pausedUntil;
   return {
-    endpoint: failed,
+    endpoint: isOwn ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt } : endpoint,
     ...(isOwn && now - failingSince >= maxFailingMs && { disable: 'failing' as const }),
-    sent: mayStay ? { is: 'stay' } : isGivenUp ? { is: 'done' } : { is: 'retry', at, failures },
+    sent: isStrict ? 'stay' : failures > retryDelaysMs.length ? 'done' : { at, failures },
   };
 }

@@ -4,14 +4,18 @@ import { once } from 'node:events';
 import http, { type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
-import type { Outcome } from './endpoint-state.ts';
 import { isPublicAddress, isTrusted, refusedUrl, type TrustedReceivers } from './webhook-target.ts';
 
 export const sendErrors = ['refused address', 'timeout', 'TLS', 'no connection', 'status', 'secret'] as const;
 /** Why an attempt failed. It tells a tenant nothing of the network of the service. */
 type SendError = (typeof sendErrors)[number];
 
-export interface SendResult extends Outcome {
+/** What the receiver did. */
+export interface SendResult {
+  readonly isSuccess: boolean;
+  /** 410: the receiver wants no more. */
+  readonly isGone: boolean;
+  readonly retryAfterMs: number | undefined;
   /** The status of the response; null without one. */
   readonly status: number | null;
   readonly error: SendError | null;

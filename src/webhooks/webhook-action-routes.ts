@@ -9,12 +9,13 @@ import { isoTime } from '../postgres/iso-time.ts';
 import type { Condition, RowValues } from '../postgres/statement.ts';
 import { lockRecord } from '../resources/rest/resource-access.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { type PlacedWebhook, retryDelaysMs } from './endpoint-state.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
-import { findChange, nextPlace, type PlacedWebhook, placeAt } from './webhook-places.ts';
+import { findChange, nextPlace, placeAt } from './webhook-places.ts';
 import { openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
-import { deleteGaps, insertMessage, maxMessages, movePosition, retryGaps } from './webhook-store.ts';
+import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
 import { deliveryTable, deliveryView, storedWebhook, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
@@ -77,7 +78,12 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
             const { id } = await lockEnabled(transaction, condition);
             const at = services.now();
             const body = messageBody('webhook.test', new Date(at).toISOString(), {});
-            return insertMessage(Number(id), { messageId: `msg_${randomUUID()}`, body, failures: 0, at });
+            return insertMessage(Number(id), {
+              messageId: `msg_${randomUUID()}`,
+              body,
+              failures: retryDelaysMs.length,
+              at,
+            });
           });
           return requireRoom(sent) as z.input<typeof message>;
         });
@@ -131,10 +137,8 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         await changeWebhooks(services, context, () =>
           context.write(async transaction => {
             const webhook = await lockRecord(storedWebhook, transaction, [condition]);
-            const id = Number(webhook.id);
-            const gaps = await transaction.query(deleteGaps(id));
-            if (gaps.length > 0 && !all) return movePosition(id, placed(webhook).position);
-            return movePosition(id, await nextPlace(transaction.query.bind(transaction), placed(webhook), all));
+            const place = await nextPlace(transaction.query.bind(transaction), placed(webhook), all);
+            return movePosition(Number(webhook.id), place);
           }),
         );
       },
@@ -153,7 +157,6 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         return changeWebhooks(services, context, async sealer => {
           const [row] = await context.write(async transaction => {
             const id = Number((await lockRecord(storedWebhook, transaction, [condition])).id);
-            await transaction.query(retryGaps(id));
             return { ...rotate, values: [id, sealer.seal(createSecret(), id)] };
           });
           const { PreviousUntil } = row as { PreviousUntil: string };

@@ -2,8 +2,6 @@ import { type Change, sentChange } from '../events/change.ts';
 import { type Cursor, parseCursor } from '../events/change-cursor.ts';
 
 const prefix = 'evt_';
-/** The prefix of the ids of messages about gaps. */
-export const gapPrefix = 'gap_';
 
 /**
  * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of the

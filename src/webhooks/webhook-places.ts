@@ -1,14 +1,36 @@
-import { problem } from '../errors.ts';
+import { hasCode, problem } from '../errors.ts';
 import type { Change } from '../events/change.ts';
 import { type Cursor, compareCursors, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
-import { type Read, readChanges } from '../events/change-reader.ts';
+import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
+import type { PlacedWebhook } from './endpoint-state.ts';
 import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
+import { selectLastChange } from './webhook-store.ts';
 
-/** What decides which changes a webhook receives, and where it stands. */
-export interface PlacedWebhook {
-  readonly resources: readonly string[];
-  readonly actions: readonly string[];
-  readonly position: string;
+/** What a webhook receives next. */
+export interface NextPage extends ChangePage {
+  /**
+   * The data were put in place of others, or changes after the place of the webhook were removed: what it has received
+   * may have been undone, or it has not received everything. `last` is the place after the gap.
+   */
+  readonly gap?: {
+    /** The era in which the gap was found. */
+    readonly madeIn: number;
+    /** When the last change was made that the data still have, in ms since 1970; undefined: nobody knows. */
+    readonly lastChangeAt: number | undefined;
+  };
+}
+
+/** Reads the changes after the place of a webhook, or the gap that comes before them. */
+export async function readNext(read: Read, webhook: PlacedWebhook, limit: number): Promise<NextPage> {
+  const after = parseCursor(webhook.position) ?? firstCursor;
+  const page = await readUnlessExpired(read, webhook, after, limit);
+  if (page) return page;
+  const { last: end } = await readAfter(read, webhook, 'now');
+  const isKept = await readUnlessExpired(read, webhook, ofThisData(after), 1);
+  const [lastChange] = isKept ? await read(selectLastChange(end.era)) : [];
+  const lastChangeAt = (lastChange?.at as number | null | undefined) ?? undefined;
+  const last = isKept ? { ...after, madeIn: end.madeIn } : firstCursor;
+  return { changes: [], last, isEnd: false, isHeld: false, gap: { madeIn: end.madeIn, lastChangeAt } };
 }
 
 /** @throws {Problem} `unknown_record` when the feed has no such change any more, or the webhook does not receive it */
@@ -19,12 +41,11 @@ export async function findChange(read: Read, webhook: PlacedWebhook, messageId: 
   throw problem('unknown_record', { detail: 'The feed has no change with this MessageId for the webhook.' });
 }
 
-/** The place after the change at which a webhook stands, or after all that are final. */
+/** The place after the gap or the change at which a webhook stands, or after all that are final. */
 export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
-  const place = parseCursor(webhook.position) ?? firstCursor;
-  let page = await readAfter(read, webhook, all ? 'now' : ofThisData(place));
-  while (page.changes.length === 0 && !page.isEnd) page = await readAfter(read, webhook, page.last);
-  return page.changes[0]?.Id ?? cursorText(page.last);
+  let next: NextPage = all ? await readAfter(read, webhook, 'now') : await readNext(read, webhook, 1);
+  while (!next.gap && next.changes.length === 0 && !next.isEnd) next = await readAfter(read, webhook, next.last);
+  return next.changes[0]?.Id ?? cursorText(next.last);
 }
 
 /**
@@ -56,6 +77,15 @@ const firstSince = {
           order by era, feed_xid limit 1`,
 };
 
-function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now') {
-  return readChanges(read, { after, limit: 1, filter: { resources, actions } });
+function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now', limit = 1) {
+  return readChanges(read, { after, limit, filter: { resources, actions } });
+}
+
+async function readUnlessExpired(read: Read, webhook: PlacedWebhook, after: Cursor, limit: number) {
+  try {
+    return await readAfter(read, webhook, after, limit);
+  } catch (error) {
+    if (hasCode(error, 'cursor_expired')) return undefined;
+    throw error;
+  }
 }

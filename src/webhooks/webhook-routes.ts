@@ -16,7 +16,7 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
 import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
-import { deleteOthers, retryGaps } from './webhook-store.ts';
+import { deleteOthers } from './webhook-store.ts';
 import { storedWebhook, webhookContract, webhookTable, webhookView } from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
 
@@ -106,7 +106,6 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
           const [changed] = await context.write(async transaction => {
             const before = await lockRecord(storedWebhook, transaction, [condition], precondition);
             const id = Number(before.id);
-            await transaction.query(retryGaps(id));
             await transaction.query(deleteOthers(id, row.resources as string[]));
             return webhookTable.update({ ...row, version: Number(before.version) + 1 }, [condition]);
           });

@@ -2,7 +2,6 @@ import { writtenSql } from '../events/change-watch.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { NewMessage, Progress } from './endpoint-progress.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
-import { gapPrefix } from './webhook-message.ts';
 
 const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
 const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
@@ -25,18 +24,15 @@ const trim = `
                                   order by id limit ${trimEvery * 2 * batchSize}) oldest
                   where attempted_at < now() - interval '30 days'))`;
 
-/** The condition for a message that says that changes were lost or undone. */
-const isGap = `starts_with(message_id, '${gapPrefix}')`;
-
 /** @param id of one endpoint; null: all */
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
   preparedStatement(
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
             version, failures, ${ms('failing_since')} as "failingSince",
-            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages", gaps,
+            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages",
             case when previous_until > ${time('$1')} then previous end as previous, ${countNow}
        from webhooks w join webhook_secrets on webhook_id = id
-      cross join lateral (select count(*)::integer as messages, count(*) filter (where ${isGap})::integer as gaps,
+      cross join lateral (select count(*)::integer as messages,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
                             from webhook_messages m where m.webhook_id = w.id) waiting
       where is_enabled and ($2::integer is null or id = $2)`,
@@ -59,34 +55,31 @@ export const saveProgress = (
   progress: Progress,
   now: number,
 ): Statement => {
-  const { state, position, disable, succeededAt, ended, retried, queued, attempts } = progress;
+  const { state, position, disable, succeededAt, sent, queued, attempts } = progress;
   // The audit trigger runs for these columns alone, and it alone needs the actor.
   const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}'` : '';
   const statement = preparedStatement(
     `with moved as (
        update webhooks
-          set position = $3, position_at = ${time('$12')}, version = version + 1, failures = $4,
+          set position = $3, position_at = case when position = $3 then position_at else ${time('$11')} end, version = version + 1, failures = $4,
               failing_since = ${time('$5')}, next_attempt_at = ${time('$6')},
               last_success_at = coalesce(${time('$7')}, last_success_at) ${disabling}
         where id = $1 and version = $2 and is_enabled returning id, version),
-     ended as (delete from webhook_messages where id = any($8::bigint[]) and exists (select from moved)),
-     retried as (
-       update webhook_messages m set failures = r.failures, next_attempt_at = ${time('r.at')}
-         from moved, jsonb_to_recordset($9) r (id bigint, failures integer, at float8) where m.id = r.id),
+     sent as (delete from webhook_messages where id = any($8::bigint[]) and exists (select from moved)),
      queued as (
        insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
        select moved.id, "messageId", body, failures, ${time('at')}
-         from moved, jsonb_to_recordset($10) q ("messageId" text, body text, failures integer, at float8)),
+         from moved, jsonb_to_recordset($9) q ("messageId" text, body text, failures integer, at float8)),
      trimmed as (${trim}),
      logged as (
        insert into webhook_deliveries (webhook_id, message_id, type, attempted_at, duration_ms, status, error, response)
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
-         from moved, jsonb_to_recordset($11) a ("messageId" text, type text, at float8, "durationMs" integer,
+         from moved, jsonb_to_recordset($10) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
      select version, ${countNow} from moved`,
     [
       ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
-      ...[ended, JSON.stringify(retried), JSON.stringify(queued), JSON.stringify(attempts), now],
+      ...[sent, JSON.stringify(queued), JSON.stringify(attempts), now],
     ],
   );
   return disable ? statement : { ...statement, withActor: () => statement };
@@ -96,23 +89,14 @@ export const saveProgress = (
 export const maxMessages = 1_000;
 
 /** Adds a message. No row: the endpoint has as many as it may have. */
-export const insertMessage = (webhookId: number, { messageId, body, at }: NewMessage): Statement =>
+export const insertMessage = (webhookId: number, { messageId, body, failures, at }: NewMessage): Statement =>
   preparedStatement(
-    `insert into webhook_messages (webhook_id, message_id, body, next_attempt_at) select $1, $2, $3, ${time('$4')}
+    `insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
+     select $1, $2, $3, $4, ${time('$5')}
       where (select count(*) from webhook_messages where webhook_id = $1) < ${maxMessages}
      returning message_id as "MessageId"`,
-    [webhookId, messageId, body, at],
+    [webhookId, messageId, body, failures, at],
   );
-
-/** Lets the messages be sent at once that a strict endpoint stands at. */
-export const retryGaps = (webhookId: number): Statement =>
-  preparedStatement(`update webhook_messages set next_attempt_at = now() where webhook_id = $1 and ${isGap}`, [
-    webhookId,
-  ]);
-
-/** Deletes the messages that a strict endpoint stands at, and returns them. */
-export const deleteGaps = (webhookId: number): Statement =>
-  preparedStatement(`delete from webhook_messages where webhook_id = $1 and ${isGap} returning id`, [webhookId]);
 
 /** Deletes the messages about changes of other resources. */
 export const deleteOthers = (webhookId: number, resources: readonly string[]): Statement =>

@@ -6,7 +6,7 @@ import { selectDueMessages, selectEndpoints } from '../../src/webhooks/webhook-s
 
 const endpointOf = (id: number): StoredEndpoint => ({
   ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin', ordering: 'strict' },
-  ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, messages: 1, dueMessages: 1, gaps: 0 },
+  ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, messages: 1, dueMessages: 1 },
   ...{ nextAttemptAt: 60_000, secret: Buffer.alloc(0), previous: null },
 });
 const ids = [1, 2, 3];

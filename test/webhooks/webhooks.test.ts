@@ -280,7 +280,10 @@ describe('webhooks', () => {
            from webhook_deliveries where webhook_id = $1`,
         [Id],
       );
-    for (let count = 0; count < 21; count++) await createStatus();
+    for (let count = 0; count < 21; count++) {
+      await createStatus();
+      await eventually(() => receiver.at('/log').length > count); // so that each is a batch of its own
+    }
     const [{ all }] = await eventually(async () => {
       const [row] = await counts();
       return row?.sent === 21 && ([row] as const);
@@ -444,6 +447,20 @@ describe('webhooks', () => {
     const key = await createStatus();
     await eventually(() => keys('/clock').includes(key));
     world.clock.offsetSeconds += 600;
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('skip lets an endpoint leave out a gap that its receiver refuses, and what follows arrives', async () => {
+    receiver.respond('/gap', (response, { body }) => {
+      response.writeHead(body.type === 'webhook.gap' ? 500 : 204).end();
+    });
+    const { Id } = await createWebhook('/gap', { Resources: ['OrderStatus'] });
+    await sql(world.acme, 'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1');
+    const key = await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
+    await eventually(() => keys('/gap').includes(key));
+    expect(receiver.at('/gap').map(({ body }) => body.type)).to.deep.equal(['webhook.gap', 'order_status.created']);
     await admin.delete(`${path}/${Id}`);
   });
 });

@@ -2,7 +2,8 @@ import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statement } from '../../postgres/statement.ts';
-import { nextPlace, type PlacedWebhook } from '../../webhooks/webhook-places.ts';
+import type { PlacedWebhook } from '../../webhooks/endpoint-state.ts';
+import { nextPlace } from '../../webhooks/webhook-places.ts';
 import { movePosition } from '../../webhooks/webhook-store.ts';
 import { connectTenant, findTenant } from './tenants.ts';
 
