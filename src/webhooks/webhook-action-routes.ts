@@ -1,22 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { fieldProblem, problem } from '../errors.ts';
 import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { readList } from '../lists/read-page.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import type { Condition, RowValues } from '../postgres/statement.ts';
-import { lockRecord } from '../resources/rest/resource-access.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { type PlacedWebhook, retryDelaysMs } from './endpoint-state.ts';
+import { retryDelaysMs } from './endpoint-state.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
 import { findChange, nextPlace, placeAt } from './webhook-places.ts';
-import { openSealed, webhookCondition, webhookDocumentation, webhookPath } from './webhook-routes.ts';
+import { webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
-import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
+import { changeWebhook, type LockedWebhook, type WebhookServices, webhookCondition } from './webhook-services.ts';
 import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
-import { deliveryTable, deliveryView, storedWebhook, webhookTable } from './webhook-table.ts';
+import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
 const query = z.object({ limit: limit(), after: queryId() });
@@ -41,10 +39,10 @@ const replayed = z.object({
 
 /** What else can be done with a webhook: see its attempts, and send, repeat or leave out messages. */
 export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
-  const common = webhookDocumentation;
+  const action = { ...webhookDocumentation, method: 'POST', takesIdempotencyKey: true } as const;
   return [
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'GET',
       path: `${path}/Deliveries`,
       summary: 'The newest attempts of a webhook',
@@ -52,11 +50,11 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       list: deliveries,
       response: z.array(deliveryView),
       handler: async ({ params, query: { limit, after }, list }, context) => {
-        const [, id] = webhookCondition(params.id, context);
-        const [webhook] = await context.read(webhookTable.select([['id = ?', id]]));
+        const condition = webhookCondition(params.id, context);
+        const [webhook] = await context.read(webhookTable.select([condition]));
         if (!webhook) throw problem('not_found');
         const conditions: (Condition | undefined)[] = [
-          ['webhook_id = ?', id],
+          ['webhook_id = ?', webhook.Id],
           ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
@@ -64,34 +62,23 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       },
     }),
     defineRoute({
-      ...common,
-      method: 'POST',
+      ...action,
       path: `${path}/test`,
       summary: 'Send a message of type webhook.test, once',
       response: message,
       status: 202,
-      takesIdempotencyKey: true,
-      handler: async ({ params }, context) => {
-        const condition = webhookCondition(params.id, context);
-        return changeWebhooks(services, context, async () => {
-          const [sent] = await context.write(async transaction => {
-            const { id } = await lockEnabled(transaction, condition);
-            const at = services.now();
-            const body = messageBody('webhook.test', new Date(at).toISOString(), {});
-            return insertMessage(Number(id), {
-              messageId: `msg_${randomUUID()}`,
-              body,
-              failures: retryDelaysMs.length,
-              at,
-            });
-          });
-          return requireRoom(sent) as z.input<typeof message>;
-        });
+      handler: async (input, context) => {
+        const at = services.now();
+        const body = messageBody('webhook.test', new Date(at).toISOString(), {});
+        const test = { messageId: `msg_${randomUUID()}`, body, failures: retryDelaysMs.length, at };
+        const sent = await changeWebhook(services, context, input, async webhook =>
+          insertMessage(requireEnabled(webhook).id, test),
+        );
+        return requireRoom(sent) as z.input<typeof message>;
       },
     }),
     defineRoute({
-      ...common,
-      method: 'POST',
+      ...action,
       path: `${path}/replay`,
       summary: 'Send one change again, or all since a moment',
       description:
@@ -102,67 +89,44 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       status: 202,
       response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
       problems: ['unknown_record', 'not_found'],
-      takesIdempotencyKey: true,
-      handler: async ({ params, body: { MessageId, Since } }, context) => {
-        const condition = webhookCondition(params.id, context);
+      handler: async ({ body: { MessageId, Since }, ...input }, context) => {
         if ((MessageId === undefined) === (Since === undefined))
           throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
-        const [row] = await changeWebhooks(services, context, () =>
-          context.write(async transaction => {
-            const webhook = await lockEnabled(transaction, condition);
-            if (MessageId === undefined)
-              return movePosition(
-                Number(webhook.id),
-                await placeAt(transaction.query.bind(transaction), placed(webhook), Since as Date),
-              );
-            const change = await findChange(transaction.query.bind(transaction), placed(webhook), MessageId);
-            const body = changeBody(change, webhook.payload as 'thin' | 'record');
-            return insertMessage(Number(webhook.id), { messageId: MessageId, body, failures: 0, at: services.now() });
-          }),
-        );
+        const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
+          const { id, payload, ...placed } = requireEnabled(webhook);
+          const read = transaction.query.bind(transaction);
+          if (MessageId === undefined) return movePosition(id, await placeAt(read, placed, Since as Date));
+          const body = changeBody(await findChange(read, placed, MessageId), payload);
+          return insertMessage(id, { messageId: MessageId, body, failures: 0, at: services.now() });
+        });
         requireRoom(row);
         return { MessageId: MessageId ?? null };
       },
     }),
     defineRoute({
-      ...common,
-      method: 'POST',
+      ...action,
       path: `${path}/skip`,
       summary: 'Leave out the message at which a webhook stands, or all until now',
       query: z.object({ all: flag().describe('Whether to leave out all changes until now.') }),
       status: 204,
-      takesIdempotencyKey: true,
-      handler: async ({ params, query: { all } }, context) => {
-        const condition = webhookCondition(params.id, context);
-        await changeWebhooks(services, context, () =>
-          context.write(async transaction => {
-            const webhook = await lockRecord(storedWebhook, transaction, [condition]);
-            const place = await nextPlace(transaction.query.bind(transaction), placed(webhook), all);
-            return movePosition(Number(webhook.id), place);
-          }),
+      handler: async ({ query: { all }, ...input }, context) => {
+        await changeWebhook(services, context, input, async (webhook, transaction) =>
+          movePosition(webhook.id, await nextPlace(transaction.query.bind(transaction), webhook, all)),
         );
       },
     }),
     defineRoute({
-      ...common,
-      method: 'POST',
+      ...action,
       path: `${path}/rotate`,
       summary: 'Replace the secret of a webhook',
       description:
         'For 24 hours, messages are signed with both secrets, so that the receiver can change to the new one.',
       response: rotated,
-      takesIdempotencyKey: true,
-      handler: async ({ params }, context) => {
-        const condition = webhookCondition(params.id, context);
-        return changeWebhooks(services, context, async sealer => {
-          const [row] = await context.write(async transaction => {
-            const id = Number((await lockRecord(storedWebhook, transaction, [condition])).id);
-            return { ...rotate, values: [id, sealer.seal(createSecret(), id)] };
-          });
-          const { PreviousUntil } = row as { PreviousUntil: string };
-          return { Secret: openSealed(sealer, row!, Number(row!.id)), PreviousUntil };
-        });
-      },
+      handler: async (input, context) =>
+        (await changeWebhook(services, context, input, async ({ id }, _, sealer) => ({
+          ...rotate,
+          values: [id, sealer.seal(createSecret(), id)],
+        }))) as z.input<typeof rotated>,
     }),
   ];
 }
@@ -172,12 +136,11 @@ const rotate = {
   text: `with due as (update webhooks set next_attempt_at = null, version = version + 1 where id = $1)
          update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
           where webhook_id = $1
-         returning webhook_id as id, encode(secret, 'base64') as "Sealed",
+         returning webhook_id as "Id", encode(secret, 'base64') as "Sealed",
            ${isoTime('previous_until')} as "PreviousUntil"`,
 };
 
-async function lockEnabled(transaction: TenantTransaction, condition: Condition): Promise<RowValues> {
-  const webhook = await lockRecord(storedWebhook, transaction, [condition]);
+function requireEnabled(webhook: LockedWebhook): LockedWebhook {
   if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });
   return webhook;
 }
@@ -188,5 +151,3 @@ function requireRoom(row: RowValues | undefined): RowValues {
   const detail = `The webhook has ${maxMessages} messages to send. Wait until the receiver has taken some of them.`;
   throw problem('rate_limited', { detail, headers: { 'Retry-After': '60' } });
 }
-
-const placed = (webhook: RowValues): PlacedWebhook => webhook as unknown as PlacedWebhook;

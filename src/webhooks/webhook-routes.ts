@@ -4,20 +4,17 @@ import { fieldProblem, problem } from '../errors.ts';
 import { cursorText } from '../events/change-cursor.ts';
 import { readChanges } from '../events/change-reader.ts';
 import { visibleChanges } from '../events/change-sources.ts';
-import { maxInt32 } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
-import { pathId } from '../http/route.ts';
 import { readList } from '../lists/read-page.ts';
-import type { Condition, RowValues } from '../postgres/statement.ts';
-import { lockRecord } from '../resources/rest/resource-access.ts';
+import type { RowValues } from '../postgres/statement.ts';
 import { toRow } from '../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
-import { changeWebhooks, type WebhookServices } from './webhook-services.ts';
+import { changeWebhook, changeWebhooks, type WebhookServices, webhookCondition } from './webhook-services.ts';
 import { deleteOthers } from './webhook-store.ts';
-import { storedWebhook, webhookContract, webhookTable, webhookView } from './webhook-table.ts';
+import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
 
 export const webhookPath = '/api/v1/Webhooks';
@@ -40,10 +37,9 @@ type Contract = z.output<typeof webhookContract>;
 
 /** The webhooks of a tenant. Callers need the scope `All`: an endpoint receives the changes of all entities. */
 export function webhookRoutes(services: WebhookServices): TenantRoute[] {
-  const common = { ...webhookDocumentation, cache: 'no-store' } as const;
   return [
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'GET',
       path: webhookPath,
       summary: 'All Webhook records',
@@ -55,7 +51,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       },
     }),
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'GET',
       path: `${webhookPath}/:id`,
       cache: 'revalidate',
@@ -68,7 +64,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       },
     }),
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'POST',
       path: webhookPath,
       summary: 'Create one Webhook record',
@@ -82,15 +78,14 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       handler: async ({ body }, context) => {
         requireScopeAll(context.caller);
         const row = storedRow(services, context, body);
-        return changeWebhooks(services, context, async sealer => {
-          const [result] = await context.write(transaction => insertWebhook(transaction, row, sealer));
-          const webhook = result!.Webhook as View;
-          return { ...webhook, Secret: openSealed(sealer, result!, webhook.Id) };
-        });
+        const made = await changeWebhooks(services, context, (transaction, sealer) =>
+          insertWebhook(transaction, row, sealer),
+        );
+        return { ...(made?.Webhook as View), Secret: made?.Secret as string };
       },
     }),
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'PUT',
       path: `${webhookPath}/:id`,
       summary: 'Replace one Webhook record, and let it be tried again at once',
@@ -99,48 +94,25 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       response: webhookView,
       hasTag: true,
       takesIfMatch: true,
-      handler: async ({ body, params, precondition }, context) => {
-        const condition = webhookCondition(params.id, context);
+      handler: async ({ body, ...input }, context) => {
         const row = storedRow(services, context, body);
-        return changeWebhooks(services, context, async () => {
-          const [changed] = await context.write(async transaction => {
-            const before = await lockRecord(storedWebhook, transaction, [condition], precondition);
-            const id = Number(before.id);
-            await transaction.query(deleteOthers(id, row.resources as string[]));
-            return webhookTable.update({ ...row, version: Number(before.version) + 1 }, [condition]);
-          });
-          return changed as View;
-        });
+        return (await changeWebhook(services, context, input, async ({ id, version }, transaction) => {
+          await transaction.query(deleteOthers(id, row.resources as string[]));
+          return webhookTable.update({ ...row, version: Number(version) + 1 }, [['id = ?', id]]);
+        })) as View;
       },
     }),
     defineRoute({
-      ...common,
+      ...webhookDocumentation,
       method: 'DELETE',
       path: `${webhookPath}/:id`,
       summary: 'Delete one Webhook record, and what it has not received',
       takesIfMatch: true,
-      handler: async ({ params, precondition }, context) => {
-        const condition = webhookCondition(params.id, context);
-        await context.write(async transaction => {
-          await lockRecord(storedWebhook, transaction, [condition], precondition);
-          return webhookTable.delete([condition]);
-        });
+      handler: async (input, context) => {
+        await changeWebhook(services, context, input, async ({ id }) => webhookTable.delete([['id = ?', id]]));
       },
     }),
   ];
-}
-
-/** The condition for the webhook that a path names. @throws {Problem} `not_found`; 403 without the scope `All` */
-export function webhookCondition(id: string | undefined, context: RequestContext): Condition {
-  requireScopeAll(context.caller);
-  const parsed = pathId(id, maxInt32);
-  if (parsed === undefined) throw problem('not_found');
-  return ['id = ?', parsed];
-}
-
-/** Opens a secret that a statement has returned in the column `Sealed`, as base64. */
-export function openSealed(sealer: SecretSealer, { Sealed }: RowValues, webhookId: number): string {
-  return sealer.open(Buffer.from(Sealed as string, 'base64'), webhookId);
 }
 
 /** @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may not read */
@@ -174,5 +146,5 @@ const countWebhooks = { name: 'count_webhooks', text: 'select count(*) from webh
 const insertSecret = {
   name: 'insert_webhook_secret',
   text: `insert into webhook_secrets (webhook_id, secret) values ($1, $2)
-         returning $3::jsonb as "Webhook", encode(secret, 'base64') as "Sealed"`,
+         returning webhook_id as "Id", $3::jsonb as "Webhook", encode(secret, 'base64') as "Sealed"`,
 };

@@ -139,6 +139,4 @@ export const deliveryView = describeFields(
 ).meta({ title: 'WebhookDelivery' });
 
 export const webhookTable = new TableStatements(Webhook, webhookView);
-/** What `lockRecord` locks. */
-export const storedWebhook = { table: webhookTable, onMissing: 'not_found' } as const;
 export const deliveryTable = new TableStatements(WebhookDelivery, deliveryView);
