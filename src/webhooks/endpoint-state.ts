@@ -18,17 +18,23 @@ export interface PlacedWebhook {
   readonly position: string;
 }
 
-/** An enabled endpoint, as the dispatcher reads it. */
+/** An endpoint, as the dispatcher reads it. */
 export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly id: number;
   readonly url: string;
   readonly payload: 'thin' | 'record';
   /** When the position last changed, in ms since 1970, as all times here. */
   readonly positionAt: number;
+  readonly isEnabled: boolean;
+  readonly disabledReason: 'gone' | 'failing' | 'operator' | null;
   readonly version: number;
   /** Messages beside the feed that are still to be sent, and how many of them are due. */
   readonly messages: number;
   readonly dueMessages: number;
+  /** When something is sent again; null: nothing has failed. */
+  readonly dueAt: number | null;
+  /** What a poll sees of the tenant's database if nobody has changed that since. */
+  readonly written: string;
   /** Sealed. */
   readonly secret: Buffer;
   readonly previous: Buffer | null;

@@ -41,7 +41,7 @@ const maxPositionAgeMs = 24 * 3_600_000;
 export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<boolean> {
   const { read, change, now, mayGoOn, onDisabled } = services;
   let isSlow = false;
-  for (let endpoint: StoredEndpoint | undefined = first; endpoint && mayGoOn(); ) {
+  for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
     const { id, nextAttemptAt, ordering, positionAt } = endpoint;
     const messages = endpoint.dueMessages > 0 ? await read(selectDueMessages(id, now())) : [];
     const isWaiting = nextAttemptAt !== null && nextAttemptAt > now();

@@ -12,7 +12,6 @@ import type { EndpointServices } from './serve-endpoint.ts';
 import { serveWebhooks, type Wakes } from './serve-webhooks.ts';
 import type { LeasedTenant, ServedTenant } from './webhook-queue.ts';
 import { openTenantKey } from './webhook-secret.ts';
-import { selectSummary } from './webhook-store.ts';
 
 export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   secrets: SecretBox;
@@ -35,8 +34,6 @@ interface TenantRun {
   /** True while no other process can serve the tenant. */
   readonly isHeld: () => boolean;
 }
-
-type Summary = Omit<ServedTenant, 'dueInMs'> & { readonly dueAt: number | null };
 
 /** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
 const actor = JSON.stringify({ traceId: 'webhooks' });
@@ -127,18 +124,19 @@ export function createTenantServing(options: ServeTenantOptions) {
       mayGoOn,
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
-    let isHeld: boolean;
-    let summary: Summary | undefined;
-    for (;;) {
+    let served: Awaited<ReturnType<typeof serveWebhooks>>;
+    do {
       hasChanged = false;
-      isHeld = await serveWebhooks(services, run.wakes);
-      // The last look at the feed comes after the counters: these have what was saved, and nothing that it did not see.
-      if (summary && !(hasChanged && mayGoOn())) break;
-      [summary] = (await services.read(selectSummary())) as unknown as [Summary];
-    }
-    const dueInMs = summary.dueAt === null ? Number.POSITIVE_INFINITY : Math.max(0, summary.dueAt - now());
-    const nextMs = Math.min(dueInMs, mayGoOn() ? (isHeld ? heldMs : dueInMs) : 0);
-    return { ...summary, dueInMs: Number.isFinite(nextMs) ? nextMs : null };
+      served = await serveWebhooks(services, run.wakes);
+    } while (hasChanged && mayGoOn());
+    const { endpoints, isHeld } = served;
+    const dueTimes = endpoints.flatMap(({ isEnabled, dueAt }) => (isEnabled ? (dueAt ?? []) : []));
+    const waits = [
+      ...dueTimes.map(at => Math.max(0, at - now())),
+      ...(isHeld ? [heldMs] : []),
+      ...(mayGoOn() ? [] : [0]),
+    ];
+    return { endpoints, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
   };
   return {
     counts,

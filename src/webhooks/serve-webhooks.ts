@@ -26,17 +26,24 @@ export class Wakes {
   }
 }
 
+interface Served {
+  /** The endpoints, as they were read before each of them was looked at last. */
+  readonly endpoints: readonly StoredEndpoint[];
+  /** True if changes follow that are not final yet. */
+  readonly isHeld: boolean;
+}
+
 /**
  * Serves the endpoints of a tenant side by side, until none has anything to send. One that is woken meanwhile goes on
  * while another one waits for its receiver.
- * @returns true if changes follow that are not final yet
  * @throws when the tenant's database cannot be used; until the active sends have ended, the lease is kept
  */
-export async function serveWebhooks(services: EndpointServices, wakes: Wakes): Promise<boolean> {
+export async function serveWebhooks(services: EndpointServices, wakes: Wakes): Promise<Served> {
   const active = new Map<number, Promise<void>>();
   /** Those of them that may have read the feed before the last wake: they are served once more. */
   let late = new Set<number>();
   const failures: unknown[] = [];
+  let endpoints: StoredEndpoint[] = [];
   let isHeld = false;
   const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
   const read = async (id?: number) =>
@@ -56,12 +63,13 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
   const begin = async (): Promise<void> => {
     late = new Set(active.keys());
     const known = new Set(late); // what is read of them here is old when it arrives
-    for (const endpoint of await read()) if (!known.has(endpoint.id)) active.set(endpoint.id, serve(endpoint));
+    endpoints = await read();
+    for (const each of endpoints) if (each.isEnabled && !known.has(each.id)) active.set(each.id, serve(each));
   };
   for (let isDue = true; isDue || active.size > 0; isDue = wakes.take()) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
     if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
   }
   if (failures.length > 0) throw failures[0];
-  return isHeld;
+  return { endpoints, isHeld };
 }

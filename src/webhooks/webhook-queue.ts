@@ -1,5 +1,6 @@
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { createLeases, isLeased, type Leases, leaseTime } from '../control/leases.ts';
+import type { StoredEndpoint } from './endpoint-state.ts';
 
 /** A tenant whose webhooks this process may serve. */
 export interface LeasedTenant {
@@ -19,15 +20,8 @@ export interface LeasedTenant {
 
 /** How the webhooks of a tenant are doing after they were served. */
 export interface ServedTenant {
-  /** Enabled webhooks. */
-  readonly enabled: number;
-  /** Those of them that fail, and since when. */
-  readonly failing: number;
-  readonly failingSince: string | null;
-  /** Webhooks that the service has disabled. */
-  readonly disabled: number;
-  /** What a poll sees of the tenant's database if nobody has changed that since. */
-  readonly written: string;
+  /** As they were read before each was looked at last. */
+  readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince' | 'written'>[];
   /** In how many ms they are served next; null: when the tenant's database changes. */
   readonly dueInMs: number | null;
 }
@@ -61,7 +55,7 @@ const leaseText = `
   returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey", wakes, polled`;
 const releaseText = `
   update webhook_tenants
-     set holder = null, leased_until = now(), failing = $5, failing_since = $6, disabled = $7, waiting_since = null,
+     set holder = null, leased_until = now(), failing = $5, failing_since = to_timestamp($6::float8 / 1000), disabled = $7, waiting_since = null,
          is_active = $4 > 0 or activated_at > now() - interval '1 minute',
          due_at = case when wakes <> $3 or (polled is distinct from $9 and polled is distinct from $10) then now()
                        when $4 = 0 then now() + interval '1 minute' else now() + ${delay('$8')} end,
@@ -125,10 +119,25 @@ export class WebhookQueue {
   }
 
   /** Gives a tenant back. It stays active while a webhook is enabled. */
-  async release({ id, wakes, polled }: LeasedTenant, served: ServedTenant): Promise<void> {
+  async release({ id, wakes, polled }: LeasedTenant, { endpoints, dueInMs }: ServedTenant): Promise<void> {
     this.leases.forget(id);
-    const { enabled, failing, failingSince, disabled, dueInMs, written } = served;
-    const values = [id, this.#holder, wakes, enabled, failing, failingSince, disabled, dueInMs, polled, written];
+    const enabled = endpoints.filter(({ isEnabled }) => isEnabled);
+    const failing = enabled.flatMap(({ failingSince }) => failingSince ?? []);
+    const disabled = endpoints.filter(({ disabledReason: why }) => why === 'gone' || why === 'failing');
+    const since = failing.length > 0 ? Math.min(...failing) : null;
+    const written = endpoints[0]?.written ?? null;
+    const values = [
+      id,
+      this.#holder,
+      wakes,
+      enabled.length,
+      failing.length,
+      since,
+      disabled.length,
+      dueInMs,
+      polled,
+      written,
+    ];
     await this.#query('release', releaseText, values);
   }
 

@@ -24,18 +24,20 @@ const trim = `
                                   order by id limit ${trimEvery * 2 * batchSize}) oldest
                   where attempted_at < now() - interval '30 days'))`;
 
-/** @param id of one endpoint; null: all */
+/** @param id of one endpoint; null: all of the tenant */
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
   preparedStatement(
     `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
-            version, failures, ${ms('failing_since')} as "failingSince",
-            ${ms('next_attempt_at')} as "nextAttemptAt", secret, messages, "dueMessages",
-            case when previous_until > ${time('$1')} then previous end as previous, ${countNow}
+            is_enabled as "isEnabled", disabled_reason as "disabledReason", version, failures,
+            ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
+            ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", messages, "dueMessages",
+            secret, case when previous_until > ${time('$1')} then previous end as previous,
+            (select ${writtenSql} from pg_database where datname = current_database()) as written, ${countNow}
        from webhooks w join webhook_secrets on webhook_id = id
-      cross join lateral (select count(*)::integer as messages,
+      cross join lateral (select count(*)::integer as messages, min(m.next_attempt_at) as next_attempt_at,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
                             from webhook_messages m where m.webhook_id = w.id) waiting
-      where is_enabled and ($2::integer is null or id = $2)`,
+      where $2::integer is null or id = $2`,
     [now, id],
   );
 
@@ -112,22 +114,6 @@ export const movePosition = (webhookId: number, position: string): Statement =>
     `update webhooks set position = $2, position_at = now(), version = version + 1, failures = 0, next_attempt_at = null
       where id = $1 returning id`,
     [webhookId, position],
-  );
-
-/** How the endpoints of the tenant are doing: the fields of `ServedTenant`. */
-export const selectSummary = (): Statement =>
-  preparedStatement(
-    `select count(*) filter (where is_enabled)::integer as enabled,
-            count(*) filter (where is_enabled and failing_since is not null)::integer as failing,
-            min(failing_since) filter (where is_enabled) as "failingSince",
-            count(*) filter (where disabled_reason in ('gone', 'failing'))::integer as disabled,
-            (select ${writtenSql} from pg_database where datname = current_database()) as written,
-            ${ms(`least(
-              min(next_attempt_at) filter (where is_enabled),
-              (select min(m.next_attempt_at) from webhook_messages m join webhooks w on w.id = webhook_id
-                where w.is_enabled))`)} as "dueAt"
-       from webhooks`,
-    [],
   );
 
 /** When the last change was made before the data were put in place of others: nobody has changed them since. */

@@ -7,6 +7,7 @@ import { selectDueMessages, selectEndpoints } from '../../src/webhooks/webhook-s
 const endpointOf = (id: number): StoredEndpoint => ({
   ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin', ordering: 'strict' },
   ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, messages: 1, dueMessages: 1 },
+  ...{ isEnabled: true, disabledReason: null, dueAt: 60_000, written: '' },
   ...{ nextAttemptAt: 60_000, secret: Buffer.alloc(0), previous: null },
 });
 const ids = [1, 2, 3];
@@ -40,7 +41,7 @@ async function serve(wakesAt: readonly number[]): Promise<{ looks: number[]; bef
     return [];
   };
   const services = { read, now: () => 0, mayGoOn: () => reads < maxReads } as unknown as EndpointServices;
-  expect(await serveWebhooks(services, wakes)).to.equal(false);
+  expect((await serveWebhooks(services, wakes)).isHeld).to.equal(false);
   return { looks, beforeLastWake, reads };
 }
 

@@ -5,8 +5,10 @@ import { createTenantKey } from '../../src/webhooks/webhook-secret.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld } from '../support/world.ts';
 
+const written = 'before the last look';
 const served: ServedTenant = {
-  ...{ enabled: 1, failing: 0, failingSince: null, disabled: 0, written: 'before the last look', dueInMs: null },
+  endpoints: [{ isEnabled: true, disabledReason: null, failingSince: null, written }],
+  dueInMs: null,
 };
 
 describe('the queue of tenants with webhooks', () => {
@@ -16,7 +18,7 @@ describe('the queue of tenants with webhooks', () => {
     await world.service.stop(); // so that no process but this one serves the tenant
     const { acme, control, installation } = world;
     const queue = new WebhookQueue(control, randomUUID());
-    const poll = (written: string) => queue.markDue(new Map([[acme.guid, written]]));
+    const poll = (seen: string) => queue.markDue(new Map([[acme.guid, seen]]));
     const serve = async (work: () => Promise<void> = async () => {}): Promise<void> => {
       await controlSql(world, 'update webhook_tenants set due_at = now()');
       const [leased] = await queue.lease(1, []);
@@ -28,11 +30,11 @@ describe('the queue of tenants with webhooks', () => {
     await queue.activate(acme.id, createTenantKey(installation.secrets, acme.guid));
 
     await serve();
-    await poll(served.written);
+    await poll(written);
     expect(await isDue(), 'after a poll that has seen what the last look had').to.equal(false);
     await poll('after the last look');
     expect(await isDue(), 'after a poll that has seen more').to.equal(true);
-    await serve(() => poll(served.written));
+    await serve(() => poll(written));
     expect(await isDue(), 'after a poll during the service that has seen what the last look had').to.equal(false);
     await serve(() => poll('something else'));
     expect(await isDue(), 'after a poll during the service that has seen something else').to.equal(true);
