@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Announce } from '../control/announcer.ts';
@@ -8,6 +9,7 @@ import { type ControlDatabase, queryControl } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import { describeError } from '../log/describe-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
+import { maxEntries } from '../runtime/lru-bounds.ts';
 
 interface ChangeWatchOptions {
   control: ControlDatabase;
@@ -78,8 +80,8 @@ export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
   readonly #followers = new Map<string, Set<() => void>>();
   #served: ServedTenants = { guids: new Set(), wake: () => {} };
-  /** Until when tenants are followed by another process. */
-  readonly #interest = new Map<string, number>();
+  /** The tenants that another process follows. */
+  readonly #interest = new LRUCache<string, true>({ ...maxEntries(10_000), ttl: interestForMs });
   readonly #written = new Map<string, string>();
   readonly #timer = setInterval(() => this.#tick(), pollMs).unref();
   /** The polls that have not ended, by server: one that does not respond delays no other. */
@@ -113,10 +115,7 @@ export class ChangeWatch {
   /** This process has committed a change of the tenant, or may have. */
   notify(guid: string): void {
     this.#wake(guid);
-    const until = this.#interest.get(guid);
-    if (until === undefined) return;
-    if (until < performance.now()) this.#interest.delete(guid);
-    else this.#announce(guid);
+    if (this.#interest.has(guid)) this.#announce(guid);
   }
 
   async stop(): Promise<void> {
@@ -137,9 +136,8 @@ export class ChangeWatch {
   #remember(key: string): void {
     const [processId, guid = ''] = key.slice(1).split('/');
     if (processId === this.#options.processId) return;
-    const isNew = !this.#interest.has(guid);
-    this.#interest.set(guid, performance.now() + interestForMs);
-    if (isNew) this.#announce(guid);
+    if (!this.#interest.has(guid)) this.#announce(guid);
+    this.#interest.set(guid, true);
   }
 
   #announceInterest(guid: string): void {
