@@ -5,7 +5,7 @@ import { createApiServer } from './http/api-server.ts';
 import { createManagementServer, type UnreadyReason } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
-import { listen, portOf } from './http/server-ports.ts';
+import { listen, managementNames, portOf } from './http/server-ports.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { WriteMonitor } from './response-cache/write-monitor.ts';
 import { requestDeadlineMs } from './runtime/deadline.ts';
@@ -53,7 +53,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const api = await startApi(options);
   const management = createManagementServer(api);
   try {
-    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_');
+    await listen(management, config.managementPort, config.managementHost, managementNames);
   } catch (error) {
     await api.stop();
     throw error;
@@ -92,7 +92,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     keepAliveMs: config.keepAliveMs,
   });
   try {
-    await listen(api.http, config.port, config.host, '');
+    await listen(api.http, config.port, config.host, { host: 'HOST', port: 'PORT' });
   } catch (error) {
     api.http.close();
     await services.close();

@@ -1,24 +1,31 @@
 import type { Server } from 'node:http';
 import { OperatorError } from '../log/operator-error.ts';
 
+interface SettingNames {
+  readonly host: string;
+  readonly port: string;
+}
+
+export const managementNames: SettingNames = { host: 'MANAGEMENT_HOST', port: 'MANAGEMENT_PORT' };
+
 /**
  * Listens on an address. Port 0: a free one; see `portOf`.
- * @param prefix of the variables that hold host and port: '' or `MANAGEMENT_`
- * @throws {OperatorError} which names the variable to change
+ * @param names of the settings that hold host and port
+ * @throws {OperatorError} which names the setting to change
  */
-export function listen(server: Server, port: number, host: string, prefix: string): Promise<void> {
+export function listen(server: Server, port: number, host: string, names: SettingNames): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error.code ?? '', port, host, prefix)));
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error.code ?? '', port, host, names)));
     server.listen(port, host, resolve);
   });
 }
 
-function listenError(code: string, port: number, host: string, prefix: string): OperatorError {
+function listenError(code: string, port: number, host: string, names: SettingNames): OperatorError {
   if (code === 'EADDRINUSE')
-    return new OperatorError(`port ${port} on ${host} is in use by another process: set ${prefix}PORT to another one`);
+    return new OperatorError(`port ${port} on ${host} is in use by another process: set ${names.port} to another one`);
   if (code === 'EACCES')
-    return new OperatorError(`this login may not listen on port ${port}: set ${prefix}PORT to one above 1023`);
-  const remedy = `set ${prefix}HOST to an address of this machine, or to 0.0.0.0 for all of them`;
+    return new OperatorError(`this login may not listen on port ${port}: set ${names.port} to one above 1023`);
+  const remedy = `set ${names.host} to an address of this machine, or to 0.0.0.0 for all of them`;
   return new OperatorError(`${host} is not an address that this process can listen on (${code}): ${remedy}`);
 }
 

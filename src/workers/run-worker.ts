@@ -4,7 +4,7 @@ import { createPasswords, hashConcurrency } from '../auth/passwords.ts';
 import { type Config, readConfig } from '../config/config.ts';
 import { embeddedMasterKey } from '../embedded/master-key.ts';
 import { createManagementServer } from '../http/management.ts';
-import { listen, portOf } from '../http/server-ports.ts';
+import { listen, managementNames, portOf } from '../http/server-ports.ts';
 import { type Installation, openInstallation } from '../installation.ts';
 import { createLog } from '../log/log.ts';
 import { explain } from '../log/operator-error.ts';
@@ -113,7 +113,7 @@ export async function runWorkers({ config, prepared, log, output, ignoreEarlySig
   const workers = await startWorkers({ processes, databaseUrl, log });
   const management = createManagementServer(workers);
   try {
-    await listen(management, managementPort, managementHost, 'MANAGEMENT_');
+    await listen(management, managementPort, managementHost, managementNames);
   } catch (error) {
     workers.stop(0, false);
     await workers.ended;

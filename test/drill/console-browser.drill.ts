@@ -87,15 +87,13 @@ const pages = [
 
   it('a live page keeps focus and selection, has copy buttons, and says when the console does not answer', async () => {
     const page = await open();
-    const eventOf = (text: string): string => {
-      const html = `<dl>${text}</dl><pre tabindex="0" aria-label="Result">${text}</pre>`;
-      return `retry: 100\nevent: run\ndata: ${JSON.stringify({ status: 'It runs', html, isEnded: false })}\n\n`;
-    };
+    const pageOf = (text: string): string => `<p id="run-status">It runs</p>
+<div id="run"><dl>${text}</dl><pre tabindex="0" aria-label="Result">${text}</pre></div>`;
     let text: string | undefined = 'first';
-    // Each connection brings the present text, and ends: the browser asks again.
-    await page.route('**/events', route =>
-      text === undefined ? route.abort() : route.fulfill({ contentType: 'text/event-stream', body: eventOf(text) }),
-    );
+    await page.route('**/runs/*', route => {
+      if (route.request().resourceType() === 'document') return route.continue();
+      return text === undefined ? route.abort() : route.fulfill({ contentType: 'text/html', body: pageOf(text) });
+    });
     await withRun(page, async () => {
       const block = page.locator('#run pre');
       await block.filter({ hasText: 'first' }).waitFor();

@@ -1,10 +1,7 @@
 import { type Html, html } from '../../docs/html.ts';
 import { optionFlag } from '../command/operation-fields.ts';
 import { operationPath } from './links.ts';
-import type { Offered } from './offered.ts';
-
-/** What the console offers, by name. */
-export type Offer = ReadonlyMap<string, Offered>;
+import type { Offer } from './offered.ts';
 
 /** A command in a text, up to the punctuation, or the placeholder, that follows it. */
 const command = /(npx backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;

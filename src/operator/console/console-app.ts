@@ -6,23 +6,24 @@ import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
 import { linkCommands } from './command-links.ts';
-import { type ConsolePage, sendPage } from './console-page.ts';
-import type { ConsoleServices, PageRequest } from './console-services.ts';
-import { createFormTokens } from './form-tokens.ts';
+import { sendPage } from './console-page.ts';
+import type { Answer, ConsoleServices, PageRequest } from './console-services.ts';
 import { guard } from './guard.ts';
-import { addOperationRoutes } from './operation-routes.ts';
 import { capacityPage } from './pages/capacity.ts';
+import { commandsPage, operationPage, startOperation } from './pages/commands.ts';
 import { findingsPage } from './pages/findings.ts';
 import { nowPage } from './pages/now.ts';
 import { logPage } from './pages/operator-log.ts';
 import { recoveryPage, tenantRecoveryPage } from './pages/recovery.ts';
 import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
+import { cancelRun, performPlan, runOutput, runPage } from './pages/run-page.ts';
 import { tenantsPage } from './pages/tenant-list.ts';
 import { tenantPage } from './pages/tenant-page.ts';
-import { addRunRoutes } from './run-routes.ts';
 
-/** The pages that only show what the control database has. */
-const views: Readonly<Record<string, (request: PageRequest) => Promise<ConsolePage>>> = {
+type Handlers = Readonly<Record<string, (request: PageRequest) => Answer | Promise<Answer>>>;
+
+/** The pages, which change nothing. */
+const pages: Handlers = {
   '/': nowPage,
   '/tenants': tenantsPage,
   '/tenants/:slug': tenantPage,
@@ -33,6 +34,17 @@ const views: Readonly<Record<string, (request: PageRequest) => Promise<ConsolePa
   '/findings': findingsPage,
   '/capacity': capacityPage,
   '/log': logPage,
+  '/operations': commandsPage,
+  '/operations/:topic{/:word}': operationPage,
+  '/runs/:id': runPage,
+  '/runs/:id/output': runOutput,
+};
+
+/** What the forms of pages do. */
+const changes: Handlers = {
+  '/operations/:topic{/:word}': startOperation,
+  '/runs/:id/perform': performPlan,
+  '/runs/:id/cancel': cancelRun,
 };
 
 const files = new Map<string, Content>([
@@ -49,15 +61,16 @@ function ownFile(name: string): Promise<string> {
 export function createConsoleApp(
   services: ConsoleServices,
 ): (request: IncomingMessage, response: ServerResponse) => unknown {
-  const tokens = createFormTokens();
   const router = new Router();
-  for (const [path, view] of Object.entries(views))
-    router.get(path, async (ctx: Context) => {
-      const query = (name: string) => new URLSearchParams(ctx.querystring).get(name)?.trim() || undefined;
-      sendPage(ctx, await view({ services, params: ctx.params, query }));
-    });
-  addOperationRoutes(router, services, tokens);
-  addRunRoutes(router, services, tokens);
+  const respond =
+    (handle: Handlers[string]): Middleware =>
+    async ctx => {
+      const { visitor, given, tokenOf } = ctx.state;
+      const query = (name: string) => given.get(name)?.trim() || undefined;
+      send(ctx, await handle({ services, visitor, params: ctx.params, given, query, tokenOf }));
+    };
+  for (const [path, page] of Object.entries(pages)) router.get(path, respond(page));
+  for (const [path, change] of Object.entries(changes)) router.post(path, respond(change));
   const app = new Koa();
   app.silent = true; // `explained` sends every error
   return app
@@ -65,14 +78,25 @@ export function createConsoleApp(
     .use(guard(services.entrance, path => files.has(path)))
     .use(servedFiles)
     .use(router.routes())
-    .use(ctx => sendPage(ctx, notFound, 404))
+    .use(ctx => sendPage(ctx, notFound))
     .callback();
 }
 
 const notFound = {
-  title: 'Not found',
-  main: html`<h1>There is no such page</h1><p><a href="/">Go to the fleet</a></p>`,
+  title: 'There is no such page',
+  main: html`<p><a href="/">Go to the fleet</a></p>`,
+  status: 404,
 };
+
+function send(ctx: Context, answer: Answer): void {
+  if (typeof answer === 'string') {
+    ctx.type = 'text/plain; charset=utf-8';
+    ctx.body = answer;
+  } else if ('to' in answer) {
+    ctx.status = 303;
+    ctx.redirect(answer.to);
+  } else sendPage(ctx, answer);
+}
 
 /** Sends what went wrong as a page, in the sentence of the command line. */
 function explained({ shell, offered }: ConsoleServices): Middleware {
@@ -82,9 +106,9 @@ function explained({ shell, offered }: ConsoleServices): Middleware {
       await next();
     } catch (error) {
       const isMissing = error instanceof OperatorError && /^There is no /.test(error.message);
-      const main = html`<h1>${isMissing ? 'Not found' : 'This page cannot be shown'}</h1>
-<p class="note bad" role="alert">${linkCommands(explain(error), offered)}</p><p><a href="${ctx.url}">Try again</a></p>`;
-      sendPage(ctx, { title: 'Error', main }, isMissing ? 404 : 503);
+      const main = html`<p class="note bad" role="alert">${linkCommands(explain(error), offered)}</p><p><a href="${ctx.url}">Try again</a></p>`;
+      const title = isMissing ? 'Not found' : 'This page cannot be shown';
+      sendPage(ctx, { title, main, status: isMissing ? 404 : 503 });
     }
   };
 }

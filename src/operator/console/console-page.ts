@@ -4,10 +4,14 @@ import { htmlDocument, link } from '../../docs/html-document.ts';
 
 /** A page. Around its main part, each shows where the console runs, and what it runs (`ctx.state.shell`). */
 export interface ConsolePage {
+  /** Its heading, too. */
   readonly title: string;
+  /** The pages above it. */
+  readonly above?: readonly (readonly [path: string, name: string])[];
   readonly main: Html;
-  /** For browsers without script: the page is loaded again. */
-  readonly refresh?: { readonly seconds: number; readonly to: string } | undefined;
+  readonly status?: number;
+  /** Further elements of the head. */
+  readonly head?: Html | undefined;
 }
 
 const navigation = [
@@ -22,7 +26,7 @@ const navigation = [
 ] as const;
 
 /** Sends a page of the console. A page for somebody unknown has no links. */
-export function sendPage(ctx: Context, { title, main, refresh }: ConsolePage, status = 200): void {
+export function sendPage(ctx: Context, { title, above = [], main, status = 200, head }: ConsolePage): void {
   const isKnown = ctx.state.visitor !== undefined;
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
@@ -30,19 +34,19 @@ export function sendPage(ctx: Context, { title, main, refresh }: ConsolePage, st
     title: `${title} – Console`,
     styles: ['/css/base.css', '/css/docs.css', '/console.css'],
     scripts: ['/docs/docs.js', '/console.js'],
-    head: refresh && refreshOf(refresh),
+    head,
     header: isKnown
       ? header(ctx)
       : html`<header><div class="bar"><strong>Sales back office console</strong></div></header>`,
-    main,
+    main: html`${above.length > 0 ? breadcrumbs(above) : ''}
+<h1>${title}</h1>
+${main}`,
   });
 }
 
-/** With script, events bring what is new, so only browsers without it load the page again. */
-function refreshOf({ seconds, to }: NonNullable<ConsolePage['refresh']>): Html {
-  const meta = html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
-  return seconds === 0 ? meta : html`<noscript>${meta}</noscript>`;
-}
+/** Lets the browser load another page. */
+export const refresh = (seconds: number, to: string): Html =>
+  html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
 function header(ctx: Context): Html {
   const { shell, visitor } = ctx.state;
@@ -54,12 +58,11 @@ function header(ctx: Context): Html {
 <form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<p class="who"><span>${shell.place}</span> <span>${visitor.name}</span> ${shell.mode && html`<span class="mode">${shell.mode}</span>`}</p>
+<p class="who"><span>${shell.place}</span> <span>${visitor.name}</span> ${shell.mode && html`<span class="tag">${shell.mode}</span>`}</p>
 </div></header>`;
 }
 
-/** A line of links to the parts of what a page shows, or to the pages above it. */
-export function breadcrumbs(...links: (readonly [path: string, name: string])[]): Html {
-  const items = links.map(([path, name]) => html`<a href="${path}">${name}</a> › `);
+function breadcrumbs(above: NonNullable<ConsolePage['above']>): Html {
+  const items = above.map(([path, name]) => html`<a href="${path}">${name}</a> › `);
   return html`<nav class="hint" aria-label="Above this page">${items}</nav>`;
 }

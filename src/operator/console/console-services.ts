@@ -1,6 +1,7 @@
 import type { Context } from '../command/operation.ts';
-import type { Offer } from './command-links.ts';
-import type { Entrance } from './entrance.ts';
+import type { ConsolePage } from './console-page.ts';
+import type { Entrance, Visitor } from './entrance.ts';
+import type { Offer } from './offered.ts';
 import type { Runs } from './runs.ts';
 
 /** What the pages of a console use. */
@@ -16,10 +17,19 @@ export interface ConsoleServices {
   readonly needsReason: boolean;
 }
 
-/** What a page is made of: the parameters of its address, and the services. */
+/** A request of somebody known: for a page, or with a form that a page of the console has sent. */
 export interface PageRequest {
   readonly services: ConsoleServices;
+  readonly visitor: Visitor;
+  /** The parameters of the path. */
   readonly params: Readonly<Record<string, string>>;
-  /** The parameters of the query. An empty one is as good as none. */
+  /** The parameters of the query or of the form. */
+  readonly given: URLSearchParams;
+  /** Returns one of them. An empty one is as good as none. */
   readonly query: (name: string) => string | undefined;
+  /** Returns the token of a form by its path. */
+  readonly tokenOf: (path: string) => string;
 }
+
+/** A page, a text, or the path of another page. */
+export type Answer = ConsolePage | string | { readonly to: string };

@@ -13,9 +13,12 @@ export interface Visitor {
 
 /** Decides who may use the console. */
 export interface Entrance {
-  /** Whether requests from this address are read at all. */
-  admits(address: string | undefined): boolean;
-  /** The host that the browser asked for, if it is one of the console: another one is DNS rebinding. */
+  /** Where the browser begins: with the token of a local one, which works once. */
+  readonly startPath: string;
+  /**
+   * The host that the browser asked for. Undefined if it is none of the console, which is DNS rebinding, or if the request
+   * comes from elsewhere than the proxy of a team.
+   */
   hostOf(request: IncomingMessage): string | undefined;
   visitorOf(request: IncomingMessage): Visitor | undefined;
   /** Exchanges the token of the printed address for a cookie, once. */
@@ -24,16 +27,16 @@ export interface Entrance {
 
 const loopback = /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/;
 
-/** Creates the entrance of the operator who started the console. @returns it, and the token, which works once */
-export function createLocalEntrance(): { entrance: Entrance; token: string } {
+/** Creates the entrance of the operator who started the console. */
+export function createLocalEntrance(): Entrance {
   // Letters and digits: a terminal leaves a hyphen at the end out of a link.
   const token = randomBytes(24).toString('hex');
   const session = randomBytes(32).toString('base64url');
   // Cookies of one host are sent to all of its ports: another console has another name.
   const name = `console-${randomBytes(6).toString('hex')}`;
   let isRedeemed = false;
-  const entrance: Entrance = {
-    admits: () => true,
+  return {
+    startPath: `/start?token=${token}`,
     hostOf: ({ headers: { host = '' } }) => (loopback.test(host) ? host : undefined),
     visitorOf: ({ headers: { cookie = '' } }) => {
       const values = cookie.split('; ').filter(each => each.startsWith(`${name}=`));
@@ -46,7 +49,6 @@ export function createLocalEntrance(): { entrance: Entrance; token: string } {
       return `${name}=${session}; Path=/; HttpOnly; SameSite=Strict`;
     },
   };
-  return { entrance, token };
 }
 
 const maxNameLength = 200;
@@ -58,11 +60,12 @@ const maxNameLength = 200;
 export function createTeamEntrance(proxies: readonly string[], userHeader: string): Entrance {
   const networks = proxies.map(parseProxy);
   return {
-    admits: address => {
-      const parsed = parseIpAddress(address ?? '');
-      return parsed !== undefined && networks.some(network => contains(network, parsed));
+    startPath: '/',
+    hostOf: ({ socket: { remoteAddress = '' }, headers }) => {
+      const address = parseIpAddress(remoteAddress);
+      const isProxy = address !== undefined && networks.some(network => contains(network, address));
+      return isProxy ? (single(headers['x-forwarded-host']) ?? headers.host) : undefined;
     },
-    hostOf: ({ headers }) => single(headers['x-forwarded-host']) ?? headers.host,
     visitorOf: ({ headers }) => {
       const name = single(headers[userHeader]);
       return name === undefined ? undefined : { name, session: name };

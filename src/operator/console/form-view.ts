@@ -1,79 +1,84 @@
 import { randomUUID } from 'node:crypto';
+import { permissions } from '../../control/permissions.ts';
 import { type Html, html } from '../../docs/html.ts';
 import { isConfirmed, takesReason } from '../command/operation.ts';
-import type { Field } from '../command/operation-fields.ts';
-import type { Candidate } from '../command/stored-values.ts';
+import { type Field, storedKindOf } from '../command/operation-fields.ts';
+import { type Candidate, readStoredValues } from '../command/stored-values.ts';
 import { fieldLabel } from '../command/texts.ts';
-import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
-import { breadcrumbs } from './console-page.ts';
+import { commandText, type FilledForm } from './command-line.ts';
+import type { ConsolePage } from './console-page.ts';
+import type { PageRequest } from './console-services.ts';
 import { type FormError, formId, inputId } from './form-values.ts';
-import { operationPath } from './links.ts';
+import { textBlock } from './format.ts';
+import { hiddenInputs, operationPath } from './links.ts';
 import type { Offered } from './offered.ts';
 
-interface FormPage {
-  readonly offered: Offered;
-  readonly form: FilledForm;
-  readonly errors: readonly FormError[];
-  readonly token: string;
-  readonly needsReason: boolean;
-  readonly showsCommand: boolean;
-  /** What fields can be, by name. */
-  readonly candidates: ReadonlyMap<string, readonly Candidate[]>;
-}
-
 /** The form of an operation, made of its definition. */
-export function formView({ offered, form, errors, token, needsReason, showsCommand, candidates }: FormPage): Html {
-  const { operation, isAllowed } = offered;
+export async function formPage(
+  { services, tokenOf }: PageRequest,
+  { operation, isAllowed }: Offered,
+  form: FilledForm,
+  errors: readonly FormError[] = [],
+  showsCommand = false,
+): Promise<ConsolePage> {
   const { name, description, help, fields, plan, effect, changingFields = [] } = operation;
-  const inputs = Object.entries(fields).map(([name, field]) => {
-    const id = inputId(name);
+  const inputs: Html[] = [];
+  for (const [each, field] of Object.entries(fields)) {
     const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
-    return fieldView({ ...field, id, name, label: fieldLabel(name), hint, errors }, attributes =>
-      control(field, form.texts[name] ?? [], attributes, candidates.get(name) ?? [], `${id}-list`),
+    const input = { ...field, id: inputId(each), name: each, label: fieldLabel(each), hint };
+    inputs.push(
+      fieldView(input, errors, form.texts[each], await candidatesOf(field, form, services.control.statements)),
     );
-  });
-  const reason = fieldView(
-    { id: 'because', label: 'Reason', hint: 'why, for the log of operators', isRequired: needsReason, errors },
-    attributes => html`<input type="text" value="${form.reason}" autocomplete="off" ${attributes}>`,
-  );
+  }
+  if (takesReason(operation)) {
+    const hint = 'why, for the log of operators';
+    const reason = { id: 'because', label: 'Reason', hint, isRequired: services.needsReason };
+    inputs.push(fieldView(reason, errors, [form.reason]));
+  }
   const changes = plan !== undefined && (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
     html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
   const planButton = isAllowed && plan ? button('plan', 'Show the plan', changes) : '';
   const runButton = isAllowed && !isConfirmed(operation) ? button('run', 'Run it', !changes) : '';
-  return html`${breadcrumbs(['/operations', 'Commands'])}
-<h1>${name}</h1>
-<p>${description}</p>
-${effectNote(offered)}
+  const main = html`<p>${description}</p>
+<p class="note${isConfirmed(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.'}</p>
 ${errorSummary(errors)}
 ${showsCommand && errors.length === 0 ? commandView(form) : ''}
-<form method="post" action="${operationPath(name)}" class="operation" id="${formId}" novalidate>
-<input type="hidden" name="token" value="${token}"><input type="hidden" name="form" value="${randomUUID()}">
+<form method="post" action="${operationPath(name)}" id="${formId}" novalidate>
+${hiddenInputs({ token: tokenOf(operationPath(name)), form: randomUUID() })}
 ${inputs}
-${takesReason(operation) ? reason : ''}
 <p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}<button name="step" value="command">Show as command</button></p>
 </form>
-${help ? html`<details><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
+${help ? html`<details><summary>How it works</summary>${textBlock(help, 'Help')}</details>` : ''}`;
+  return { title: name, above: [['/operations', 'Commands']], main, status: errors.length > 0 ? 422 : 200 };
+}
+
+/** Returns what the value of a field can be, as far as it is known. */
+async function candidatesOf(
+  field: Field,
+  { texts }: FilledForm,
+  control: PageRequest['services']['control']['statements'],
+): Promise<readonly Candidate[]> {
+  if (field.kind === 'permission') return permissions.map(value => ({ value }));
+  const kind = storedKindOf(field);
+  return kind ? readStoredValues(control, kind, '', texts.slug?.[0]) : [];
+}
+
+function effectText({ effect, changingFields }: Offered['operation']): string {
+  if (changingFields) return `It changes something if you give: ${changingFields.map(fieldLabel).join(', ')}.`;
+  const planFirst = 'The plan comes first, and wants a name typed.';
+  return {
+    reads: 'It only reads.',
+    changes: 'It makes changes.',
+    'locks out': `It locks out people or programs. ${planFirst}`,
+    destroys: `It destroys what cannot be had back easily. ${planFirst}`,
+  }[effect];
 }
 
 /** The command that a form stands for; docs.js adds a button that copies it. */
 export function commandView(form: FilledForm): Html {
-  const text = commandText(withoutSecret(form));
-  return html`<div class="command"><h2>As a command</h2><pre tabindex="0" role="group" aria-label="Code: the command"><code>${text}</code></pre></div>`;
-}
-
-function effectNote({ operation, isAllowed }: Offered): Html {
-  const { effect, changingFields } = operation;
-  const texts = {
-    reads: changingFields
-      ? `It changes something if you give: ${changingFields.map(fieldLabel).join(', ')}.`
-      : 'It only reads.',
-    changes: 'It makes changes.',
-    'locks out': 'It locks out people or programs. The plan comes first, and wants a name typed.',
-    destroys: 'It destroys what cannot be had back easily. The plan comes first, and wants a name typed.',
-  };
-  const refusal = isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.';
-  return html`<p class="note ${isConfirmed(operation) ? 'hurts' : ''}">${texts[effect]}${refusal}</p>`;
+  const text = commandText(form);
+  return html`<div class="command"><h2>As a command</h2>${textBlock(text, 'the command')}</div>`;
 }
 
 /** The errors of a form, which take the focus, and link to their fields. */
@@ -84,50 +89,49 @@ export function errorSummary(errors: readonly FormError[]): Html {
       html`<li><a href="#${id}">${id.startsWith('f-') ? `${fieldLabel(id.slice(2))}: ` : ''}${text}</a></li>`,
   );
   const title = errors.some(({ id }) => id === formId) ? 'Nothing was run' : 'Correct the form';
-  return html`<div class="errors-of-form" role="alert" tabindex="-1" autofocus><h2>${title}</h2><ul>${items}</ul></div>`;
+  return html`<div class="note bad" role="alert" tabindex="-1" autofocus><h2>${title}</h2><ul>${items}</ul></div>`;
 }
 
-interface LabelledInput extends Partial<Pick<Field, 'kind' | 'neededUnless'>> {
+interface Input extends Partial<Field> {
   readonly id: string;
   /** Without it, the id. */
   readonly name?: string;
   readonly label: string;
   readonly hint?: string;
-  readonly isRequired: boolean;
-  /** Of the whole form. */
-  readonly errors: readonly FormError[];
 }
 
-/** An input with its label, its hint, and what is wrong with it. @param input makes the input of its attributes */
+/** An input with its label, its hint, and what is wrong with it. @param candidates what it can be */
 export function fieldView(
-  { id, name = id, label, hint, isRequired, kind, neededUnless, errors }: LabelledInput,
-  input: (attributes: Html) => Html,
+  input: Input,
+  errors: readonly FormError[],
+  texts: readonly string[] = [],
+  candidates: readonly Candidate[] = [],
 ): Html {
+  const { id, name = id, label, hint, isRequired, kind, neededUnless } = input;
   const error = errors.find(each => each.id === id);
-  const isFlag = kind === 'flag';
   const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ');
   const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
     error ? html` aria-invalid="true"` : ''
   }${isRequired ? html` aria-required="true"` : ''}`;
-  return html`<div class="field${error ? ' wrong' : ''}">${isFlag ? html`${input(attributes)} ` : ''}<label for="${id}">${label}${
-    isRequired || isFlag
-      ? ''
-      : html` <span class="optional">${neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional'}</span>`
-  }</label>
+  const shown = control(input, texts, attributes, candidates);
+  const isFlag = kind === 'flag';
+  const optional = isRequired || isFlag ? '' : neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional';
+  return html`<div class="field${error ? ' bad' : ''}">${isFlag ? html`${shown} ` : ''}<label for="${id}">${label}</label>${
+    optional && html` <span class="hint">${optional}</span>`
+  }
 ${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
 ${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
-${isFlag ? '' : input(attributes)}</div>`;
+${isFlag ? '' : shown}</div>`;
 }
 
 /** How many values a hint names at most. */
 const maxNamed = 40;
 
 function control(
-  { kind, choices, isList, isRequired, default: initial }: Field,
+  { id, kind, choices, isList, isRequired, default: initial }: Input,
   texts: readonly string[],
   attributes: Html,
   candidates: readonly Candidate[],
-  listId: string,
 ): Html {
   const value = texts.join(' ') || String(initial ?? '');
   if (kind === 'flag')
@@ -143,6 +147,6 @@ function control(
   }
   const options = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
   return html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}${
-    options.length > 0 ? html` list="${listId}"` : ''
-  }>${options.length > 0 ? html`<datalist id="${listId}">${options}</datalist>` : ''}`;
+    options.length > 0 ? html` list="${id}-list"` : ''
+  }>${options.length > 0 ? html`<datalist id="${id}-list">${options}</datalist>` : ''}`;
 }

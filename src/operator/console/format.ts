@@ -58,6 +58,9 @@ export function shorten(text: string, max = 200): string {
   return text.length > max ? `${text.slice(0, max)}…` : text;
 }
 
+/** Why something has failed. */
+export const cause = (error: string): Html => html`<span class="cause">${shorten(error)}</span>`;
+
 export function size(bytes: number | null | undefined): string | undefined {
   return typeof bytes === 'number' ? sizeText(bytes) : undefined;
 }
@@ -72,6 +75,6 @@ export function version(name: string | null | undefined): Html {
 }
 
 /** A text that can be long, such as that of an error. */
-export function textBlock(text: Html | string, label: string, kind = ''): Html {
-  return html`<pre class="text ${kind}" tabindex="0" role="group" aria-label="${label}">${text}</pre>`;
+export function textBlock(text: Html | string, label: string, look = ''): Html {
+  return html`<pre class="${look}" tabindex="0" role="group" aria-label="${label}">${text}</pre>`;
 }

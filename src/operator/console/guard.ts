@@ -1,9 +1,11 @@
+import { createHmac, randomBytes } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
 import { contentSecurityPolicy } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { fixedHeaders } from '../../http/security-headers.ts';
-import { sendPage } from './console-page.ts';
-import type { Entrance } from './entrance.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { refresh, sendPage } from './console-page.ts';
+import { type Entrance, isEqual } from './entrance.ts';
 
 const headers = {
   ...fixedHeaders,
@@ -13,21 +15,23 @@ const headers = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
 };
+const maxFormLength = 100_000;
 
 /**
  * Lets a request pass only if a page of the console sends it, from a browser whose user is known:
  *
- * 1. It comes from an admitted address (of a team: from the proxy).
+ * 1. Of a team, it comes from the proxy.
  * 2. It names a host of the console: with DNS rebinding it would name another one.
  * 3. It has the cookie of the session, or the name that the proxy gives.
- * 4. Unless it is a GET or HEAD, a page of the same origin sends it.
+ * 4. Unless it is a GET or HEAD, a page of the same origin sends it, with a token that is for this visitor and path.
  *
- * Files without secrets pass without 3 (`isPublic`).
+ * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given` and `tokenOf` of `PageRequest`.
  */
 export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
+  const key = randomBytes(32);
   return async (ctx, next) => {
     ctx.set(headers);
-    const host = entrance.admits(ctx.req.socket.remoteAddress) ? entrance.hostOf(ctx.req) : undefined;
+    const host = entrance.hostOf(ctx.req);
     if (host === undefined) return refuse(ctx, 'This address leads to no page of the console.');
     if (ctx.path === '/start' && ctx.method === 'GET') {
       const cookie = entrance.redeem(String(ctx.query.token ?? ''));
@@ -36,9 +40,16 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
     if (isPublic(ctx.path)) return next();
     const visitor = entrance.visitorOf(ctx.req);
     if (!visitor) return refuse(ctx, unknownVisitor);
-    if (!['GET', 'HEAD'].includes(ctx.method) && !isOwnOrigin(ctx, host))
+    const isChange = !['GET', 'HEAD'].includes(ctx.method);
+    if (isChange && !isOwnOrigin(ctx, host))
       return refuse(ctx, 'The request comes from a page of another origin. Nothing was changed.');
-    ctx.state.visitor = visitor;
+    const tokenOf = (path: string): string =>
+      createHmac('sha256', key).update(`${visitor.session}\n${path}`).digest('base64url');
+    Object.assign(ctx.state, { visitor, tokenOf });
+    const given = new URLSearchParams(isChange ? await readForm(ctx) : ctx.querystring);
+    if (isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path)))
+      throw new OperatorError('The form is of an earlier console or of another page. Open it again');
+    ctx.state.given = given;
     return next();
   };
 }
@@ -49,7 +60,7 @@ const unknownVisitor =
 
 function refuse(ctx: Context, text: string): void {
   ctx.set('Connection', 'close');
-  sendPage(ctx, { title: 'No access', main: html`<h1>No access</h1><p>${text}</p>` }, 403);
+  sendPage(ctx, { title: 'No access', main: html`<p>${text}</p>`, status: 403 });
 }
 
 /**
@@ -58,12 +69,21 @@ function refuse(ctx: Context, text: string): void {
  */
 function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
-  const main = html`<h1>The console is open</h1><p><a href="/">Go on to the fleet</a></p>`;
-  sendPage(ctx, { title: 'Start', main, refresh: { seconds: 0, to: '/' } });
+  const main = html`<p><a href="/">Go on to the fleet</a></p>`;
+  sendPage(ctx, { title: 'The console is open', main, head: refresh(0, '/') });
 }
 
 /** True if a page of the console sends the request, by `Sec-Fetch-Site` of browsers that have it, and by `Origin`. */
 function isOwnOrigin(ctx: Context, host: string): boolean {
   const site = ctx.get('Sec-Fetch-Site');
   return ['', 'same-origin'].includes(site) && [`http://${host}`, `https://${host}`].includes(ctx.get('Origin'));
+}
+
+async function readForm(ctx: Context): Promise<string> {
+  let text = '';
+  for await (const chunk of ctx.req.setEncoding('utf8')) {
+    text += chunk;
+    if (text.length > maxFormLength) throw new OperatorError('The form is too large');
+  }
+  return text;
 }

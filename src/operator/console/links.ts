@@ -1,10 +1,15 @@
 import { type Html, html } from '../../docs/html.ts';
 import { none } from './format.ts';
 
+export const tenantPath = (slug: string): string => `/tenants/${encodeURIComponent(slug)}`;
+
 /** A link to the page of a tenant. */
 export function tenantLink(slug: string | null): Html {
-  return slug === null ? none : html`<a href="/tenants/${encodeURIComponent(slug)}">${slug}</a>`;
+  return slug === null ? none : html`<a href="${tenantPath(slug)}">${slug}</a>`;
 }
+
+/** A link to a migration run. */
+export const rolloutLink = (id: number): Html => html`<a href="/rollouts/${id}">Run ${id}</a>`;
 
 /** The path of the form of an operation. @param name the words of the command */
 export function operationPath(name: string): string {
@@ -23,11 +28,18 @@ export function loginLinks(slug: string, email: string): Html {
 }
 
 /** The parameters of a page, by name. */
-export type Query = Readonly<Record<string, string | undefined>>;
+export type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** The parameters that are not empty. */
-export function given(query: Query): Record<string, string> {
-  return Object.fromEntries(Object.entries(query).flatMap(([name, value]) => (value ? [[name, value]] : [])));
+/** The parameters that are not empty. One with several texts stands several times. */
+export function given(query: Query): [name: string, text: string][] {
+  return Object.entries(query).flatMap(([name, value]) =>
+    [value ?? []].flat().flatMap((text): [string, string][] => (text ? [[name, text]] : [])),
+  );
+}
+
+/** Parameters that a form has beside its inputs. */
+export function hiddenInputs(query: Query): Html {
+  return html`${given(query).map(([name, text]) => html`<input type="hidden" name="${name}" value="${text}">`)}`;
 }
 
 /** An address with the parameters that are not empty. */

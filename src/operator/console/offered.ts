@@ -19,6 +19,9 @@ export interface Offered {
   readonly isAllowed: boolean;
 }
 
+/** What the console offers, by name. */
+export type Offer = ReadonlyMap<string, Offered>;
+
 const ofTopics =
   (...topics: string[]) =>
   ({ name }: Operation): boolean =>
@@ -40,7 +43,7 @@ const sets: ReadonlyMap<string, (operation: Operation) => boolean> = new Map([
 export async function offeredOperations(
   catalogue: readonly Topic[],
   allow: readonly string[] | undefined,
-): Promise<ReadonlyMap<string, Offered>> {
+): Promise<Offer> {
   const loaded = await Promise.all(
     catalogue.map(async topic => (await operationsOf(topic)).map(operation => ({ operation, group: topic.group }))),
   );

@@ -1,9 +1,8 @@
+import { createServer } from 'node:http';
 import { hostname } from 'node:os';
-import { httpAddress, portOf } from '../../http/server-ports.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { httpAddress, listen, portOf } from '../../http/server-ports.ts';
 import type { Context, Topic } from '../command/operation.ts';
 import { createConsoleApp } from './console-app.ts';
-import { createConsoleServer } from './console-server.ts';
 import { createLocalEntrance, createTeamEntrance } from './entrance.ts';
 import { offeredOperations } from './offered.ts';
 import { openBrowser } from './open-browser.ts';
@@ -19,6 +18,9 @@ export interface ConsoleOptions {
   readonly opensBrowser: boolean;
 }
 
+/** In milliseconds: connections that send nothing close soon, so that a flood of them shuts nobody out. */
+const timeouts = { headersTimeout: 5_000, requestTimeout: 15_000, connectionsCheckingInterval: 1_000 };
+
 /**
  * Serves the console until `signal` aborts, and until the commands that it runs have ended.
  * @throws {OperatorError} when it cannot listen
@@ -30,9 +32,7 @@ export async function runConsole(
 ): Promise<void> {
   const offered = await offeredOperations(catalogue, allow);
   const runs = new Runs();
-  const { entrance, token } = team
-    ? { entrance: createTeamEntrance(team.proxies, team.userHeader), token: undefined }
-    : createLocalEntrance();
+  const entrance = team ? createTeamEntrance(team.proxies, team.userHeader) : createLocalEntrance();
   const app = createConsoleApp({
     ...{ entrance, offered, runs, needsReason: team !== undefined },
     control: installation,
@@ -41,18 +41,12 @@ export async function runConsole(
       mode: allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
     },
   });
-  const server = createConsoleServer(
-    app,
-    request => entrance.admits(request.socket.remoteAddress) && entrance.visitorOf(request) !== undefined,
-  );
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
-    server.listen(port, host, resolve);
-  });
+  const server = createServer(timeouts, app);
+  await listen(server, port, host, { host: '--host', port: '--port' });
   const address = httpAddress(host, portOf(server));
-  const url = token === undefined ? `${address}/` : `${address}/start?token=${token}`;
+  const url = address + entrance.startPath;
   output.part({ url }, () =>
-    token === undefined
+    team
       ? `The console listens on ${address} for the proxy. Ctrl-C ends it.`
       : `Open this address, which works once:\n\n  ${url}\n\nCtrl-C ends the console.`,
   );
@@ -65,10 +59,4 @@ export async function runConsole(
   server.close();
   server.closeAllConnections();
   await runs.stop();
-}
-
-function listenError({ code }: NodeJS.ErrnoException, host: string, port: number): OperatorError {
-  const remedy =
-    code === 'EADDRINUSE' ? 'another process uses it: give another --port' : `${code}: give another --host or --port`;
-  return new OperatorError(`The console cannot listen on ${host}, port ${port}: ${remedy}`);
 }

@@ -1,78 +1,39 @@
-import { randomUUID } from 'node:crypto';
 import { OperatorError } from '../../log/operator-error.ts';
-import { argumentsOf, type FilledForm, secretOf, withoutSecret } from './command-line.ts';
+import type { FilledForm } from './command-line.ts';
+import { Run, type Start } from './console-run.ts';
 import type { Visitor } from './entrance.ts';
-import { type Confirmed, RunningCommand } from './running-command.ts';
 
 const maxRunning = 8;
 const maxKept = 100;
 /** A plan older than this is made again. Its secret is forgotten then. */
 const maxPlanMs = 15 * 60_000;
 
-/** How a command is started. */
-interface Start {
-  readonly isPlan: boolean;
-  readonly confirmed?: Confirmed;
-  /** What its form has sent (`submissionOf`). */
-  readonly submission?: string | undefined;
-}
-
-/** One command that the console runs or has run: a plan, or the operation itself. */
-export interface Run {
-  readonly id: string;
-  /** Without its secret. */
-  readonly form: FilledForm;
-  readonly isPlan: boolean;
-  readonly by: string | undefined;
-  readonly startedAt: Date;
-  readonly submission: string | undefined;
-  readonly command: RunningCommand;
-}
-
 /** The runs of a console, which no closed page ends. */
 export class Runs {
   readonly #runs = new Map<string, Run>();
-  /** The forms of plans that can be done, with their secrets, by the id of the plan. */
-  readonly #planned = new Map<string, FilledForm>();
 
-  /**
-   * Starts a command, once: what is sent twice gives the same run.
-   * @throws {OperatorError} when too many commands run
-   */
-  start(form: FilledForm, visitor: Visitor, { isPlan, confirmed, submission }: Start): Run {
-    const started = submission === undefined ? undefined : this.list.find(run => run.submission === submission);
+  /** Starts a command. @throws {OperatorError} when too many commands run */
+  start(form: FilledForm, visitor: Visitor, start: Start): Run {
+    const started = this.list.find(run => run.submission === start.submission);
     if (started) return started;
     if (this.running.length >= maxRunning)
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
-    const id = randomUUID();
-    const run: Run = {
-      id,
-      form: withoutSecret(form),
-      isPlan,
-      by: visitor.name,
-      startedAt: new Date(),
-      submission,
-      command: new RunningCommand(argumentsOf(form, isPlan), { input: secretOf(form), name: visitor.name, confirmed }),
-    };
-    this.#runs.set(id, run);
-    if (isPlan) this.#planned.set(id, form);
-    setTimeout(() => this.#planned.delete(id), maxPlanMs).unref();
-    for (const { id, command } of this.#runs.values())
-      if (this.#runs.size > maxKept && command.outcome !== undefined) this.#runs.delete(id);
+    const run = new Run(form, visitor, start);
+    this.#runs.set(run.id, run);
+    setTimeout(() => (run.planned = undefined), maxPlanMs).unref();
+    for (const { id, outcome } of this.#runs.values())
+      if (this.#runs.size > maxKept && outcome !== undefined) this.#runs.delete(id);
     return run;
   }
 
-  /**
-   * Starts what was planned, once: a form that is sent twice gives the same run.
-   * @throws {OperatorError} when the plan is too old, or too many commands run
-   */
-  perform({ id, command }: Run, visitor: Visitor, typed: string): Run {
-    const form = this.#planned.get(id);
-    const performed = this.list.find(run => run.submission === id);
-    if (!form && !performed) throw new OperatorError('The plan is older than 15 minutes. Make it again');
-    const confirmed = { typed, steady: command.last.plan?.steady };
-    const run = performed ?? this.start(form as FilledForm, visitor, { isPlan: false, confirmed, submission: id });
-    this.#planned.delete(id);
+  /** Starts what was planned. @throws {OperatorError} when the plan is too old, or too many commands run */
+  perform(plan: Run, visitor: Visitor, typed: string): Run {
+    const performed = this.list.find(run => run.submission === plan.id);
+    if (performed) return performed;
+    if (!plan.planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
+    const confirmed = { typed, steady: plan.last.plan?.steady };
+    const run = this.start(plan.planned, visitor, { isPlan: false, confirmed, submission: plan.id });
+    plan.planned = undefined;
     return run;
   }
 
@@ -100,12 +61,12 @@ export class Runs {
   }
 
   get running(): readonly Run[] {
-    return this.list.filter(({ command }) => command.outcome === undefined);
+    return this.list.filter(({ outcome }) => outcome === undefined);
   }
 
   /** Ends the running commands as Ctrl-C does. @returns when all have ended */
   async stop(): Promise<void> {
-    for (const { command } of this.running) command.interrupt();
-    await Promise.all(this.running.map(({ command }) => command.ended));
+    for (const run of this.running) run.interrupt();
+    await Promise.all(this.running.map(({ ended }) => ended));
   }
 }

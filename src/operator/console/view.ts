@@ -1,7 +1,7 @@
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { type Cell, cellView, code, numberText, size, state, time, version } from './format.ts';
-import { given, type Query, tenantLink, withQuery } from './links.ts';
+import { type Query, tenantLink, withQuery } from './links.ts';
 
 export function actions(...links: Html[]): Html {
   return html`<p class="actions">${links.map(link => html`${link} `)}</p>`;
@@ -30,54 +30,35 @@ function columnOf<Row>(column: Column<Row>) {
   return { name, cell: show, sort };
 }
 
-interface Sorted {
-  /** What the rows are sorted by, with `-` in front for the other way round. */
-  readonly by: string;
-  readonly path: string;
-  /** The other parameters of the page. */
-  readonly query: Query;
-}
-
 /**
- * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its heading. Without script, too,
+ * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its heading. In a form,
  * the buttons in the headings of columns sort it.
  * @param caption what it has @param empty what stands in place of a table without rows
+ * @param sorted what the rows are sorted by, with `-` in front for the other way round
  */
 export function table<Row>(
   caption: Html | string,
   rows: readonly Row[],
   empty: Html | string,
   columns: readonly Column<Row>[],
-  sorted?: Sorted,
+  sorted?: string,
 ): Html {
-  if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
+  if (rows.length === 0) return html`<p class="note">${empty}</p>`;
   const full = columns.map(columnOf);
   const cell = (content: Cell, at: number): Html =>
     at === 0
       ? html`<th scope="row">${cellView(content)}</th>`
-      : html`<td data-label="${full[at]?.name}"${numberClass(content)}>${cellView(content)}</td>`;
-  const grid = html`<table class="grid"><caption>${caption}</caption>
-<thead><tr>${full.map(column => heading(column, rows[0] as Row, sorted?.by))}</tr></thead>
-<tbody>${rows.map(row => html`<tr>${full.map((column, at) => cell(column.cell(row), at))}</tr>\n`)}</tbody></table>`;
-  return sorted
-    ? html`<form action="${sorted.path}" class="sorted">${Object.entries(given(sorted.query)).map(
-        ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
-      )}${grid}</form>`
-    : grid;
+      : html`<td data-label="${full[at]?.name}">${cellView(content)}</td>`;
+  return html`<div class="table"><table><caption>${caption}</caption>
+<thead><tr>${full.map(column => heading(column, sorted))}</tr></thead>
+<tbody>${rows.map(row => html`<tr>${full.map((column, at) => cell(column.cell(row), at))}</tr>\n`)}</tbody></table></div>`;
 }
 
-const numberClass = (cell: Cell) => (typeof cell === 'number' ? html` class="number"` : '');
-
-function heading<Row>(
-  { name, cell, sort }: ReturnType<typeof columnOf<Row>>,
-  first: Row,
-  sorted: string | undefined,
-): Html {
-  const kind = numberClass(cell(first));
-  if (sort === undefined || sorted === undefined) return html`<th scope="col"${kind}>${name}</th>`;
+function heading({ name, sort }: { name: string; sort?: string | undefined }, sorted: string | undefined): Html {
+  if (sort === undefined || sorted === undefined) return html`<th scope="col">${name}</th>`;
   const [isUp, isDown] = [sorted === sort, sorted === `-${sort}`];
   const order = isUp ? html` aria-sort="ascending"` : isDown ? html` aria-sort="descending"` : '';
-  return html`<th scope="col"${kind}${order}><button name="sort" value="${isUp ? `-${sort}` : sort}">${name}<span aria-hidden="true">${isUp ? ' ▲' : isDown ? ' ▼' : ''}</span></button></th>`;
+  return html`<th scope="col"${order}><button name="sort" value="${isUp ? `-${sort}` : sort}">${name}<span aria-hidden="true">${isUp ? ' ▲' : isDown ? ' ▼' : ''}</span></button></th>`;
 }
 
 /** Names and values. */

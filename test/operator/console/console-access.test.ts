@@ -125,7 +125,7 @@ describe('console: access', () => {
     expect(run.text, 'the password is shown to the one who made the user').to.match(/password/i);
     const joe = { 'X-Forwarded-Email': 'joe@example.com' };
     expect((await team.get('/log', joe)).text).to.include(run.path);
-    for (const path of [run.path, `${run.path}/output`, `${run.path}/events`, plan.path]) {
+    for (const path of [run.path, `${run.path}/output`, plan.path]) {
       const { text } = await team.get(path, joe);
       expect(text, path).to.include('alone sees its result').and.include('jane@example.com');
       expect(text, path).to.not.match(/password/i);

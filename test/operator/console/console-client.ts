@@ -75,7 +75,7 @@ export async function openConsole(
       for (;;) {
         const page = await get(path);
         if (page.text.includes('data-ended')) return page;
-        if (!page.text.includes('data-events')) throw new Error(`${path} is no run: ${page.text}`);
+        if (!page.text.includes('id="run"')) throw new Error(`${path} is no run: ${page.text}`);
         await sleep(50); // a page is asked for again, as by a browser without script
       }
     },

@@ -29,13 +29,12 @@ export async function capacityPage({ services: { control } }: PageRequest) {
     findings: open.filter(finding => finding.server === server.name).length,
     measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
   }));
-  const main = html`<h1>Capacity</h1>
-${actions(
-  operationLink('server add', 'Add a server'),
-  operationLink('server rebalance', 'Plan a rebalance'),
-  operationLink('pool list', 'Warm databases'),
-  operationLink('databases', 'Databases beside'),
-)}
+  const main = html`${actions(
+    operationLink('server add', 'Add a server'),
+    operationLink('server rebalance', 'Plan a rebalance'),
+    operationLink('pool list', 'Warm databases'),
+    operationLink('databases', 'Databases beside'),
+  )}
 ${table('Servers', servers, 'There is no server.', [
   ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
   ['Tenants', room],

@@ -2,10 +2,12 @@ import { type Html, html } from '../../../docs/html.ts';
 import { countText } from '../../command/texts.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import type { ReportedFinding } from '../../doctor/reports.ts';
-import { linkCommands, type Offer } from '../command-links.ts';
+import { linkCommands } from '../command-links.ts';
+import type { ConsolePage } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
 import { fault, numberText, state, time } from '../format.ts';
-import { operationLink, operationPath, tenantLink, withQuery } from '../links.ts';
+import { hiddenInputs, operationLink, operationPath, tenantLink, withQuery } from '../links.ts';
+import type { Offer } from '../offered.ts';
 import { actions, facts, pageNumber, pager } from '../view.ts';
 
 const pageSize = 40;
@@ -16,7 +18,8 @@ export function findingsLink(count: number, of: { server: string } | { tenant: s
 }
 
 /** The last report of doctor; of one server or tenant, if the address names it. */
-export async function findingsPage({ services: { control, offered }, query }: PageRequest) {
+export async function findingsPage({ services, query }: PageRequest): Promise<ConsolePage> {
+  const { control, offered } = services;
   const [server, tenant, page] = [query('server'), query('tenant'), pageNumber(query('page'))];
   const where = { server, tenant: tenant ?? (server && null) };
   const found = await readFindings(control, { ...where, limit: pageSize, offset: (page - 1) * pageSize });
@@ -24,33 +27,30 @@ export async function findingsPage({ services: { control, offered }, query }: Pa
     operationLink('doctor', 'Check now'),
     operationLink('doctor', 'Check every database', { full: 'on' }),
   );
-  if (!found)
-    return { title: 'Findings', main: html`<h1>Findings</h1><p class="empty">doctor has not looked yet.</p>${links}` };
+  if (!found) return { title: 'Findings', main: html`<p class="note">doctor has not looked yet.</p>${links}` };
   const { findings, total } = found;
   const of = tenant ?? server;
-  const main = html`<h1>Findings${of && ` of ${of}`}</h1>
-${facts(
-  ['Looked', html`${time(found.madeAt)} by ${found.madeBy}`],
-  ['Errors', fault(found.errors, 'bad')],
-  ['Warnings', fault(found.warnings, 'warn')],
-  [
-    'Looked at',
-    `${countText(found.servers, 'server')}, ${countText(found.tenants, 'tenant')}, ${numberText(found.unchanged)} of them unchanged`,
-  ],
-)}
+  const main = html`${facts(
+    ['Looked', html`${time(found.madeAt)} by ${found.madeBy}`],
+    ['Errors', fault(found.errors, 'bad')],
+    ['Warnings', fault(found.warnings, 'warn')],
+    [
+      'Looked at',
+      `${countText(found.servers, 'server')}, ${countText(found.tenants, 'tenant')}, ${numberText(found.unchanged)} of them unchanged`,
+    ],
+  )}
 ${links}
-${of && html`<p><a href="/findings">All findings</a></p>`}
-${total === 0 ? html`<p class="empty">${state('Nothing is wrong.', 'good')}</p>` : ''}
+${total === 0 ? html`<p class="note">${state('Nothing is wrong.', 'good')}</p>` : ''}
 ${findings.map(finding => findingView(finding, offered))}
 ${findings.some(isRepairable) ? repairForm : ''}
 ${pager('/findings', { server, tenant }, page, pageSize, total)}`;
-  return { title: 'Findings', main };
+  return { title: of ? `Findings of ${of}` : 'Findings', above: of ? [['/findings', 'All findings']] : [], main };
 }
 
 const isRepairable = ({ repairable, fixed, accepted }: ReportedFinding) => repairable && !fixed && !accepted;
 
 /** Opens the form of the repair with the findings that are selected above it. */
-const repairForm = html`<form action="${operationPath('doctor')}" id="repair" class="actions"><input type="hidden" name="fix" value="on">
+const repairForm = html`<form action="${operationPath('doctor')}" id="repair" class="actions">${hiddenInputs({ fix: 'on' })}
 <button>Repair what is selected</button> <span class="hint">Without a selection, all that can be repaired. The plan comes first.</span></form>`;
 
 function findingView(finding: ReportedFinding, offered: Offer): Html {

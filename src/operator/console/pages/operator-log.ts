@@ -1,8 +1,8 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { lastRoutineRuns, listActions } from '../../tenants/list-actions.ts';
 import type { PageRequest } from '../console-services.ts';
-import { shorten, state } from '../format.ts';
-import type { Offered } from '../offered.ts';
+import { cause, shorten, state } from '../format.ts';
+import type { Offer } from '../offered.ts';
 import { statusText } from '../run-view.ts';
 import { table } from '../view.ts';
 
@@ -10,7 +10,7 @@ const maxActions = 100;
 const maxOwnRuns = 20;
 
 /** The commands that timers run, as their definitions say. */
-export function routineCommands(offered: ReadonlyMap<string, Offered>): string[] {
+export function routineCommands(offered: Offer): string[] {
   return [...offered.values()].filter(({ operation }) => operation.isRoutine).map(({ operation: { name } }) => name);
 }
 
@@ -21,18 +21,22 @@ export async function logPage({ services: { control, offered, runs }, query }: P
   const timers = await lastRoutineRuns(control, routineCommands(offered));
   const isFiltered = [slug, operator, command].some(value => value !== undefined);
   const caption = changes.length === maxActions ? `The newest ${maxActions} changes` : 'Changes';
-  const main = html`<h1>Log</h1>
-${table('Runs of this console', runs.list.slice(0, maxOwnRuns), 'This console has run nothing yet.', [
-  [
-    'Run',
-    ({ id, isPlan, form }) =>
-      html`<a href="/runs/${id}">${isPlan ? 'plan of ' : ''}${form.operation.name} ${form.texts.slug?.join(' ')}</a>`,
-  ],
-  ['State', ({ command }) => state(command.outcome ?? 'running')],
-  ['How far', statusText],
-  'startedAt',
-  'by',
-])}
+  const main = html`${table(
+    'Runs of this console',
+    runs.list.slice(0, maxOwnRuns),
+    'This console has run nothing yet.',
+    [
+      [
+        'Run',
+        ({ id, isPlan, form }) =>
+          html`<a href="/runs/${id}">${isPlan ? 'plan of ' : ''}${form.operation.name} ${form.texts.slug?.join(' ')}</a>`,
+      ],
+      ['State', ({ outcome }) => state(outcome ?? 'running')],
+      ['How far', statusText],
+      'startedAt',
+      'by',
+    ],
+  )}
 <h2>What operators changed</h2>
 <form class="filters" action="/log">
 ${filterInput('slug', 'Tenant', slug)}${filterInput('operator', 'Operator', operator)}${filterInput('command', 'Command', command)}
@@ -43,10 +47,7 @@ ${table(caption, changes, `No operator changed anything${isFiltered ? ' of this 
   ['Who', 'operator'],
   'command',
   'slug',
-  [
-    'Outcome',
-    ({ state: is, error }) => html`${state(is)}${error ? html` <span class="cause">${shorten(error)}</span>` : ''}`,
-  ],
+  ['Outcome', ({ state: is, error }) => html`${state(is)} ${error ? cause(error) : ''}`],
   'reason',
   ['With', action => withText(action.arguments)],
 ])}

@@ -3,10 +3,10 @@ import { readArchiveAges } from '../../archives/archive-ages.ts';
 import { type ArchiveSummary, listArchives } from '../../archives/list-archives.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
-import { breadcrumbs } from '../console-page.ts';
+import type { ConsolePage } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
 import { fault, state, utc } from '../format.ts';
-import { operationLink } from '../links.ts';
+import { operationLink, tenantPath } from '../links.ts';
 import { rangeBar } from '../plot.ts';
 import { actions, facts, pageNumber, pager, table } from '../view.ts';
 import { databaseTable } from './tenant-page.ts';
@@ -18,13 +18,12 @@ const maxArchives = 60;
 export async function recoveryPage({ services: { control }, query }: PageRequest) {
   const page = pageNumber(query('page'));
   const { ages, ...counts } = await readArchiveAges(control, pageSize, (page - 1) * pageSize);
-  const main = html`<h1>Recovery</h1>
-${facts(
-  ['Tenants', counts.tenants],
-  ['Without an archive', fault(counts.without, 'warn')],
-  ['Newest archive faulty', fault(counts.faulty, 'bad')],
-  ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
-)}
+  const main = html`${facts(
+    ['Tenants', counts.tenants],
+    ['Without an archive', fault(counts.without, 'warn')],
+    ['Newest archive faulty', fault(counts.faulty, 'bad')],
+    ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
+  )}
 ${actions(
   operationLink('backup run', 'Archive what has changed', { all: 'on' }),
   operationLink('backup verify', 'Check every byte'),
@@ -45,20 +44,16 @@ ${pager('/recovery', {}, page, pageSize, counts.tenants)}`;
 }
 
 /** What one tenant can be restored to, and what is restored beside it. */
-export async function tenantRecoveryPage({
-  services: { control, offered },
-  params: { slug = '' },
-  query,
-}: PageRequest) {
+export async function tenantRecoveryPage({ services, params, query }: PageRequest): Promise<ConsolePage> {
+  const { control, offered } = services;
+  const { slug = '' } = params;
   const { guid, name } = await readTenant(control, slug);
   const archives = await listArchives(control, { guid, limit: maxArchives });
   const databases = await listDatabases(control, slug);
   const at = { slug };
   const moment = readMoment(query('at'));
   const path = `/recovery/${encodeURIComponent(slug)}`;
-  const main = html`${breadcrumbs(['/recovery', 'Recovery'], [`/tenants/${encodeURIComponent(slug)}`, name])}
-<h1>Restore ${slug}</h1>
-<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
+  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
 <li>${operationLink('restore diff', 'Compare', at)} it with the present data</li>
 <li>${operationLink('restore swap', 'Put it in place', at)}, or drop it</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
@@ -85,7 +80,14 @@ ${table(
 )}
 <h2>Databases</h2>
 ${databaseTable(databases, offered)}`;
-  return { title: `Restore ${slug}`, main };
+  return {
+    title: `Restore ${slug}`,
+    above: [
+      ['/recovery', 'Recovery'],
+      [tenantPath(slug), name],
+    ],
+    main,
+  };
 }
 
 /** Reads a moment of the past, as an input of a browser has it, without a zone. */

@@ -2,11 +2,12 @@ import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
 import { failureCauses, listRuns, type RunSummary, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
-import { linkCommands, type Offer } from '../command-links.ts';
-import { breadcrumbs } from '../console-page.ts';
+import { linkCommands } from '../command-links.ts';
+import type { ConsolePage } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
 import { code, durationText, none, numberText, shorten, state, textBlock, time } from '../format.ts';
-import { operationLink, tenantLink } from '../links.ts';
+import { operationLink, rolloutLink, tenantLink } from '../links.ts';
+import type { Offer } from '../offered.ts';
 import { actions, facts, pageNumber, pager, table } from '../view.ts';
 
 const maxRuns = 30;
@@ -19,8 +20,7 @@ export async function rolloutsPage({ services: { control }, query }: PageRequest
   const page = pageNumber(query('page'));
   const { failing, total } = await readFailing(control, maxFailing, (page - 1) * maxFailing);
   const empty = html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`;
-  const main = html`<h1>Rollouts</h1>
-<p>A run brings tenants to the version of this build. Begin with some that you choose, look at them, then promote to all. The plan shows the SQL.</p>
+  const main = html`<p>A run brings tenants to the version of this build. Begin with some that you choose, look at them, then promote to all. The plan shows the SQL.</p>
 ${actions(
   operationLink('migrate', 'Migrate chosen tenants first'),
   operationLink('migrate', 'Promote to all', { all: 'on' }),
@@ -33,14 +33,14 @@ ${
     ? html`${table(`Tenants whose last migration failed (${numberText(total)})`, failing, 'There are fewer pages.', [
         'slug',
         'version',
-        ['Run', ({ run }) => html`<a href="/rollouts/${run}">Run ${run}</a>`],
+        ['Run', ({ run }) => rolloutLink(run)],
         ['Error', ({ error }) => shorten(error)],
         ['What to do', migrateAgain],
       ])}${pager('/rollouts', {}, page, maxFailing, total)}`
     : ''
 }
 ${table('Migration runs', await listRuns(control, maxRuns), empty, [
-  ['Run', ({ id }) => html`<a href="/rollouts/${id}">Run ${id}</a>`],
+  ['Run', ({ id }) => rolloutLink(id)],
   'state',
   ['To version', 'head'],
   'tenants',
@@ -52,7 +52,8 @@ ${table('Migration runs', await listRuns(control, maxRuns), empty, [
 }
 
 /** One migration run: its waves, its failures by cause, and the outcome of each tenant. */
-export async function rolloutPage({ services: { control, runs, offered }, params: { id = '' } }: PageRequest) {
+export async function rolloutPage({ services, params: { id = '' } }: PageRequest): Promise<ConsolePage> {
+  const { control, runs, offered } = services;
   if (!/^\d{1,15}$/.test(id)) throw new OperatorError(`There is no run ${id}`);
   const run = await readRun(control, Number(id));
   const waves = await runWaves(control, run.id);
@@ -63,16 +64,14 @@ export async function rolloutPage({ services: { control, runs, offered }, params
   const promote = operationLink('migrate', run.state === 'succeeded' ? 'Promote to all' : 'Resume with all', {
     all: 'on',
   });
-  const main = html`${breadcrumbs(['/rollouts', 'Rollouts'])}
-<h1>Run ${run.id}</h1>
-${facts(
-  ['State', state(run.state)],
-  ['To version', code(run.head)],
-  ['By', run.requestedBy],
-  ['Started', time(run.startedAt)],
-  ['Took', took(run)],
-  ['Outcomes', outcomesView(run)],
-)}
+  const main = html`${facts(
+    ['State', state(run.state)],
+    ['To version', code(run.head)],
+    ['By', run.requestedBy],
+    ['Started', time(run.startedAt)],
+    ['Took', took(run)],
+    ['Outcomes', outcomesView(run)],
+  )}
 <progress max="${Math.max(1, run.tenants)}" value="${done}" aria-label="Tenants done">${done} of ${run.tenants}</progress>
 ${
   run.state !== 'running'
@@ -104,7 +103,7 @@ ${table(
     ['What to do', outcome => remedies[outcome.state]?.(outcome)],
   ],
 )}`;
-  return { title: `Run ${run.id}`, main };
+  return { title: `Run ${run.id}`, above: [['/rollouts', 'Rollouts']], main };
 }
 
 const migrateAgain = ({ slug }: { slug: string }): Html => operationLink('migrate', 'Migrate again', { slug });
@@ -117,7 +116,7 @@ const remedies: Readonly<Record<string, typeof migrateAgain>> = {
 function causeView({ error, tenants, slugs }: Awaited<ReturnType<typeof failureCauses>>[number], offered: Offer): Html {
   const links = slugs.map((slug, at) => html`${at > 0 ? ', ' : ''}${tenantLink(slug)}`);
   return html`<section><p>${state('failed')} ${numberText(tenants)} ${tenants === 1 ? 'tenant' : 'tenants'}: ${links}${tenants > slugs.length ? ' …' : ''}</p>
-${textBlock(linkCommands(error, offered), 'Error', 'notes')}</section>`;
+${textBlock(linkCommands(error, offered), 'Error', 'note')}</section>`;
 }
 
 function took({ startedAt, finishedAt }: { startedAt: string | null; finishedAt: string | null }): string | null {

@@ -4,7 +4,7 @@ import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenan
 import { findUsers } from '../../tenants/read-users.ts';
 import type { PageRequest } from '../console-services.ts';
 import { numberText, state, version as versionView } from '../format.ts';
-import { given, loginLinks, operationLink } from '../links.ts';
+import { given, hiddenInputs, loginLinks, operationLink } from '../links.ts';
 import { actions, pageNumber, pager, table } from '../view.ts';
 
 const pageSize = 50;
@@ -18,15 +18,14 @@ export async function tenantsPage({ services: { control }, query }: PageRequest)
   const total = await countTenants(control, filter);
   const tenants = await listTenants(control, { ...filter, sort, limit: pageSize, offset: (page - 1) * pageSize });
   const users = q.includes('@') ? (await findUsers(control, normaliseEmail(q))).slice(0, pageSize) : [];
-  const filters = Object.entries(given({ with: q, 'in state': status, 'on server': server, 'at version': version }));
+  const filters = given({ with: q, 'in state': status, 'on server': server, 'at version': version });
   const empty =
     total > 0
       ? 'There are fewer pages.'
       : filters.length > 0
         ? 'No tenant has these properties.'
         : html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`;
-  const main = html`<h1>Tenants</h1>
-${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`<span class="filter">${name} <strong>${value}</strong></span> `)} <a href="/tenants">All tenants</a></p>` : ''}
+  const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`<span class="tag">${name} <strong>${value}</strong></span> `)} <a href="/tenants">All tenants</a></p>` : ''}
 ${actions(operationLink('provision', 'Provision a tenant'))}
 ${
   q.includes('@')
@@ -39,6 +38,7 @@ ${
       ])
     : ''
 }
+<form action="/tenants" class="sorted">${hiddenInputs({ q, status, server, version })}
 ${table(
   `${numberText(total)} ${total === 1 ? 'tenant' : 'tenants'}`,
   tenants,
@@ -48,15 +48,15 @@ ${table(
     ['Name', 'name', 'name'],
     [
       'State',
-      ({ status, isolated }) => html`${state(status)}${isolated ? html` <span class="filter">isolated</span>` : ''}`,
+      ({ status, isolated }) => html`${state(status)}${isolated ? html` <span class="tag">isolated</span>` : ''}`,
       'status',
     ],
     ['Schema version', ({ schemaVersion }) => (schemaVersion ? versionView(schemaVersion) : 'between'), 'version'],
     ['Server', 'server', 'server'],
     ['Made', 'createdAt', 'created'],
   ],
-  { by: sort, path: '/tenants', query: { q, status, server, version } },
-)}
+  sort,
+)}</form>
 ${pager('/tenants', { q, status, server, version, sort }, page, pageSize, total)}`;
   return { title: 'Tenants', main };
 }

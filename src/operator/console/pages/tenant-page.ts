@@ -7,26 +7,26 @@ import { listActions } from '../../tenants/list-actions.ts';
 import { showTenant, type TenantSummary } from '../../tenants/read-tenants.ts';
 import { readUsage, type TenantUsageSummary } from '../../tenants/read-usage.ts';
 import { listClients, listUsers, type UserSummary } from '../../tenants/read-users.ts';
-import { linkCommands, type Offer } from '../command-links.ts';
-import { breadcrumbs } from '../console-page.ts';
+import { linkCommands } from '../command-links.ts';
+import type { ConsolePage } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import { code, numberText, shorten, size, state, textBlock, time, utc } from '../format.ts';
-import { loginLinks, operationLink, withQuery } from '../links.ts';
-import { type Moment, plot, timeline } from '../plot.ts';
+import { code, type numberText, shorten, size, state, textBlock, time, utc } from '../format.ts';
+import { loginLinks, operationLink, rolloutLink, withQuery } from '../links.ts';
+import type { Offer } from '../offered.ts';
+import { type Moment, plot, plottedDays, timeline } from '../plot.ts';
 import { actions, facts, table } from '../view.ts';
 import { findingsLink } from './findings.ts';
 
-const days = 14;
-const dayMs = 86_400_000;
+const hourMs = 3_600_000;
 const maxShown = 20;
 const maxMoments = 40;
 
 /** Everything about one tenant: what stands in the control database. */
-export async function tenantPage({ services, params: { slug = '' } }: PageRequest) {
+export async function tenantPage({ services, params: { slug = '' } }: PageRequest): Promise<ConsolePage> {
   const { control, offered } = services;
   const tenant = await showTenant(control, slug);
   const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
-  const usage = await readUsage(control, { slug, from: within(-days * dayMs), to: within(dayMs / 24) }, 'day');
+  const usage = await readUsage(control, { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) }, 'day');
   const databases = await listDatabases(control, slug);
   const users = await listUsers(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
@@ -36,11 +36,9 @@ export async function tenantPage({ services, params: { slug = '' } }: PageReques
   const at = { slug };
   const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
   const commands = Map.groupBy(taking, ({ group }) => group);
-  const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
-<h1>${tenant.name}</h1>
-${runs[0]?.state === 'failed' ? failureNote(slug, runs[0], offered) : ''}
+  const main = html`${runs[0]?.state === 'failed' ? failureNote(slug, runs[0], offered) : ''}
 ${facts(
-  ['State', html`${state(tenant.status)}${tenant.isolated ? html` <span class="filter">isolated</span>` : ''}`],
+  ['State', html`${state(tenant.status)}${tenant.isolated ? html` <span class="tag">isolated</span>` : ''}`],
   ['Slug', code(slug)],
   ['Guid', code(tenant.guid)],
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
@@ -90,12 +88,12 @@ ${table(`All commands for ${slug}`, [...commands], '', [
   ['Kind', ([group]) => group],
   ['Commands', ([, each]) => html`${each.map(({ operation: { name } }) => html`${operationLink(name, name, at)} `)}`],
 ])}`;
-  return { title: tenant.name, main };
+  return { title: tenant.name, above: [['/tenants', 'Tenants']], main };
 }
 
 function failureNote(slug: string, { run, error }: TenantRun, offered: Offer): Html {
-  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in <a href="/rollouts/${run}">run ${run}</a>:</p>
-${textBlock(linkCommands(error ?? '', offered), 'Error', 'notes')}${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
+  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in ${rolloutLink(run)}:</p>
+${textBlock(linkCommands(error ?? '', offered), 'Error', 'note')}${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
 }
 
 function userLinks(slug: string, { email, state }: UserSummary): Html {
@@ -116,15 +114,8 @@ export function databaseTable(databases: readonly ListedDatabase[], offered: Off
 
 function usagePlots(usage: readonly TenantUsageSummary[]): Html {
   const byDay = new Map(usage.map(each => [each.period, each]));
-  const periods = Array.from({ length: days }, (_, at) =>
-    new Date(Date.now() - (days - 1 - at) * dayMs).toISOString().slice(0, 10),
-  );
-  const plotOf = (name: string, field: 'requests' | 'refused' | 'writes' | 'databaseMs', text = numberText): Html =>
-    plot(
-      name,
-      periods.map(label => ({ label, value: byDay.get(label)?.[field] ?? 0 })),
-      text,
-    );
+  const plotOf = (name: string, field: 'requests' | 'refused' | 'writes' | 'databaseMs', text?: typeof numberText) =>
+    plot(name, day => byDay.get(day)?.[field] ?? 0, text);
   const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
   return html`<div class="plots">${plotOf('Requests', 'requests')}${plotOf('Refused requests', 'refused')}${plotOf('Writes', 'writes')}${plotOf('Database time', 'databaseMs', seconds)}</div>`;
 }
