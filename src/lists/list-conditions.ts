@@ -34,12 +34,13 @@ function findText(sources: readonly string[], text: string): Condition {
 
 /**
  * The same condition for texts without an index, in half the time: compares all texts as one, with `textSeparator`
- * between them. For an ASCII text, only ASCII letters need to be changed to lower case.
+ * between them. For an ASCII text, only ASCII letters need to be changed to lower case, and `İ`, whose lower case is `i`.
  */
 function readText(sources: readonly string[], text: string): Condition {
   const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
   if (!isAscii(text)) return [`(${joined}) ilike ?`, `%${literal(text)}%`];
-  return [`lower((${joined}) collate "C") like ?`, `%${literal(text.toLowerCase())}%`];
+  const plain = /i/i.test(text) ? `replace(${joined}, 'İ', 'i')` : joined;
+  return [`lower((${plain}) collate "C") like ?`, `%${literal(text.toLowerCase())}%`];
 }
 
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);

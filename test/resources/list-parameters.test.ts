@@ -68,6 +68,16 @@ describe('list parameters', () => {
     expect(await list('q=')).to.deep.equal(['DKK', 'EUR', 'JPY', 'SEK']);
   });
 
+  it('q finds I, i and İ by each of them, whether an index serves the search or not', async () => {
+    const records = { UnitsOfMeasure: { Code: 'QİLO', Name: 'x' }, Entities: { Name: 'Qİlo', EntityType: 'customer' } };
+    for (const [name, record] of Object.entries(records)) {
+      const { headers } = await admin.post(`/api/v1/${name}`, record);
+      for (const q of ['qi', 'QIL', 'Qİ', 'qİlo'])
+        expect((await admin.get(`/api/v1/${name}?q=${encodeURIComponent(q)}`)).body, `${name} ${q}`).to.have.length(1);
+      expect((await admin.delete(headers.get('location') ?? '')).status).to.equal(204);
+    }
+  });
+
   it('a page names the next one in Link, and the last page names none', async () => {
     const first = await admin.get(`${currencies}?limit=2&sort=-Code&ignored=1`);
     expect(codes(first)).to.deep.equal(['SEK', 'JPY']);
