@@ -4,7 +4,7 @@ import { takesNull } from '../http/read-fields.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';
 import { problemReferences, problemResponses, problemSchema } from './openapi-problems.ts';
-import { responseHeaders, successResponses } from './openapi-responses.ts';
+import { emptyResponses, responseHeaders, successResponses } from './openapi-responses.ts';
 import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
 
 /** Version of the API contract, not of the build. */
@@ -41,7 +41,7 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
       securitySchemes,
       schemas: { ...namedSchemas(routes), Problem: problemSchema },
       headers: responseHeaders,
-      responses: problemResponses(routes),
+      responses: { ...emptyResponses, ...problemResponses(routes) },
     },
   };
 }

@@ -8,15 +8,19 @@ export function parameters(route: TenantRoute): Json[] {
   return [...headers(route), ...pathParameters(route), ...queryParameters(route), ...listParameters(route)];
 }
 
-function headers({ access, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
+function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
   const namesTenant = access === 'anonymous' || access === 'optional';
   const tag = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+  const known = 'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
+  const unwanted = 'If the record has this `ETag`, the change is not made: 412.';
   const count = '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
   const key = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const event = 'The `id` of the last event that was received: the stream goes on after it.';
   return [
     namesTenant && header('X-Tenant', 'The guid of the tenant, or its slug.', { required: access === 'anonymous' }),
     takesIfMatch && header('If-Match', tag),
+    takesIfMatch && header('If-None-Match', unwanted),
+    cache === 'revalidate' && header('If-None-Match', known),
     list && header('Prefer', count),
     takesIdempotencyKey && header('Idempotency-Key', key, { minLength: 1, maxLength: 257 }),
     takesLastEventId && header('Last-Event-ID', event),

@@ -45,7 +45,7 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
   const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
   return {
     description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
-    headers: headerReferences('X-Request-Id', ...(problemHeaders[status] ?? [])),
+    headers: headerReferences(...(problemHeaders[status] ?? [])),
     content: { 'application/problem+json': { schema, example } },
   };
 }
@@ -56,6 +56,7 @@ const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
   401: ['WWW-Authenticate'],
   403: ['WWW-Authenticate'],
   409: ['Retry-After'],
+  415: ['Accept-Patch'],
   429: ['Retry-After'],
   503: ['Retry-After'],
 };
@@ -103,7 +104,7 @@ export const problemSchema = {
 };
 
 /** Every status that a problem of a documented route can have. */
-const problemStatuses = [400, 401, 403, 404, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
+const problemStatuses = [400, 401, 403, 404, 408, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
 type ProblemStatus = (typeof problemStatuses)[number];
 
 /** The codes with which a route can respond with a status, in the order of `problems`. */
@@ -133,7 +134,7 @@ function ofInput(route: TenantRoute): ProblemCode[] {
   const { body, upload, path, response, cache, query, takesIfMatch, takesIdempotencyKey } = route;
   const codes: ProblemCode[] = [];
   if (body) codes.push('malformed_json');
-  if (body || upload) codes.push('payload_too_large', 'unsupported_media_type');
+  if (body || upload) codes.push('request_timeout', 'payload_too_large', 'unsupported_media_type');
   if (takesIfMatch) codes.push('precondition_failed');
   if (takesIdempotencyKey) codes.push('idempotency_in_progress', 'idempotency_key_reused');
   // A complete list of reference data responds with 404 when it is empty. Other lists are then `[]`.

@@ -9,14 +9,13 @@ import { itemOf, type Json, responseSchema, toSchema } from './openapi-schemas.t
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
   const { status, response, contentType = 'application/json', cache, mayBeEmpty, list } = route;
-  const empty = { description: 'Success, without a body.', headers: headerReferences('X-Request-Id') };
-  if (!response || status === 204) return { [status]: empty };
+  if (!response || status === 204) return { [status]: responseReference('NoContent') };
   const headers = headerReferences(
-    'X-Request-Id',
     ...(status === 201 || route.location ? ['Location'] : []),
     ...(cache === 'revalidate' || route.hasTag ? ['ETag'] : []),
-    ...(list ? ['Link', 'Content-Range'] : []),
+    ...(list ? ['Link', 'Content-Range', 'Content-Disposition', 'Preference-Applied'] : []),
     ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
+    ...(route.takesIdempotencyKey ? ['Idempotency-Replayed'] : []),
   );
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
   const content = {
@@ -24,16 +23,26 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(list ? csvContent(list) : {}),
   };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
-  if (mayBeEmpty) return { ...success, 204: empty };
-  if (cache !== 'revalidate') return success;
-  const description = 'The representation that `If-None-Match` names is current. No body.';
-  return { ...success, 304: { description, headers: headerReferences('X-Request-Id', 'ETag') } };
+  if (mayBeEmpty) return { ...success, 204: responseReference('NoContent') };
+  return cache === 'revalidate' ? { ...success, 304: responseReference('NotModified') } : success;
 }
 
-/** The headers of a response, as references to `responseHeaders`. */
+const responseReference = (name: string): Json => ({ $ref: `#/components/responses/${name}` });
+
+/** The headers of a response, beside those that every response has, as references to `responseHeaders`. */
 export function headerReferences(...names: string[]): Json {
-  return Object.fromEntries(names.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]));
+  const all = ['X-Request-Id', 'RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset', ...names];
+  return Object.fromEntries(all.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]));
 }
+
+/** The responses without a body, which all routes share. */
+export const emptyResponses = {
+  NoContent: { description: 'Success, without a body.', headers: headerReferences() },
+  NotModified: {
+    description: 'The representation that `If-None-Match` names is current. No body.',
+    headers: headerReferences('ETag', 'Link', 'Content-Range'),
+  },
+};
 
 /** A list as CSV, for `Accept: text/csv`. */
 function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
@@ -68,6 +77,19 @@ export const responseHeaders = {
       'places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second.',
     schema: { type: 'string' },
   },
+  RateLimitLimit: {
+    description: 'The number of requests that the client may send in a period.',
+    schema: { type: 'integer' },
+  },
+  RateLimitRemaining: { description: 'The number that is left of them.', schema: { type: 'integer' } },
+  RateLimitReset: { description: 'The number of seconds until more are left.', schema: { type: 'integer' } },
+  IdempotencyReplayed: {
+    description: '`true` if an earlier request with the same `Idempotency-Key` has made the change.',
+    schema: { type: 'string', enum: ['true'] },
+  },
+  PreferenceApplied: { description: 'The part of `Prefer` that was followed.', schema: { type: 'string' } },
+  ContentDisposition: { description: 'Of CSV: the name of the file.', schema: { type: 'string' } },
+  AcceptPatch: { description: 'Of `PATCH`: the media type of its body.', schema: { type: 'string' } },
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },
   WWWAuthenticate: { description: 'What is missing or wrong in the credentials.', schema: { type: 'string' } },
 };

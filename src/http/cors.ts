@@ -2,7 +2,7 @@ import cors from '@koa/cors';
 import type { Middleware } from 'koa';
 
 /** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
-const exposedHeaders = [
+export const exposedHeaders = [
   'Accept-Patch',
   'Allow',
   'Content-Disposition',

@@ -94,6 +94,8 @@ describe('OpenAPI document', () => {
         const others = names.filter(name => !own.includes(name) && !ofList.includes(name));
         for (const name of others)
           expect(route.list?.fields.has(/^filter\[(\w+)\]$/.exec(name)?.[1] ?? '')).to.equal(true);
+        const isConditional = '304' in operation.responses || '412' in operation.responses;
+        expect(named('header').some(({ name }) => name === 'If-None-Match')).to.equal(isConditional);
         for (const parameter of operation.parameters) expect(parameter).to.have.property('description').that.is.ok;
       });
 

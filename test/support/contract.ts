@@ -2,10 +2,12 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { openApiDocument } from '../../src/docs/openapi-document.ts';
 import { outcomeUnknownDetail } from '../../src/errors.ts';
+import { exposedHeaders } from '../../src/http/cors.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 
 interface ResponseObject {
   $ref?: string;
+  headers?: Record<string, object>;
   content?: Record<string, { schema: object; example?: unknown }>;
 }
 
@@ -60,9 +62,12 @@ const validators = new Map<string, ValidateFunction>();
 /** The response statuses received so far, by `METHOD path template`. */
 export const seenStatuses = new Map<string, Set<number>>();
 
+/** Headers that any response can have: of a legacy token, and of `Prefer: handling=strict`. */
+const headersOfAny = ['Deprecation', 'Sunset', 'Preference-Applied'];
+
 /**
- * Checks a response against the OpenAPI document: the operation must document its status, and for that status its media
- * type and body. The suite's `Client` passes every response to this function.
+ * Checks a response against the OpenAPI document: the operation must document its status, and for that status its
+ * headers, media type and body. The suite's `Client` passes every response to this function.
  *
  * @throws {Error} when the response violates the document
  */
@@ -82,7 +87,11 @@ export function checkResponse(method: string, url: string, response: ReceivedRes
   if (!documented)
     throw contractError(`only these statuses are documented: ${Object.keys(operation.responses).join(', ')}`);
   const shared = documented.$ref?.split('/').at(-1);
-  const content = shared === undefined ? documented.content : document.components.responses[shared]?.content;
+  const { headers = {}, content } = (shared && document.components.responses[shared]) || documented;
+  const others = exposedHeaders.filter(
+    name => response.headers.has(name) && !(name in headers) && !headersOfAny.includes(name),
+  );
+  if (others.length > 0) throw contractError(`these headers are not documented: ${others.join(', ')}`);
   if (method === 'HEAD') return;
   if (!content) {
     if (response.body !== '') throw contractError('the document allows no body');

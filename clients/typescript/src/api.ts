@@ -2052,6 +2052,31 @@ export interface components {
         };
     };
     responses: {
+        /** @description Success, without a body. */
+        NoContent: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
+        /** @description The representation that `If-None-Match` names is current. No body. */
+        NotModified: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                ETag: components["headers"]["ETag"];
+                Link: components["headers"]["Link"];
+                "Content-Range": components["headers"]["ContentRange"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /**
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
@@ -2060,6 +2085,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2099,6 +2127,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2141,6 +2172,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2182,6 +2216,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-duplicate": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2222,6 +2259,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-in_use": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2263,6 +2303,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2306,6 +2349,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2346,6 +2392,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2387,6 +2436,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-limit_reached-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2429,6 +2481,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2470,6 +2525,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-in_use-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2511,6 +2569,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-duplicate-in_use": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2554,6 +2615,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2594,6 +2658,9 @@ export interface components {
         "Problem400-validation_failed-invalid_request-limit_reached": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2635,6 +2702,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-in_use": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2676,6 +2746,9 @@ export interface components {
         "Problem400-validation_failed-malformed_json-invalid_request-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2712,6 +2785,9 @@ export interface components {
         "Problem401-invalid_credentials": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2737,6 +2813,9 @@ export interface components {
         "Problem401-invalid_refresh_token": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2766,6 +2845,9 @@ export interface components {
         "Problem401-unauthorized-invalid_token-token_expired": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2791,6 +2873,9 @@ export interface components {
         "Problem401-unauthorized": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2819,6 +2904,9 @@ export interface components {
         "Problem403-tenant_required-tenant_inactive": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2848,6 +2936,9 @@ export interface components {
         Problem403: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2873,6 +2964,9 @@ export interface components {
         "Problem403-tenant_inactive": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
                 [name: string]: unknown;
             };
@@ -2898,6 +2992,9 @@ export interface components {
         Problem404: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2918,10 +3015,40 @@ export interface components {
                 };
             };
         };
+        /** @description `request_timeout`: The request did not arrive in time */
+        Problem408: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#request_timeout",
+                 *       "title": "The request did not arrive in time",
+                 *       "status": 408,
+                 *       "code": "request_timeout",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 408;
+                    /** @enum {unknown} */
+                    code?: "request_timeout";
+                };
+            };
+        };
         /** @description `idempotency_in_progress`: A request with this idempotency key is still running */
         Problem409: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
             };
@@ -2947,6 +3074,9 @@ export interface components {
         "Problem410-gone": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2974,6 +3104,9 @@ export interface components {
         Problem410: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -2998,6 +3131,9 @@ export interface components {
         Problem412: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -3022,6 +3158,9 @@ export interface components {
         Problem413: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -3046,6 +3185,10 @@ export interface components {
         Problem415: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "Accept-Patch": components["headers"]["AcceptPatch"];
                 [name: string]: unknown;
             };
             content: {
@@ -3070,6 +3213,9 @@ export interface components {
         Problem422: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -3094,6 +3240,9 @@ export interface components {
         Problem429: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
             };
@@ -3119,6 +3268,9 @@ export interface components {
         Problem500: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -3147,6 +3299,9 @@ export interface components {
         Problem503: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
             };
@@ -3184,6 +3339,20 @@ export interface components {
         NextCursor: string;
         /** @description With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second. */
         ContentRange: string;
+        /** @description The number of requests that the client may send in a period. */
+        RateLimitLimit: number;
+        /** @description The number that is left of them. */
+        RateLimitRemaining: number;
+        /** @description The number of seconds until more are left. */
+        RateLimitReset: number;
+        /** @description `true` if an earlier request with the same `Idempotency-Key` has made the change. */
+        IdempotencyReplayed: "true";
+        /** @description The part of `Prefer` that was followed. */
+        PreferenceApplied: string;
+        /** @description Of CSV: the name of the file. */
+        ContentDisposition: string;
+        /** @description Of `PATCH`: the media type of its body. */
+        AcceptPatch: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
         /** @description What is missing or wrong in the credentials. */
@@ -3224,6 +3393,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3240,6 +3412,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-invalid_credentials"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3275,6 +3448,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3291,6 +3467,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-invalid_refresh_token"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3311,6 +3488,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3357,14 +3537,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -3387,6 +3560,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3424,14 +3600,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -3479,6 +3648,9 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3499,6 +3671,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -3531,16 +3704,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3580,6 +3747,9 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3597,16 +3767,10 @@ export interface operations {
                     };
                 };
             };
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3627,6 +3791,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3779,6 +3946,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -3791,9 +3960,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3856,15 +4030,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -3922,8 +4088,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3949,6 +4119,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -3962,7 +4133,10 @@ export interface operations {
     getUsersById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3975,6 +4149,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -3998,15 +4175,7 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4023,6 +4192,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4066,6 +4237,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4093,6 +4267,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4121,7 +4296,11 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4175,7 +4354,11 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4216,6 +4399,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4225,14 +4410,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4282,6 +4460,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -4294,9 +4474,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4326,15 +4511,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4379,8 +4556,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4400,6 +4581,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -4413,7 +4595,10 @@ export interface operations {
     getRolesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -4426,6 +4611,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4443,15 +4631,7 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4468,6 +4648,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4499,6 +4681,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4520,6 +4705,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4535,6 +4721,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4544,14 +4732,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4622,6 +4803,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -4634,9 +4817,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4669,15 +4857,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4722,8 +4902,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4741,6 +4925,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -4754,7 +4939,10 @@ export interface operations {
     getEntityStatusById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -4767,6 +4955,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4782,15 +4973,7 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4807,6 +4990,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4835,6 +5020,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4854,6 +5042,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4869,6 +5058,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4878,14 +5069,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -4903,6 +5087,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -4941,6 +5127,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -4960,6 +5149,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5039,6 +5229,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -5051,9 +5243,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5089,15 +5286,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -5114,6 +5303,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path?: never;
             cookie?: never;
@@ -5139,6 +5330,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5158,6 +5352,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5198,8 +5393,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5218,6 +5417,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -5234,7 +5434,10 @@ export interface operations {
                 /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The code of the record, in any letter case. */
                 code: string;
@@ -5247,6 +5450,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5263,15 +5469,7 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -5288,6 +5486,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The code of the record, in any letter case. */
@@ -5297,14 +5497,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -5321,6 +5514,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The code of the record, in any letter case. */
@@ -5355,6 +5550,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5374,6 +5572,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5402,7 +5601,11 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5488,6 +5691,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -5500,9 +5705,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5535,15 +5745,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -5588,8 +5790,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5607,6 +5813,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -5620,7 +5827,10 @@ export interface operations {
     getOrderStatusesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -5633,6 +5843,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5648,15 +5861,7 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -5673,6 +5878,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -5704,6 +5911,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5722,6 +5932,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5737,6 +5948,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -5746,14 +5959,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -5770,6 +5976,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -5808,6 +6016,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -5826,6 +6037,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5896,6 +6108,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -5908,9 +6122,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5943,15 +6162,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -5993,8 +6204,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6012,6 +6227,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -6025,7 +6241,10 @@ export interface operations {
     getUnitsOfMeasureById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -6038,6 +6257,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6053,15 +6275,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -6078,6 +6292,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6106,6 +6322,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6124,6 +6343,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -6139,6 +6359,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6148,14 +6370,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -6172,6 +6387,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6210,6 +6427,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6228,6 +6448,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -6240,7 +6461,10 @@ export interface operations {
     getUnitsOfMeasureCodeByCode: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The code of the record, in any letter case. */
                 code: string;
@@ -6253,6 +6477,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6268,15 +6495,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -6347,6 +6566,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -6359,9 +6580,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6397,15 +6623,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -6458,8 +6676,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6478,6 +6700,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -6491,7 +6714,10 @@ export interface operations {
     getSystemOptionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -6504,6 +6730,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6520,15 +6749,7 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -6545,6 +6766,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6584,6 +6807,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6603,6 +6829,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -6618,6 +6845,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6627,14 +6856,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -6651,6 +6873,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -6697,6 +6921,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6716,6 +6943,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -6728,7 +6956,10 @@ export interface operations {
     getPromotionsByIdEntityByEntityIdUsed: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -6743,6 +6974,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -6758,15 +6992,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -6798,8 +7024,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6946,6 +7176,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -6958,9 +7190,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7022,15 +7259,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -7105,8 +7334,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7134,6 +7367,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -7147,7 +7381,10 @@ export interface operations {
     getPromotionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -7160,6 +7397,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7185,15 +7425,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -7210,6 +7442,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7271,6 +7505,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7300,6 +7537,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -7315,6 +7553,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7324,14 +7564,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -7349,6 +7582,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7425,6 +7660,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7454,6 +7692,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -7466,7 +7705,10 @@ export interface operations {
     getPromotionsCodeByPromoCode: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The promo code, in any letter case. */
                 promoCode: string;
@@ -7479,6 +7721,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7504,15 +7749,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -7620,6 +7857,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -7632,9 +7871,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7679,15 +7923,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -7741,8 +7977,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7764,6 +8004,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -7780,7 +8021,10 @@ export interface operations {
                 /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -7793,6 +8037,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7812,15 +8059,7 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -7837,6 +8076,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7876,6 +8117,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -7899,6 +8143,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -7914,6 +8159,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7923,14 +8170,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -7948,6 +8188,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -7994,6 +8236,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8017,6 +8262,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -8045,7 +8291,11 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8146,6 +8396,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -8158,9 +8410,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8199,15 +8456,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -8258,8 +8507,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8279,6 +8532,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -8292,7 +8546,10 @@ export interface operations {
     getTaxCodesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -8305,6 +8562,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8322,15 +8582,7 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -8347,6 +8599,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -8384,6 +8638,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8405,6 +8662,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -8420,6 +8678,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -8429,14 +8689,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -8454,6 +8707,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -8500,6 +8755,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8521,6 +8779,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -8533,7 +8792,10 @@ export interface operations {
     getTaxCodesCodeByCode: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The code of the record, in any letter case. */
                 code: string;
@@ -8546,6 +8808,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8563,15 +8828,7 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -8673,6 +8930,8 @@ export interface operations {
                 };
             };
             header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
@@ -8685,9 +8944,14 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8735,15 +8999,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -8800,8 +9056,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8823,6 +9083,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -8836,7 +9097,10 @@ export interface operations {
     getEntitiesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -8849,6 +9113,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8868,15 +9135,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
@@ -8893,6 +9152,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -8937,6 +9198,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -8960,6 +9224,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -8975,6 +9240,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -8984,14 +9251,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -9009,6 +9269,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -9065,6 +9327,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -9088,6 +9353,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -9131,7 +9397,11 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9165,6 +9435,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -9191,6 +9462,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9355,8 +9629,13 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9455,7 +9734,11 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9525,6 +9808,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -9538,7 +9822,10 @@ export interface operations {
     getWebhooksById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -9551,6 +9838,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -9579,15 +9869,7 @@ export interface operations {
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -9604,6 +9886,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -9659,6 +9943,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -9691,6 +9978,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -9706,6 +9994,8 @@ export interface operations {
             header?: {
                 /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
                 "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
             };
             path: {
                 /** @description The id of the record. */
@@ -9715,14 +10005,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -9842,8 +10125,13 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9895,6 +10183,10 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9957,6 +10249,10 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9975,6 +10271,7 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -10003,14 +10300,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success, without a body. */
-            204: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -10042,6 +10332,10 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10077,7 +10371,10 @@ export interface operations {
     getActivityById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -10090,6 +10387,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
@@ -10109,15 +10409,7 @@ export interface operations {
                     "application/json": components["schemas"]["Activity"];
                 };
             };
-            /** @description The representation that `If-None-Match` names is current. No body. */
-            304: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
+            304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
@@ -10244,8 +10536,13 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10349,8 +10646,12 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10372,6 +10673,7 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -10500,8 +10802,13 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10597,6 +10904,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10634,6 +10944,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Next-Cursor": components["headers"]["NextCursor"];
                     [name: string]: unknown;
@@ -10689,6 +11002,9 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     [name: string]: unknown;
                 };
                 content: {
