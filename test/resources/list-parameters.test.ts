@@ -78,6 +78,21 @@ describe('list parameters', () => {
     }
   });
 
+  it('the smallest and the largest int are values of filters and of cursors', async () => {
+    const bounds = [-(2 ** 31), 2 ** 31 - 1];
+    for (const Weighting of [...bounds, ...bounds]) await admin.post('/api/v1/OrderStatuses', { Name: 'x', Weighting });
+    const read: number[] = [];
+    for (let path = '/api/v1/OrderStatuses?sort=Weighting&limit=1'; path; ) {
+      const page = await admin.get(path);
+      expect(page.status).to.equal(200);
+      read.push(page.body[0].Weighting);
+      path = next(page);
+    }
+    expect(read).to.deep.equal([bounds[0], bounds[0], bounds[1], bounds[1]]);
+    for (const bound of bounds)
+      expect((await admin.get(`/api/v1/OrderStatuses?filter[Weighting]=${bound}`)).body).to.have.length(2);
+  });
+
   it('a page names the next one in Link, and the last page names none', async () => {
     const first = await admin.get(`${currencies}?limit=2&sort=-Code&ignored=1`);
     expect(codes(first)).to.deep.equal(['SEK', 'JPY']);

@@ -13,7 +13,7 @@ export interface ListField {
   readonly isSortable: boolean;
   /** True for a value of another table, which no index serves. */
   readonly isComputed: boolean;
-  /** Of an integer: the largest absolute value of its column. */
+  /** Of an integer: the largest value of its column; the smallest is `-max - 1`. */
   readonly max: number;
   /** Of a choice: its values. */
   readonly values: readonly string[];
@@ -60,7 +60,8 @@ export function readValue(field: ListField, text: string): FieldValue {
     case 'integer':
       if (!/^-?\d{1,20}$/.test(text))
         return { error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' } };
-      if (Math.abs(Number(text)) > field.max) return { error: { message: 'is out of range', code: 'out_of_range' } };
+      if (Number(text) > field.max || Number(text) < -field.max - 1)
+        return { error: { message: 'is out of range', code: 'out_of_range' } };
       return { value: text };
     case 'decimal':
       if (!/^-?\d{1,20}(\.\d{1,20})?$/.test(text))
