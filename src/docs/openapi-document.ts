@@ -66,7 +66,8 @@ const securitySchemes = {
     type: 'http',
     scheme: 'bearer',
     bearerFormat: 'JWT',
-    description: 'The `accessToken` that login or refresh returns.',
+    description:
+      'The `accessToken` that login or refresh returns; or a legacy token, whose responses have `Deprecation` and `Sunset`.',
   },
   basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
 };

@@ -40,7 +40,7 @@ export const emptyResponses = {
   NoContent: { description: 'Success, without a body.', headers: headerReferences() },
   NotModified: {
     description: 'The representation that `If-None-Match` names is current. No body.',
-    headers: headerReferences('ETag', 'Link', 'Content-Range'),
+    headers: headerReferences('ETag', 'Link', 'Content-Range', 'Preference-Applied'),
   },
 };
 

@@ -2073,6 +2073,7 @@ export interface components {
                 ETag: components["headers"]["ETag"];
                 Link: components["headers"]["Link"];
                 "Content-Range": components["headers"]["ContentRange"];
+                "Preference-Applied": components["headers"]["PreferenceApplied"];
                 [name: string]: unknown;
             };
             content?: never;
