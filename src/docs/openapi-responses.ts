@@ -166,5 +166,13 @@ const examples: Json = {
   UsedAt: time,
   Resource: 'Country',
   Key: 'GB',
+  Type: 'country.created',
+  Fields: [],
+  Href: '/api/v1/Countries/code/GB',
+  MessageId: `msg_${guid}`,
+  Url: 'https://hooks.example.com/changes',
+  Secret: 'whsec_…',
+  Field: 'CountryName',
+  Reason: 'is required',
   After: { CountryCode: 'GB', CountryName: 'United Kingdom' },
 };

@@ -9422,9 +9422,9 @@ export interface operations {
                      *       "Errors": [
                      *         {
                      *           "Line": 1,
-                     *           "Field": "the Field",
+                     *           "Field": "CountryName",
                      *           "Code": "the Code",
-                     *           "Reason": "the Reason"
+                     *           "Reason": "is required"
                      *         }
                      *       ]
                      *     }
@@ -9485,9 +9485,9 @@ export interface operations {
                      *       "Errors": [
                      *         {
                      *           "Line": 1,
-                     *           "Field": "the Field",
+                     *           "Field": "CountryName",
                      *           "Code": "the Code",
-                     *           "Reason": "the Reason"
+                     *           "Reason": "is required"
                      *         }
                      *       ]
                      *     }
@@ -9644,7 +9644,7 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "Url": "the Url",
+                     *         "Url": "https://hooks.example.com/changes",
                      *         "Description": null,
                      *         "Resources": [
                      *           "EntityStatus"
@@ -9746,7 +9746,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Url": "the Url",
+                     *       "Url": "https://hooks.example.com/changes",
                      *       "Description": null,
                      *       "Resources": [
                      *         "EntityStatus"
@@ -9762,7 +9762,7 @@ export interface operations {
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
-                     *       "Secret": "the Secret"
+                     *       "Secret": "whsec_…"
                      *     }
                      */
                     "application/json": {
@@ -9849,7 +9849,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Url": "the Url",
+                     *       "Url": "https://hooks.example.com/changes",
                      *       "Description": null,
                      *       "Resources": [
                      *         "EntityStatus"
@@ -9954,7 +9954,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Url": "the Url",
+                     *       "Url": "https://hooks.example.com/changes",
                      *       "Description": null,
                      *       "Resources": [
                      *         "EntityStatus"
@@ -10140,8 +10140,8 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "MessageId": "the MessageId",
-                     *         "Type": "the Type",
+                     *         "MessageId": "msg_3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "Type": "country.created",
                      *         "AttemptedAt": "2026-01-05T09:30:00.000Z",
                      *         "DurationMs": 1,
                      *         "Status": null,
@@ -10193,7 +10193,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "MessageId": "the MessageId"
+                     *       "MessageId": "msg_3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21"
                      *     }
                      */
                     "application/json": {
@@ -10259,7 +10259,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "MessageId": null
+                     *       "MessageId": "msg_3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21"
                      *     }
                      */
                     "application/json": {
@@ -10342,7 +10342,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "Secret": "the Secret",
+                     *       "Secret": "whsec_…",
                      *       "PreviousUntil": "2026-01-05T09:30:00.000Z"
                      *     }
                      */
@@ -10957,16 +10957,14 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": "the Id",
-                     *         "Type": "the Type",
+                     *         "Type": "country.created",
                      *         "Resource": "Country",
                      *         "Key": "GB",
                      *         "Action": "create",
                      *         "At": "2026-01-05T09:30:00.000Z",
                      *         "UserGuid": null,
-                     *         "Fields": [
-                     *           "the "
-                     *         ],
-                     *         "Href": "the Href",
+                     *         "Fields": [],
+                     *         "Href": "/api/v1/Countries/code/GB",
                      *         "Record": null
                      *       }
                      *     ]
