@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { documents } from '../../src/docs/document-page.ts';
 import { pageOf } from '../../src/docs/reference.ts';
-import { describeInBrowser, findViolations, openAll, overflow } from '../docs/browser.ts';
+import { describeInBrowser, findViolations, isDark, openAll, overflow } from '../docs/browser.ts';
 import { routes } from '../support/contract.ts';
 
 const paths = [
@@ -15,10 +15,12 @@ const paths = [
 describeInBrowser('drill: documentation in a browser', (world, open) => {
   for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
     it(`axe finds nothing wrong with any page on a phone and a desktop with ${JSON.stringify(options)}`, async () => {
-      const { page } = await open('/docs', options);
+      const { page, browserErrors, origins } = await open('/docs', options);
       for (const path of paths) {
         await page.goto(world().url + path);
         await page.evaluate(openAll);
+        if ('colorScheme' in options)
+          expect(await page.evaluate(isDark), path).to.equal(options.colorScheme === 'dark');
         for (const width of [390, 1280]) {
           await page.setViewportSize({ width, height: 800 });
           expect(await findViolations(page), `${path} at ${width}`).to.deep.equal([]);
@@ -28,6 +30,18 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
       await page.getByRole('searchbox').fill('currency');
       await page.locator('#search-results a').first().waitFor();
       expect(await findViolations(page), 'search').to.deep.equal([]);
+      expect(browserErrors.filter(text => !text.includes('404'))).to.deep.equal([]);
+      expect([...origins]).to.deep.equal([world().url]);
       await page.close();
     });
+
+  it('every page works without JavaScript', async () => {
+    const { page } = await open('/docs', { javaScriptEnabled: false });
+    for (const path of paths.filter(path => path !== '/docs/nothing')) {
+      await page.goto(world().url + path);
+      expect(await page.locator('h1').isVisible(), path).to.equal(true);
+      expect((await page.locator('main').textContent())?.length, path).to.be.greaterThan(1_000);
+    }
+    await page.close();
+  });
 });
