@@ -1,4 +1,4 @@
-import { type IncomingHttpHeaders, request } from 'node:http';
+import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { expect } from 'chai';
 import { documents } from '../../src/docs/document-page.ts';
 import { pageOf } from '../../src/docs/reference.ts';
@@ -38,11 +38,13 @@ interface RawResponse {
   body: string;
 }
 
+const agent = new Agent({ keepAlive: true });
+
 /** Sends the path unchanged. `fetch` would normalise its dot segments. */
 function rawGet(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<RawResponse> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
-    const call = request({ hostname, port, path, method, headers, agent: false }, response => {
+    const call = request({ hostname, port, path, method, headers, agent }, response => {
       let body = '';
       response.setEncoding('utf8').on('data', text => (body += text));
       response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
@@ -57,15 +59,19 @@ describe('documentation pages', () => {
   let authorization: Record<string, string>;
   /** The body of each HTML page, by path. */
   const pages = new Map<string, string>();
+  /** The response to a GET of each path of the documentation. */
+  const responses = new Map<string, RawResponse>();
 
   before(async () => {
     authorization = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
-    for (const path of htmlPaths) pages.set(path, (await rawGet(world.url, path)).body);
+    for (const path of [...Object.keys(mediaTypes), '/favicon.ico']) responses.set(path, await rawGet(world.url, path));
+    for (const path of htmlPaths) pages.set(path, responseOf(path).body);
   });
+  const responseOf = (path: string): RawResponse => responses.get(path) as RawResponse;
 
   for (const [path, type] of Object.entries(mediaTypes)) {
-    it(`${path} is public, and its content security policy forbids every other origin`, async () => {
-      const { status, headers, body } = await rawGet(world.url, path);
+    it(`${path} is public, and its content security policy forbids every other origin`, () => {
+      const { status, headers, body } = responseOf(path);
       expect(status).to.equal(200);
       expect(headers['content-type']).to.equal(type);
       expect(body.length).to.be.greaterThan(100);
@@ -77,7 +83,7 @@ describe('documentation pages', () => {
     });
 
     it(`HEAD ${path} returns the headers of GET without the body`, async () => {
-      const get = await rawGet(world.url, path);
+      const get = responseOf(path);
       const head = await rawGet(world.url, path, {}, 'HEAD');
       expect(head.status).to.equal(200);
       expect(head.body).to.equal('');
@@ -86,7 +92,7 @@ describe('documentation pages', () => {
     });
 
     it(`${path} returns 304 for its current ETag, and the body for another one`, async () => {
-      const { headers } = await rawGet(world.url, path);
+      const { headers } = responseOf(path);
       const current = await rawGet(world.url, path, { 'If-None-Match': String(headers.etag) });
       expect([current.status, current.body]).to.deep.equal([304, '']);
       const outdated = await rawGet(world.url, path, { 'If-None-Match': '"other"' });
@@ -189,17 +195,23 @@ describe('documentation pages', () => {
   });
 
   it('every link leads to an existing page and an existing anchor', async () => {
+    const idsOf = new Map<string, Set<string>>();
     for (const [page, text] of pages) {
-      const ids = [...text.matchAll(/\bid="([^"]+)"/g)].map(match => match[1]);
-      expect(new Set(ids).size, `ids of ${page}`).to.equal(ids.length);
+      const ids = [...text.matchAll(/\bid="([^"]+)"/g)].map(([, id = '']) => id);
+      idsOf.set(page, new Set(ids));
+      expect(idsOf.get(page)?.size, `ids of ${page}`).to.equal(ids.length);
+    }
+    const broken: string[] = [];
+    for (const [page, text] of pages) {
       for (const [, link = ''] of text.matchAll(/\b(?:href|src)="([#/][^"]*)"/g)) {
         const [path = '', anchor] = link.split('#');
-        const target = path === '' ? text : (pages.get(path) ?? (await rawGet(world.url, path)).body);
-        if (path && !pages.has(path))
-          expect((await rawGet(world.url, path)).status, `${link} on ${page}`).to.equal(200);
-        if (anchor) expect(target, `${link} on ${page}`).to.include(`id="${anchor}"`);
+        const target = path === '' ? page : path;
+        if (!responses.has(target)) responses.set(target, await rawGet(world.url, target)); // a picture
+        const isFound = anchor ? idsOf.get(target)?.has(anchor) : responseOf(target).status === 200;
+        if (!isFound) broken.push(`${link} on ${page}`);
       }
     }
+    expect(broken).to.deep.equal([]);
   });
 
   it('the errors page has a row for every problem code, at the address that `type` names', async () => {

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
+import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
@@ -105,4 +106,25 @@ describe('drill: a tenant whose tables are full', () => {
       console.log({ list, calm, busy, ...seen });
       expect(busy.p95).to.be.below(50);
     });
+
+  it('more than 100,000 records are not counted, and the total is then *', async () => {
+    const client = await world.login(world.globex);
+    const get = (path: string) => client.get(path, { Prefer: 'count=exact' });
+    const rangeOf = ({ headers }: ApiResponse) => headers.get('content-range');
+    const path = '/api/v1/Activity?filter[Screen]=Many';
+    await sql(
+      world.globex,
+      `set session_replication_role = replica;
+       insert into activities (activity_code, screen, recorded_by, recorded_from)
+       select 1, 'Many', 1, '::1' from generate_series(1, 100000)`,
+    );
+    expect(rangeOf(await get(path))).to.equal('items 0-19/100000');
+    await client.post('/api/v1/Activity', { ActivityCode: 1, Screen: 'Many' });
+    const more = await get(path);
+    expect([more.status, rangeOf(more), more.headers.get('preference-applied')]).to.deep.equal([
+      ...[200, 'items 0-19/*', null],
+    ]);
+    const next = /<([^>]+)>/.exec(more.headers.get('link') ?? '')?.[1] ?? '';
+    expect(rangeOf(await get(next))).to.equal(null);
+  });
 });

@@ -33,6 +33,9 @@ const invalidCodes = [
   'x'.repeat(5_000),
 ];
 
+/** Each of them tests its share of the awkward codes. */
+const byCodes = Object.keys(examples).filter(name => examples[name]?.lookup);
+
 describe('contract of the resources', () => {
   const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 20 requests at a time, on a busy machine too
   const admin = useLogin(world, 'acme');
@@ -513,7 +516,7 @@ describe('contract of the resources', () => {
 
         it(`a ${name} record is found, changed and deleted by its code alone, whatever characters the code has`, async () => {
           const others = await list();
-          for (const code of awkwardCodes) {
+          for (const code of awkwardCodes.filter((_, index) => index % byCodes.length === byCodes.indexOf(name))) {
             const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
             expect(created.status, code).to.equal(201);
             expect((await getByCode(code)).body).to.deep.equal(created.body);

@@ -167,7 +167,7 @@ describe('list pages beside a model in memory', () => {
         for await (const page of walk(admin, keys, chosen, limit)) walked.push(...page);
         expect(walked).to.deep.equal(expected.map(({ id }) => id));
       }),
-      { numRuns: 50 },
+      { numRuns: 25 },
     );
   });
 
@@ -197,7 +197,7 @@ describe('list pages beside a model in memory', () => {
           expect(walked.filter(id => steady.has(id))).to.deep.equal(expected.map(({ id }) => id));
         },
       ),
-      { numRuns: 15 },
+      { numRuns: 6 },
     );
   });
 });

@@ -82,7 +82,7 @@ const disagreements: [description: string, changes: Parameters<typeof resourceSo
   ['a PUT field that the entity does not have', { update: 'Colour: z.string().optional()' }, [`${contract} Colour`]],
 ];
 
-describe('agreement of entity, view and contract', () => {
+describe('drill: agreement of entity, view and contract', () => {
   let messages: string[];
 
   before(() => {
