@@ -9,7 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { useWorld } from '../support/world.ts';
 
-const atOnce = 4;
+const atOnce = 2;
 
 describe('connections of processes that start or end at the same moment', () => {
   const world = useWorld();

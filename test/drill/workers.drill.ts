@@ -205,6 +205,25 @@ describe('drill: worker processes', () => {
     expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
   });
 
+  it('a start is ready while one of its workers serves; one that hangs is replaced, and its requests still count', async () => {
+    const first = await confirmAtOnce('198.51.100.5', max / 2);
+    const [hung = 0, other = 0] = await workers();
+    const isReported = (event: string): boolean =>
+      service.output.stdout.includes(`"event":"${event}","worker":${hung}`);
+    const states = new Set<boolean>();
+    process.kill(hung, 'SIGSTOP');
+    await eventually(async () => {
+      states.add(await isReady());
+      return isReported('worker_hung');
+    });
+    expect([...states]).to.deep.equal([true]);
+    await eventually(async () => (await workers()).filter(pid => ![hung, other].includes(pid)).length === 1, startMs);
+    expect(isReported('worker_died')).to.equal(true);
+    expect([isAlive(hung), isAlive(other), await isReady()]).to.deep.equal([false, true, true]);
+    const all = [...first, ...(await confirmAtOnce('198.51.100.5', max))];
+    expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
+  });
+
   it('a primary process that is killed takes its workers with it', async () => {
     const before = await workers();
     service.process.kill('SIGKILL');

@@ -11,14 +11,14 @@ describe('embedded PostgreSQL', () => {
   let folder: string;
   const joined: EmbeddedPostgres[] = [];
 
-  beforeEach(async () => {
+  before(async () => {
     parent = await makeServerFolder('embedded');
     folder = join(parent, 'data');
   });
   afterEach(async () => {
     for (const each of joined.splice(0)) await each.leave();
-    await rm(parent, { recursive: true, force: true });
   });
+  after(() => rm(parent, { recursive: true, force: true }));
 
   async function startOrJoin(path = folder): Promise<EmbeddedPostgres> {
     const postgres = await startEmbeddedPostgres(path);
@@ -31,16 +31,12 @@ describe('embedded PostgreSQL', () => {
   const postmaster = async (path = folder): Promise<number> =>
     Number((await readFile(join(path, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
 
-  it('a folder has one embedded server, also after it was renamed or under a second name', async () => {
-    const first = await startOrJoin();
-    const pid = await postmaster();
-    const moved = join(parent, 'moved');
-    await rename(folder, moved);
-    const second = await startOrJoin(moved);
-    expect(second.url).to.equal(first.url);
-    await symlink(moved, join(parent, 'link'));
-    expect((await startOrJoin(join(parent, 'link'))).url).to.equal(first.url);
-    expect(await postmaster(moved)).to.equal(pid);
+  it('three concurrent starts share one embedded server, on a new folder and on one whose server has stopped', async () => {
+    for (let round = 0; round < 2; round++) {
+      const all = await Promise.all(Array.from({ length: 3 }, () => startOrJoin()));
+      expect(new Set(all.map(({ url }) => url)).size).to.equal(1);
+      for (const each of joined.splice(0)) await each.leave();
+    }
   });
 
   it('a process whose connection was cut still keeps the embedded server running', async () => {
@@ -58,11 +54,15 @@ describe('embedded PostgreSQL', () => {
     expect(await isServing(service)).to.equal(true);
   });
 
-  it('three concurrent starts share one embedded server, on a new folder and on one whose server has stopped', async () => {
-    for (let round = 0; round < 2; round++) {
-      const all = await Promise.all(Array.from({ length: 3 }, () => startOrJoin()));
-      expect(new Set(all.map(({ url }) => url)).size).to.equal(1);
-      for (const each of joined.splice(0)) await each.leave();
-    }
+  it('a folder has one embedded server, also after it was renamed or under a second name', async () => {
+    const first = await startOrJoin();
+    const pid = await postmaster();
+    const moved = join(parent, 'moved');
+    await rename(folder, moved);
+    const second = await startOrJoin(moved);
+    expect(second.url).to.equal(first.url);
+    await symlink(moved, join(parent, 'link'));
+    expect((await startOrJoin(join(parent, 'link'))).url).to.equal(first.url);
+    expect(await postmaster(moved)).to.equal(pid);
   });
 });

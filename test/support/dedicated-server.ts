@@ -8,9 +8,9 @@ import { type Installation, openInstallation } from '../../src/installation.ts';
 import { checkManifest, type Manifest } from '../../src/operator/lifecycle/manifest.ts';
 import { type Provisioned, provision } from '../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { copyDedicatedTemplate, dedicatedControl } from './dedicated-template.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { makeServerFolder } from './server-folder.ts';
+import { copyDedicatedTemplate, dedicatedControl } from './server-templates.ts';
 import { quickSettings } from './test-server.ts';
 
 /** A PostgreSQL server with one installation and nothing else, so that a test can count its databases and roles. */

@@ -5,7 +5,7 @@ import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
 
-const changes = 60;
+const changes = 20;
 
 describe('webhooks of several processes', () => {
   const processes = createServiceProcesses();

@@ -6,7 +6,7 @@ import { freePort } from '../support/free-port.ts';
 import type { World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
-export const startMs = 60_000;
+const startMs = 60_000;
 /** The environment of workers whose limits depend on no clock, see patient-workers.ts. */
 export const patientWorkers = {
   NODE_OPTIONS: `--import=${fileURLToPath(new URL('../support/patient-workers.ts', import.meta.url))}`,
