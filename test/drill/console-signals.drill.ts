@@ -6,12 +6,26 @@ import type pg from 'pg';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { openConsole } from '../operator/console/console-client.ts';
 import { eventually } from '../support/eventually.ts';
-import { seeProcesses } from '../support/processes.ts';
+import { isAlive, seeProcesses } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 describe('drill: commands of a console that ends', () => {
   const world = useWorld();
+
+  it('a signal ends the console when the commands that it runs have ended', async () => {
+    const ending = await openConsole(world.environment, ['--no-browser']);
+    await ending.submit('/operations/doctor', { step: 'run' });
+    expect(await ending.stop()).to.equal(0);
+    const left = await eventually(async () => {
+      const rows = await controlSql<{ pid: number }>(
+        world,
+        `select pid from processes where kind = 'command' and seen_at > now() - interval '5 s'`,
+      );
+      return rows.filter(({ pid }) => isAlive(pid)).length === 0;
+    });
+    expect(left).to.equal(true);
+  });
 
   it('a command that is ended early, by a button and then with its console, finishes what it has begun', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'archives-'));

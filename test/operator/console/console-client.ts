@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -31,7 +30,7 @@ export interface OpenConsole {
   get(path: string, headers?: Record<string, string>): Promise<ConsoleResponse>;
   /** Fills in a form of a page, with its token, and sends it. */
   submit(path: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<ConsoleResponse>;
-  /** Reads the page of a run until the run has ended. */
+  /** Reads the events of a run until they end with it, and then its page. */
   ended(path: string): Promise<ConsoleResponse>;
   /** Sends SIGTERM. @returns the exit code */
   stop(): Promise<number | null>;
@@ -72,12 +71,13 @@ export async function openConsole(
       return request(path, { method: 'POST', body, headers: { 'Content-Type': type, Origin: origin, ...more } });
     },
     ended: async path => {
-      for (;;) {
-        const page = await get(path);
-        if (page.text.includes('data-ended')) return page;
-        if (!page.text.includes('id="run"')) throw new Error(`${path} is no run: ${page.text}`);
-        await sleep(50); // a page is asked for again, as by a browser without script
-      }
+      const last = await eventually(async () => {
+        const page = await get(path); // again and again, as a browser without script does
+        const isRunning = page.text.includes('id="run"') && !page.text.includes('data-ended');
+        return !isRunning && page;
+      });
+      if (!last.text.includes('data-ended')) throw new Error(`${path} is no run: ${last.text}`);
+      return last;
     },
     stop: async () => {
       process.kill('SIGTERM');
