@@ -11,8 +11,8 @@ import { readArchive } from '../../../src/operator/archives/format/archive-file.
 import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { readTargetKeys } from '../../../src/operator/archives/target-keys.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
+import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';
 import { changeState } from '../../../src/operator/tenants/transitions.ts';
-import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -60,7 +60,7 @@ describe('the key of the archives of the control database', () => {
     const { purging, running } = await whileOpen(
       `select from users where tenant_id = (select id from tenants where slug = 'initech') for update`,
       async () => {
-        const purging = startScript('scripts/tenant.ts', ['purge', 'initech', '--yes'], environment);
+        const purging = purgeTenant(server.installation, 'initech');
         await eventually(() => isWaiting('delete from tenants'));
         const running = runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
         let hasEnded = false;
@@ -70,8 +70,7 @@ describe('the key of the archives of the control database', () => {
         return { purging, running };
       },
     );
-    const purged = await purging.ended;
-    expect(purged.code, purged.stderr).to.equal(0);
+    await purging;
     const overlapped = await running;
     expect(overlapped.stdout, overlapped.stdout + overlapped.stderr).to.include('(control database): archived');
     await copyArchives();

@@ -9,7 +9,6 @@ import { provision } from '../../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
-import { makeNextBuild } from '../../support/next-build.ts';
 import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -56,7 +55,6 @@ describe('login of the operator', () => {
       expect([made.code, made.stderr]).to.deep.equal([0, '']);
     }
 
-    const next = await makeNextBuild();
     const config = readConfig(environment);
     const installation = await openInstallation(config);
     await provision(installation, passwords, manifest);
@@ -66,14 +64,17 @@ describe('login of the operator', () => {
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     try {
       expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
-      const args = ['migrate', 'acme', '--despite-running'];
-      const again = await runCommand(next.file('scripts/tenant.ts'), args, environment);
-      expect([again.code, again.stderr]).to.deep.equal([0, '']);
+      for (const args of [
+        ['rollback', 'acme', '--yes'],
+        ['migrate', 'acme'],
+      ]) {
+        const changed = await runCommand('scripts/tenant.ts', [...args, '--despite-running'], environment);
+        expect([changed.code, changed.stderr], args[0]).to.deep.equal([0, '']);
+      }
       expect(await connectedRoles(tenant.databaseName)).to.deep.equal([]);
     } finally {
       await service.stop();
       await installation.close();
-      await next.remove();
     }
   });
 

@@ -2,9 +2,11 @@ import { expect } from 'chai';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { eventually } from '../../support/eventually.ts';
 import { pauseRun } from '../../support/paused-run.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
+import { stopCommand } from '../../support/stopped-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
@@ -104,7 +106,6 @@ describe('databases of tenants', () => {
     ]);
     expect(await remains(name)).to.equal(0);
     expect(await states()).to.deep.equal(['globex filled']);
-    await run(['databases', 'drop', 'globex', await nameOf('globex', 'filled'), '--yes']);
     await expectServed('dropped');
   });
 
@@ -129,15 +130,12 @@ describe('databases of tenants', () => {
     expect(await prune()).to.deep.equal(found);
     expect(await remains(name)).to.equal(0);
     expect(await states()).to.deep.equal(['globex filled']);
-    await run(['databases', 'drop', 'globex', await nameOf('globex', 'filled'), '--yes']);
     await expectServed('pruned');
   });
 
   it('a kept database is pruned when its time has passed, a condemned one always, and no others', async () => {
-    for (const slug of ['acme', 'globex']) {
-      await restore(slug);
-      await run(['restore', 'swap', slug, '--yes']);
-    }
+    await restore('acme');
+    for (const slug of ['acme', 'globex']) await run(['restore', 'swap', slug, '--yes']);
     expect(await titles())
       .to.include('archived')
       .and.not.include('later');
@@ -187,5 +185,16 @@ describe('databases of tenants', () => {
     await expectServed('after the paused swap');
     expect(await titles()).to.include('after the swaps');
     expect(await states('acme')).to.have.members(['acme current', 'acme kept']);
+  });
+
+  // A drill kills commands at every step, and one that is process 1 of its container.
+  it('a killed command has its fence lifted by its guard', async () => {
+    await restore('acme');
+    const [{ database = '' } = {}] = (await list('acme')).filter(({ state }) => state === 'filled');
+    const command = await stopCommand(world, ['restore', 'swap', 'acme', '--database', database, '--yes']);
+    await command.killAlone();
+    await eventually(async () => (await control('select from tenant_fences')).length === 0);
+    await expectServed('served by the guard');
+    expect(await titles()).to.include('after the swaps');
   });
 });

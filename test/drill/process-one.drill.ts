@@ -1,18 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
-import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
-import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
-import { guardProcesses, stopCommand } from '../../support/stopped-command.ts';
-import { controlSql, createWorld, type World } from '../../support/world.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { runCommand } from '../support/run-command.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { guardProcesses, stopCommand } from '../support/stopped-command.ts';
+import { controlSql, createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 /** Runs a program as process 1 of a namespace, as a container does: with it, the kernel kills all other processes. */
 const launcher = ['unshare', '--pid', '--fork', '--mount-proc'] as const;
 
-describe('a command that is process 1 of its container', () => {
+describe('drill: a command that is process 1 of its container', () => {
   let world: World;
   let folder: string;
   let more: Record<string, string>;
