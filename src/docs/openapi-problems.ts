@@ -139,7 +139,8 @@ function ofInput(route: TenantRoute): ProblemCode[] {
   if (takesIdempotencyKey) codes.push('idempotency_in_progress', 'idempotency_key_reused');
   // A complete list of reference data responds with 404 when it is empty. Other lists are then `[]`.
   const isCompleteList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
-  const isMissing = path.includes(':') && !route.problems?.includes('unknown_record');
+  const endsSession = path.includes('/sessions/'); // ending an unknown one succeeds
+  const isMissing = path.includes(':') && !endsSession && !route.problems?.includes('unknown_record');
   if (isCompleteList || isMissing) codes.push('not_found');
   return codes;
 }

@@ -88,7 +88,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       status: 202,
       location: result => `${path}/${result.Id}`,
       takesIdempotencyKey: true,
-      problems: ['forbidden', 'not_found', 'limit_reached'],
+      problems: ['forbidden', 'limit_reached'],
       handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
         const { imports } = services;
         requireWriter(order.resource, context);

@@ -2343,11 +2343,10 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
-         *     `duplicate`: A record with this key exists already
          *     `limit_reached`: The tenant has no room for more of these records
          *     `unknown_record`: There is no such record
          */
-        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record": {
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "RateLimit-Limit": components["headers"]["RateLimitLimit"];
@@ -2381,7 +2380,7 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
                 };
             };
         };
@@ -2474,51 +2473,6 @@ export interface components {
         };
         /**
          * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
-         *     `limit_reached`: The tenant has no room for more of these records
-         *     `unknown_record`: There is no such record
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
          *     `invalid_request`: The request is not well-formed
          *     `in_use`: Other records refer to this record
          *     `unknown_record`: There is no such record
@@ -2558,6 +2512,52 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "invalid_request" | "in_use" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
                 };
             };
         };
@@ -3605,7 +3605,6 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5350,7 +5349,7 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
@@ -5570,7 +5569,7 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
@@ -9435,7 +9434,6 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];

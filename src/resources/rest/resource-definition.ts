@@ -76,14 +76,15 @@ export function documentation({ name, path, key, description }: ResourceDefiniti
 
 /** The problems of a change of a record, for the documentation. @param change the verb of the route */
 export function changeProblems(
-  { onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
+  { key, onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
   change: 'create' | 'update' | 'delete' | 'restore',
 ): ProblemCode[] {
   const refersToOthers = validate !== undefined;
+  const setsCode = change === 'create' || (change === 'update' && 'id' in key);
   return [
     ...(change === 'create' ? [] : [onMissing]),
     ...(change !== 'delete' && !paged ? (['limit_reached'] as const) : []),
-    ...((change === 'create' || change === 'update') && unique ? (['duplicate'] as const) : []),
+    ...(setsCode && unique ? (['duplicate'] as const) : []),
     ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers) ? (['in_use'] as const) : []),
   ];
 }
