@@ -118,7 +118,7 @@ describe('npm start', () => {
     expect(await responded).to.equal('cut off');
   });
 
-  it('a stale pid file does not prevent a start; SIGTERM lets the service serve new connections for SHUTDOWN_DELAY, finish the running request, close idle connections and exit with 0', async () => {
+  it('a stale pid file does not prevent a start, which serves the stored data and prints the password again; SIGTERM lets the service serve new connections for SHUTDOWN_DELAY, finish the running request, close idle connections and exit with 0', async () => {
     const path = join(starts.folder, 'postgres', 'postmaster.pid');
     await end(starts.current, 'SIGKILL');
     const left = (await postmaster()) ?? 0;
@@ -128,6 +128,11 @@ describe('npm start', () => {
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
     const service = await start({ SHUTDOWN_DELAY: '4s' });
     expect(await postmaster()).not.to.equal(process.pid);
+    expect(service.password).to.equal(starts.credentials.password);
+    const { mode } = await stat(join(starts.folder, 'demo-password'));
+    expect((mode & 0o777).toString(8), 'only the owner of the folder can read it').to.equal('600');
+    const { body } = await (await logIn(service)).get(statuses);
+    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Stored');
 
     const idle = sendRaw(service.url, rawRequest('GET /'));
     const pending = await beginRequest(service, 'Finished');
@@ -177,24 +182,6 @@ describe('npm start', () => {
     await rename(`${path}.lost`, path);
   });
 
-  it('a later start serves the stored data and prints the password again, and an error that nothing handled ends it with exit code 1, also after SIGTERM', async () => {
-    const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
-    await stopped();
-    const service = await start({ SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) });
-    expect(service.password).to.equal(starts.credentials.password);
-    const { mode } = await stat(join(starts.folder, 'demo-password'));
-    expect((mode & 0o777).toString(8), 'only the owner of the folder can read it').to.equal('600');
-    const { body } = await (await logIn(service)).get(statuses);
-    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Stored');
-
-    service.process.kill('SIGTERM');
-    await eventually(async () => !(await isReady(service)));
-    service.process.kill('SIGUSR2');
-    const { code, stdout } = await service.ended;
-    expect(stdout).to.include('"event":"fault"');
-    expect(code).to.equal(1);
-  });
-
   it('every npm script that runs one program replaces its shell by it, so signals to npm reach it', async () => {
     const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
     const withShell = Object.keys(scripts).filter(name => !scripts[name].startsWith('exec '));
@@ -216,7 +203,7 @@ describe('npm start', () => {
     for (const [settings, naming] of wrong) expectOneLine(await failedStart(settings), naming);
   });
 
-  it('a start on a control database without a schema fails with the command that migrates it', async () => {
+  it('a start on a control database without a schema fails with the command that migrates it; an error that nothing handled ends it with exit code 1, also after SIGTERM', async () => {
     await stopped();
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
@@ -229,17 +216,25 @@ describe('npm start', () => {
     const all = { ...starts.environment, ...configured };
     const migrated = await runCommand('scripts/control.ts', ['migrate'], all);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
-    const configuredService = launch(configured);
+    const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
+    const faulty = { ...configured, SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) };
+    const configuredService = launch(faulty);
     await eventually(
       () =>
         configuredService.output.stdout.includes('"event":"listening"') || configuredService.process.exitCode !== null,
       startMs,
     );
-    expect((await fetch(`http://127.0.0.1:${starts.environment.MANAGEMENT_PORT}/health/ready`)).status).to.equal(200);
+    const ready = async () =>
+      (await fetch(`http://127.0.0.1:${starts.environment.MANAGEMENT_PORT}/health/ready`)).status;
+    expect(await ready()).to.equal(200);
     const response = await new Client(`http://127.0.0.1:${starts.environment.PORT}`).get(statuses);
     expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
-    const { code, stdout } = await end(configuredService, 'SIGINT');
-    expect(code).to.equal(0);
+    configuredService.process.kill('SIGTERM');
+    await eventually(async () => (await ready()) !== 200);
+    configuredService.process.kill('SIGUSR2');
+    const { code, stdout } = await configuredService.ended;
+    expect(code).to.equal(1);
+    expect(stdout).to.include('"event":"fault"');
     expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
   });

@@ -10,8 +10,11 @@ import {
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { clientSample, sampleValues } from '../../src/docs/code-samples.ts';
+import { endpointGroups } from '../../src/docs/reference.ts';
 import { root, startProgram } from '../support/command-line.ts';
 import { compile, compileProject } from '../support/compile.ts';
+import { document } from '../support/contract.ts';
 import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 
 const countries = '/api/v1/Countries';
@@ -169,7 +172,7 @@ describe('TypeScript client', () => {
     expect(unsorted).to.equal('validation_failed');
   });
 
-  it('the example of the README runs with the built package, and its types compile', async () => {
+  it('the example of the README runs with the built package, and every TypeScript example of the reference compiles with it', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-client-'));
     try {
       const packageFolder = join(folder, 'node_modules', 'sales-back-office-client');
@@ -184,8 +187,10 @@ describe('TypeScript client', () => {
       const file = join(folder, 'example.ts');
       await writeFile(file, example);
       await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
+      const samples = join(folder, 'samples.ts');
+      await writeFile(samples, referenceSamples());
       const module = ts.ModuleKind.NodeNext;
-      compile([file], { noEmit: true, strict: true, module, target: ts.ScriptTarget.ES2022, types: ['node'] });
+      compile([file, samples], { noEmit: true, strict: true, module, target: ts.ScriptTarget.ES2022, types: ['node'] });
       const { email, password } = world.acme.admin;
       const environment = { URL_OF_SERVICE: world.url, TENANT: world.acme.guid, EMAIL: email, PASSWORD: password };
       const printed = await run(process.execPath, [file], environment);
@@ -195,6 +200,17 @@ describe('TypeScript client', () => {
     }
   });
 });
+
+/** The TypeScript examples of the reference, each in a function of its own. */
+function referenceSamples(): string {
+  const samples = endpointGroups(document).flatMap(group =>
+    group.endpoints.map(endpoint => clientSample(endpoint, sampleValues(group, 'http://backoffice.test/'))),
+  );
+  const functions = samples.map((code, index) => `export async function sample${index}() {\n${code}\n}\n`);
+  const variables = 'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
+  const head = "import type { BackOffice } from 'sales-back-office-client';\n";
+  return `${head}declare const office: BackOffice, ${variables};\n${functions.join('')}`;
+}
 
 /** Reads a list that the service refuses to sort so. */
 async function all(client: BackOffice): Promise<void> {

@@ -34,7 +34,7 @@ describe('connection budget of several processes', () => {
 
   before(async () => {
     world = await createWorld(settings);
-    const more = await Promise.all(['initech', 'umbrella', 'hooli', 'stark', 'wayne', 'acne'].map(world.provision));
+    const more = await Promise.all(['initech', 'umbrella', 'hooli', 'stark', 'wayne'].map(world.provision));
     tenants = [world.acme, world.globex, ...more];
     clients = await Promise.all(tenants.map(tenant => world.login(tenant)));
     other = await start(world.environment);
@@ -114,7 +114,7 @@ describe('connection budget of several processes', () => {
       expect(pids).to.have.members([process.pid, other.process.pid]);
       const run = (...args: string[]) => runScript('scripts/tenant.ts', args, world.environment);
       const migrated = run('migrate', '--all', '--concurrency', '20');
-      const results = await Promise.all([migrated, run('key', 'rotate', 'acme'), run('list', '--json')]);
+      const results = await Promise.all([migrated, run('key', 'rotate', 'acme')]);
       for (const { code, stdout, stderr } of results) expect(code, stdout + stderr).to.equal(0);
     });
     expectServed(statuses);

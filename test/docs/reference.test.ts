@@ -1,16 +1,10 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import ts from 'typescript';
-import { clientSample, curlSample, sampleValues } from '../../src/docs/code-samples.ts';
+import { curlSample, sampleValues } from '../../src/docs/code-samples.ts';
 import { type EndpointGroup, endpointGroups, type Schema } from '../../src/docs/reference.ts';
 import { groupPage } from '../../src/docs/reference-page.ts';
 import { problems } from '../../src/errors.ts';
-import { root } from '../support/command-line.ts';
-import { compile } from '../support/compile.ts';
 import { document } from '../support/contract.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -77,32 +71,6 @@ describe('reference', () => {
     expect(
       codesOf('postAuthConfirm').filter(code => problems[code as keyof typeof problems].status === 401),
     ).to.deep.equal([]);
-  });
-
-  it('every TypeScript example compiles with the client of clients/typescript', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'backoffice-examples-'));
-    try {
-      const samples = endpoints.map(({ endpoint, values }) => clientSample(endpoint, values));
-      const functions = samples.map((code, index) => `export async function sample${index}() {\n${code}\n}\n`);
-      const client = join(root, 'clients/typescript/src/back-office.ts');
-      const variables = 'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
-      const head = `import type { BackOffice } from '${client}';\ndeclare const office: BackOffice, ${variables};\n`;
-      const file = join(folder, 'examples.ts');
-      await writeFile(file, head + functions.join(''));
-      await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
-      compile([file], {
-        noEmit: true,
-        strict: true,
-        skipLibCheck: true,
-        allowImportingTsExtensions: true,
-        module: ts.ModuleKind.NodeNext,
-        target: ts.ScriptTarget.ES2022,
-        lib: ['lib.es2023.d.ts', 'lib.dom.d.ts'],
-        types: [],
-      });
-    } finally {
-      await rm(folder, { recursive: true });
-    }
   });
 });
 

@@ -209,7 +209,9 @@ describe('drill: worker processes', () => {
     const first = await confirmAtOnce('198.51.100.5', max / 2);
     const [hung = 0, other = 0] = await workers();
     const isReported = (event: string): boolean =>
-      service.output.stdout.includes(`"event":"${event}","worker":${hung}`);
+      service.output.stdout
+        .split('\n')
+        .some(line => line.includes(`"event":"${event}"`) && line.includes(`"worker":${hung},`));
     const states = new Set<boolean>();
     process.kill(hung, 'SIGSTOP');
     await eventually(async () => {

@@ -133,7 +133,7 @@ describe('list pages beside a model in memory', () => {
 
   before(async () => {
     await sql(world.acme, 'alter table activities disable trigger append_only');
-    await insert(fc.sample(newRow, { numRuns: 60, seed: 1 }));
+    await insert(fc.sample(newRow, { numRuns: 40, seed: 1 }));
   });
 
   async function insert(added: NewRow[]): Promise<void> {

@@ -6,12 +6,12 @@ import { testSimulatedPart } from '../support/simulated-part.ts';
 describe('simulation of the caches', () => {
   testSimulatedPart('response-cache', {
     promise: 'no fault makes a process serve a response that is older than promised, or of another tenant',
-    runs: 25,
+    runs: 12,
     mutants: 0,
   });
   testSimulatedPart('sessions', {
     promise: 'no fault makes a process accept a token longer than promised',
-    runs: 25,
+    runs: 12,
     mutants: 0,
   });
 

@@ -108,7 +108,7 @@ export function useStarts() {
   /** Ends the running service, if there is one, and its PostgreSQL. */
   async function stopped(): Promise<void> {
     if (!isRunning(current)) return;
-    await end(current, 'SIGINT');
+    expect((await end(current, 'SIGINT')).code).to.equal(0);
     await eventually(async () => (await postmaster()) === undefined, 30_000);
   }
 

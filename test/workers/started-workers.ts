@@ -7,9 +7,14 @@ import type { World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 const startMs = 60_000;
-/** The environment of workers whose limits depend on no clock, see patient-workers.ts. */
+/**
+ * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache of
+ * require-node.js.
+ */
 export const patientWorkers = {
-  NODE_OPTIONS: `--import=${fileURLToPath(new URL('../support/patient-workers.ts', import.meta.url))}`,
+  NODE_OPTIONS: ['../../src/require-node.js', '../support/patient-workers.ts']
+    .map(file => `--import=${fileURLToPath(new URL(file, import.meta.url))}`)
+    .join(' '),
 };
 
 /** A service with two worker processes. */
