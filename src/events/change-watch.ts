@@ -21,7 +21,7 @@ interface ChangeWatchOptions {
   log: Logger;
 }
 
-/** Interval of the polls of the servers, while somebody follows a tenant. */
+/** Interval of the polls of the servers. */
 const pollMs = 1_000;
 /** How often a process says which tenants it follows, and how long the others remember it. */
 const interestEveryMs = 20_000;
@@ -43,10 +43,11 @@ const counters = `
                       and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"`;
 /** One query for all tenants: after an outage, their requests would wait behind a query for each. */
 const followedText = `
-  select guid, database_name as name, case when not on_control_server then address end as address, ${counters}
-    from tenants t join servers s on s.id = server_id
+  select guid, database_name as name, case when not on_control_server then address end as address,
+         coalesce(w.is_active, false) as "hasWebhooks", ${counters}
+    from tenants t join servers s on s.id = server_id left join webhook_tenants w on w.tenant_id = t.id
     left join pg_database on on_control_server and datname = database_name
-   where guid = any ($1) and t.status = 'active'`;
+   where (guid = any ($1) or w.is_active) and t.status = 'active'`;
 const pollText = `select datname::text as name, ${counters} from pg_database where datname = any ($1)`;
 
 interface Counters {
@@ -59,14 +60,14 @@ interface FollowedTenant extends Counters {
   readonly name: string;
   /** Of its server; null if that is the one of the control database, whose counters were read, too. */
   readonly address: string | null;
+  readonly hasWebhooks: boolean;
 }
 
-/** Tenants that every process serves: the one that commits a change does it, and a poll finds what it left. */
-interface ServedTenants {
-  readonly guids: ReadonlySet<string>;
-  /** @param written what the server has counted, if a poll has seen it: the same text in every process */
-  readonly wake: (guid: string, written?: string) => void;
-}
+/**
+ * Called when a tenant with webhooks may have new changes.
+ * @param written what the server has counted, if a poll has seen it: the same text in every process
+ */
+type Serve = (guid: string, written?: string) => void;
 
 /**
  * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change; another
@@ -79,14 +80,18 @@ interface ServedTenants {
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
   readonly #followers = new Map<string, Set<() => void>>();
-  #served: ServedTenants = { guids: new Set(), wake: () => {} };
+  #serve: Serve = () => {};
+  /** The tenants with webhooks; undefined until they were read. */
+  #served: ReadonlySet<string> | undefined;
   /** The tenants that another process follows. */
   readonly #interest = new LRUCache<string, true>({ ...maxEntries(10_000), ttl: interestForMs });
   readonly #written = new Map<string, string>();
-  readonly #timer = setInterval(() => this.#tick(), pollMs).unref();
+  readonly #timers = [
+    setInterval(() => this.#begin('', () => this.#poll()), pollMs).unref(),
+    setInterval(() => this.#announceInterest(...this.#followers.keys()), interestEveryMs).unref(),
+  ];
   /** The polls that have not ended, by server: one that does not respond delays no other. */
   readonly #polling = new Map<string, Promise<void>>();
-  #saidAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ChangeWatchOptions) {
     this.#options = options;
@@ -107,9 +112,12 @@ export class ChangeWatch {
     };
   }
 
-  /** Calls `wake` when one of these tenants may have new changes, in place of those of the last call. */
-  serve(served: ServedTenants): void {
-    this.#served = served;
+  /**
+   * Every process serves webhooks: the one that commits a change does it, and a poll finds what it left, so that nobody
+   * needs to announce the change.
+   */
+  onServed(serve: Serve): void {
+    this.#serve = serve;
   }
 
   /** This process has committed a change of the tenant, or may have. */
@@ -119,13 +127,13 @@ export class ChangeWatch {
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    for (const timer of this.#timers) clearInterval(timer);
     while (this.#polling.size > 0) await Promise.all(this.#polling.values());
   }
 
   #wake(guid: string, written?: string): void {
     this.#wakeFollowers(guid);
-    if (this.#served.guids.has(guid)) this.#served.wake(guid, written);
+    if (this.#served?.has(guid)) this.#serve(guid, written);
   }
 
   #wakeFollowers(guid: string): void {
@@ -140,23 +148,12 @@ export class ChangeWatch {
     this.#interest.set(guid, true);
   }
 
-  #announceInterest(guid: string): void {
-    this.#announce(`?${this.#options.processId}/${guid}`);
+  #announceInterest(...guids: string[]): void {
+    for (const guid of guids) this.#announce(`?${this.#options.processId}/${guid}`);
   }
 
   #announce(key: string): void {
     this.#options.announce(changeTopics.changes, key).catch(() => {}); // a poll shows the changes
-  }
-
-  #tick(): void {
-    const now = performance.now();
-    if (now - this.#saidAt >= interestEveryMs) {
-      this.#saidAt = now;
-      for (const guid of this.#followers.keys()) this.#announceInterest(guid);
-    }
-    const guids = new Set([...this.#followers.keys(), ...this.#served.guids]);
-    if (guids.size > 0) this.#begin('', () => this.#poll([...guids]));
-    else this.#written.clear();
   }
 
   #begin(server: string, poll: () => Promise<void>): void {
@@ -168,9 +165,13 @@ export class ChangeWatch {
     this.#polling.set(server, polling);
   }
 
-  async #poll(guids: string[]): Promise<void> {
-    const { control } = this.#options;
-    const tenants = await queryControl<FollowedTenant>(control, 'followed_tenants', followedText, [guids]);
+  async #poll(): Promise<void> {
+    const values = [[...this.#followers.keys()]];
+    const tenants = await queryControl<FollowedTenant>(this.#options.control, 'followed_tenants', followedText, values);
+    const before = this.#served;
+    this.#served = new Set(tenants.flatMap(({ guid, hasWebhooks }) => (hasWebhooks ? guid : [])));
+    // This process may have changed a tenant that is new here before it learned of it.
+    if (before) for (const guid of this.#served) if (!before.has(guid)) this.#serve(guid);
     for (const [address, those] of Map.groupBy(tenants, ({ address }) => address))
       if (address === null) for (const tenant of those) this.#compare(tenant.guid, tenant);
       else this.#begin(serverAddress(address), () => this.#pollServer(serverAddress(address), those));

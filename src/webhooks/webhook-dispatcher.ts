@@ -26,7 +26,7 @@ export interface WebhookDispatcher {
 interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' | 'onDisabled'> {
   control: ControlDatabase;
   background: BackgroundTasks;
-  watch: Pick<ChangeWatch, 'serve'>;
+  watch: Pick<ChangeWatch, 'onServed'>;
   /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (...disabled: Parameters<ServeTenantOptions['onDisabled']>) => Promise<void>;
   /** Identifies this process. */
@@ -54,11 +54,8 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     stopping: stopping.signal,
     onDisabled: (...disabled) => void background.run('webhook_disabled', () => options.onDisabled(...disabled)),
   });
-  /** The tenants with webhooks; undefined until they were read. */
-  let active: ReadonlySet<string> | undefined;
   const woken = new Map<string, string | undefined>();
   const serving = new Map<string, { wakes: Wakes; serverId: number }>();
-  let polledAt = Number.NEGATIVE_INFINITY;
 
   const run = async (leased: LeasedTenant): Promise<void> => {
     const { tenantGuid, serverId } = leased;
@@ -80,14 +77,6 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
     }
   };
   const lease = async (): Promise<void> => {
-    if (performance.now() - polledAt >= pollMs) {
-      polledAt = performance.now();
-      const before = active;
-      active = await queue.active();
-      // This process may have changed a tenant that is new here before it learned of it.
-      if (before) for (const guid of active) if (!before.has(guid)) addWoken(guid, undefined);
-      watch.serve({ guids: active, wake });
-    }
     if (woken.size > 0) {
       const marked = new Map(woken);
       woken.clear();
@@ -122,12 +111,14 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   return {
     queue,
     counts,
-    start: loop.start,
+    start: () => {
+      watch.onServed(wake);
+      loop.start();
+    },
     wake,
     stop: () => {
       loop.stop();
       stopping.abort();
-      watch.serve({ guids: new Set(), wake });
     },
   };
 }

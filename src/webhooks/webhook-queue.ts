@@ -43,7 +43,6 @@ const markDueText = `
            where is_active and (n.written is null or n.written is distinct from polled)
            order by w.id for update of w) due
    where w.id = due.id`;
-const activeText = 'select guid from webhook_tenants join tenants t on t.id = tenant_id where is_active';
 const leaseText = `
   with next as (
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
@@ -100,11 +99,6 @@ export class WebhookQueue {
   async markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void> {
     const written = [...woken.values()].map(each => each ?? null);
     await this.#query('mark_due', markDueText, [[...woken.keys()], written]);
-  }
-
-  /** Returns the guids of the active tenants. */
-  async active(): Promise<Set<string>> {
-    return new Set((await this.#query<{ guid: string }>('active', activeText, [])).map(({ guid }) => guid));
   }
 
   /**

@@ -48,14 +48,14 @@ describe('change topics', () => {
     );
   });
 
-  it('every topic has exactly one subscriber in the service', () => {
+  it('every topic has exactly one subscriber in the service', async () => {
     const { installation, log } = world;
     const feed = new RecordingFeed({ url: installation.controlUrl, announce: async () => {}, log });
     createDirectory({ ...installation, feed, log });
     new MasterKeyWatch({ control: installation.statements, secrets: installation.secrets, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
-    new ChangeWatch({ feed } as never);
+    await new ChangeWatch({ feed } as never).stop();
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
   });
 
