@@ -78,14 +78,12 @@ export function createConsoleApp(
     .use(guard(services.entrance, path => files.has(path)))
     .use(servedFiles)
     .use(router.routes())
-    .use(ctx => sendPage(ctx, notFound))
+    .use(notFound)
     .callback();
 }
 
-const notFound = {
-  title: 'There is no such page',
-  main: html`<p><a href="/">Go to the fleet</a></p>`,
-  status: 404,
+const notFound: Middleware = () => {
+  throw new OperatorError('There is no such page');
 };
 
 function send(ctx: Context, answer: Answer): void {

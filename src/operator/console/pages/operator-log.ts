@@ -19,8 +19,6 @@ export async function logPage({ services: { control, offered, runs }, query }: P
   const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
   const changes = await listActions(control, { slug, operator, command, all: all === 'on', limit: maxActions });
   const timers = await lastRoutineRuns(control, routineCommands(offered));
-  const isFiltered = [slug, operator, command].some(value => value !== undefined);
-  const caption = changes.length === maxActions ? `The newest ${maxActions} changes` : 'Changes';
   const main = html`${table(
     'Runs of this console',
     runs.list.slice(0, maxOwnRuns),
@@ -42,7 +40,7 @@ export async function logPage({ services: { control, offered, runs }, query }: P
 ${filterInput('slug', 'Tenant', slug)}${filterInput('operator', 'Operator', operator)}${filterInput('command', 'Command', command)}
 <label><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
 <button>Filter</button></form>
-${table(caption, changes, `No operator changed anything${isFiltered ? ' of this kind' : ''}.`, [
+${table(`Changes: the newest ${maxActions} at most`, changes, 'There is no such change.', [
   ['When', 'startedAt'],
   ['Who', 'operator'],
   'command',

@@ -19,12 +19,8 @@ export async function tenantsPage({ services: { control }, query }: PageRequest)
   const tenants = await listTenants(control, { ...filter, sort, limit: pageSize, offset: (page - 1) * pageSize });
   const users = q.includes('@') ? (await findUsers(control, normaliseEmail(q))).slice(0, pageSize) : [];
   const filters = given({ with: q, 'in state': status, 'on server': server, 'at version': version });
-  const empty =
-    total > 0
-      ? 'There are fewer pages.'
-      : filters.length > 0
-        ? 'No tenant has these properties.'
-        : html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`;
+  const first = html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`;
+  const empty = total > 0 || filters.length > 0 ? 'There is no such tenant.' : first;
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`<span class="tag">${name} <strong>${value}</strong></span> `)} <a href="/tenants">All tenants</a></p>` : ''}
 ${actions(operationLink('provision', 'Provision a tenant'))}
 ${

@@ -10,7 +10,7 @@ import { listClients, listUsers, type UserSummary } from '../../tenants/read-use
 import { linkCommands } from '../command-links.ts';
 import type { ConsolePage } from '../console-page.ts';
 import type { PageRequest } from '../console-services.ts';
-import { code, type numberText, shorten, size, state, textBlock, time, utc } from '../format.ts';
+import { code, type numberText, shorten, size, state, time } from '../format.ts';
 import { loginLinks, operationLink, rolloutLink, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
 import { type Moment, plot, plottedDays, timeline } from '../plot.ts';
@@ -92,8 +92,8 @@ ${table(`All commands for ${slug}`, [...commands], '', [
 }
 
 function failureNote(slug: string, { run, error }: TenantRun, offered: Offer): Html {
-  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in ${rolloutLink(run)}:</p>
-${textBlock(linkCommands(error ?? '', offered), 'Error', 'note')}${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
+  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in ${rolloutLink(run)}: ${linkCommands(error ?? '', offered)}</p>
+${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
 }
 
 function userLinks(slug: string, { email, state }: UserSummary): Html {
@@ -107,7 +107,7 @@ export function databaseTable(databases: readonly ListedDatabase[], offered: Off
     'server',
     'state',
     ['Filled from', 'origin'],
-    ['Kept until', ({ keepUntil }) => keepUntil && html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>`],
+    ['Kept until', 'keepUntil'],
     ['Why it is there', ({ why }) => linkCommands(why, offered)],
   ]);
 }
