@@ -10,6 +10,7 @@ import { initOperation } from './backup-init.command.ts';
 import { archiveRow, checkText, drillText, outcomeText, planText, reportText } from './backup-text.ts';
 import type { ArchiveCheck } from './check-archives.ts';
 import { openBackupTarget } from './open-backup-target.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
 
 const pruneOperation = defineOperation({
   name: 'backup prune',
@@ -113,7 +114,9 @@ const list = defineOperation({
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
     const guid = await guidOf(installation, slug);
-    output.list(await listArchives(installation, { target: target.description, guid }), {
+    const archives = await listArchives(installation, { target: target.description, guid });
+    if (archives.length === 0) await requireOwnTarget(installation, target);
+    output.list(archives, {
       row: archiveRow,
       wide: ({ id, fault }) => ({ id, fault }),
       name: ({ id }) => id,
@@ -179,6 +182,13 @@ const drill = defineOperation({
 });
 
 export const operations = [initOperation, run, list, verify, drill, pruneOperation];
+
+/** @throws {OperatorError} when the target is none of this installation: then it has no archive in the ledger */
+async function requireOwnTarget({ controlUrl }: Installation, target: BackupTarget): Promise<void> {
+  const { withConnection } = await import('../../postgres/connection.ts');
+  const { requireOwner } = await import('./target-owner.ts');
+  await withConnection(controlUrl, control => requireOwner(control, target));
+}
 
 async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
   return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;

@@ -42,6 +42,9 @@ async function chooseArchives(control: Queryable, target: BackupTarget, keep: Re
   return { removing, unreadable, unneeded };
 }
 
+/** Only runs write there; a purge writes its mark elsewhere, also during a run. */
+const writtenFolders = ['tenants/', 'control/', 'keys/'];
+
 /**
  * Removes what killed runs have left: files that were not completed, and files whose removal was begun. The caller
  * holds the lock.
@@ -49,7 +52,7 @@ async function chooseArchives(control: Queryable, target: BackupTarget, keep: Re
 export async function removeLeftovers(control: Queryable, target: BackupTarget): Promise<void> {
   const left = (await readLedger(control, target.description)).filter(({ state }) => state !== 'complete');
   if (left.length === 0) return;
-  await target.removeUnfinished();
+  for (const folder of writtenFolders) await target.removeUnfinished(folder);
   await removeArchives(control, target, left);
 }
 

@@ -8,8 +8,11 @@ import type { RunObservers } from './run-databases.ts';
 
 /** The fields that every operation has that moves tenants. */
 export const moveFields = {
-  pause: option('<seconds>', 'maximum estimated time for which requests wait', { parse: parseSeconds, default: 1 }),
-  keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseHours, default: 24 }),
+  pause: option('<seconds>', 'maximum estimated time for which requests wait', {
+    parse: parseAmount('seconds'),
+    default: 1,
+  }),
+  keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseAmount('hours'), default: 24 }),
 };
 
 /** What `--json` prints of an operation that moves tenants. */
@@ -74,14 +77,11 @@ export function returnMove(output: Output, move: MoveSummary): void {
   );
 }
 
-function parseSeconds(value: string): number {
-  if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0)
-    throw new OperatorError('Give a number of seconds above 0.');
-  return Number(value);
-}
-
-/** Parses a number of hours, such as 24 or 0.5. */
-export function parseHours(value: string): number {
-  if (!/^\d{1,4}(\.\d{1,3})?$/.test(value)) throw new OperatorError('Give a number of hours.');
-  return Number(value);
+/** Returns what parses a number above 0, such as 24 or 0.5. */
+export function parseAmount(unit: 'hours' | 'seconds') {
+  return (value: string): number => {
+    if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0)
+      throw new OperatorError(`Give a number of ${unit} above 0.`);
+    return Number(value);
+  };
 }

@@ -1,7 +1,7 @@
 import { defineOperation, type Operation } from '../command/operation.ts';
 import { argument, option } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
-import { moveInterrupt, observeRun, parseHours } from './move-results.ts';
+import { moveInterrupt, observeRun, parseAmount } from './move-results.ts';
 import type { SwitchKind, SwitchResult } from './restored-databases.ts';
 
 const chosen = {
@@ -34,7 +34,7 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
     name: `restore ${kind}`,
     fields: {
       ...chosen,
-      keep: option('<hours>', 'how long the present data is kept', { parse: parseHours, default: 720 }),
+      keep: option('<hours>', 'how long the present data is kept', { parse: parseAmount('hours'), default: 720 }),
     },
     access: 'installation',
     effect: 'destroys',

@@ -69,6 +69,7 @@ async function forget(
         select id, guid, slug, name, database_name, created_at, clock_timestamp(), $1, $2 from tenants where id = $3`,
       [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
+    await client.query(`update archives set state = 'removing' where tenant_guid = $1`, [guid]);
     await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
     await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
     await client.query('delete from tenants where id = $1', [id]);

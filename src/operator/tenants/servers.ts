@@ -42,10 +42,10 @@ export async function addServer(
   const location = { adminUrl: secrets.seal(url, owners.serverUrl(name)), address: serverAddressUrl(url) };
   const existing = await em.findOne(Server, { name });
   if (existing) {
-    if (!existing.adminUrl || !identity || existing.identity !== identity)
+    if (!existing.adminUrl || !identity || clusterOf(existing.identity) !== clusterOf(identity))
       throw new OperatorError(`There is a server ${name} already, and the URL is not one of it: give another name`);
     if (isDryRun) return true;
-    em.assign(existing, { ...location, ...(capacity !== null && { capacity }) });
+    em.assign(existing, { ...location, identity, ...(capacity !== null && { capacity }) });
     await em.flush();
     return true;
   }
@@ -62,19 +62,27 @@ export async function addServer(
   return false;
 }
 
+/** Returns the part of an identity that stays when a server moves to another port. */
+function clusterOf(identity: string | null | undefined): string | null {
+  return identity?.split(':')[0] ?? null;
+}
+
 /**
  * A server has one name: under another one, its databases would seem to belong to nobody.
- * @throws {OperatorError} when the server has a name already
+ * @throws {OperatorError} when the server, or the one whose copy it is, has a name already
  */
 async function requireUnknown({ statements }: Installation, identity: string | undefined): Promise<void> {
   const [found] = await statements.execute<{ name: string; isDefault: boolean }[]>(
-    `select name, on_control_server as "isDefault" from servers s where ${storedIdentity('s')} = ? limit 1`,
-    [identity ?? null],
+    `select name, on_control_server as "isDefault" from servers s
+      where split_part(${storedIdentity('s')}, ':', 1) = ? limit 1`,
+    [clusterOf(identity)],
   );
   if (!found) return;
   const { name, isDefault } = found;
   const remedy = isDefault ? '' : `. To change its URL: npx backoffice server add ${name}`;
-  throw new OperatorError(`The URL leads to the server ${name}, which the installation has already${remedy}`);
+  throw new OperatorError(
+    `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}`,
+  );
 }
 
 /**

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { copyFile, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { expect } from 'chai';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -182,6 +182,12 @@ describe('backup', () => {
     expect(await readdir(join(folder, 'keys', record.tenant.guid))).to.deep.equal([]);
     expect(await readdir(join(folder, 'purged'))).to.deep.equal([`${record.tenant.guid}.json`]);
 
+    const verified = await backup('verify');
+    expect(verified.code, JSON.stringify(verified.lines)).to.equal(0);
+    expect((await backup('list')).lines.filter(({ slug }) => slug === 'globex')).to.deep.equal([]);
+
+    const [mark, key] = ['purged/of-another-purge.json.unfinished', 'keys/of-a-killed-run.unfinished'];
+    for (const unfinished of [mark, key]) await writeFile(join(folder, unfinished), '');
     const before = await readdir(join(folder, 'keys/control'));
     expect((await backup('run', '--all')).code).to.equal(0);
     const controlKeys = await readdir(join(folder, 'keys/control'));
@@ -189,5 +195,8 @@ describe('backup', () => {
     expect(controlKeys).not.to.include(before[0]);
     expect(await readdir(join(folder, 'control'))).to.have.length(1);
     expect(await readdir(join(folder, 'tenants', record.tenant.guid))).to.have.length(0);
+    expect([await readdir(join(folder, 'purged')), await readdir(join(folder, 'keys'))].flat())
+      .to.include(basename(mark))
+      .and.not.include(basename(key));
   });
 });

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
+import { makeServerFolder, useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 import { createWorld } from '../../support/world.ts';
@@ -51,6 +51,20 @@ describe('the owner of a backup target', () => {
     expect(await readdir(folder)).to.deep.equal([]);
     await backUp(environment);
     expect(await keysOf()).to.have.length(3);
+  });
+
+  it('a list of a target that has no archive of this installation says whose it is, or that it is none', async () => {
+    expect(await fail('tenant', ['backup', 'list'], { BACKUP_TARGET: await makeServerFolder('empty') })).to.match(
+      /is no backup target yet, or is not mounted: .*: npx backoffice backup init\n$/,
+    );
+    const other = await createWorld();
+    const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', 'list'], {
+      ...other.environment,
+      BACKUP_TARGET: folder,
+    });
+    await other.close();
+    expect(code).to.equal(1);
+    expect(stderr).to.match(/has the archives of installation [0-9a-f-]{36}, and this is another one/);
   });
 
   it('a run on a folder that is not mounted fails; on a target that has lost an archive the first run fails and the next succeeds', async () => {

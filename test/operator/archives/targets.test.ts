@@ -68,7 +68,7 @@ describe('backup targets', () => {
     }
     await writeFile(join(folder, 'killed.unfinished'), 'half');
     expect(await listNames(targets[0]?.target as BackupTarget, '')).to.deep.equal([{ name: 'kept', bytes: 6 }]);
-    for (const { target } of targets) await target.removeUnfinished();
+    for (const { target } of targets) await target.removeUnfinished('');
   });
 
   it('a file that is written twice at the same time has the whole of the later write, and neither one fails', async () => {
@@ -98,7 +98,7 @@ describe('backup targets', () => {
     for (const name of names) await target.remove(name);
     for (let id = 0; id < 7; id++) s3.store.uploads.set(`id-${id}`, { key: 'some/prefix/left', parts: new Map() });
     s3.store.uploads.set('of others', { key: 'some/prefixes', parts: new Map() });
-    await target.removeUnfinished();
+    await target.removeUnfinished('');
     expect([...s3.store.uploads.keys()]).to.deep.equal(['of others']);
   });
 

@@ -40,6 +40,10 @@ describe('restored databases of a tenant', () => {
   });
 
   it('of several restored databases a swap takes the one that is named, and a dropped one is gone for ever', async () => {
+    for (const command of ['swap', 'back']) {
+      const kept = await tenant(['restore', command, 'acme', '--keep', '0', '--yes']);
+      expect([kept.code, kept.document.code], command).to.deep.equal([2, 'usage']);
+    }
     const first = await restore();
     const second = await restore();
     for (const command of ['swap', 'diff']) {

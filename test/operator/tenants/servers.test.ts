@@ -4,6 +4,7 @@ import { owners } from '../../../src/control/secret-box.ts';
 import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
+import { copyServer } from '../../support/copied-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -64,9 +65,31 @@ describe('servers', () => {
         const { code, stderr } = await run(['server', 'add', 'third', ...args], url);
         expect([code, stderr]).to.deep.equal([
           1,
-          `The URL leads to the server ${name}, which the installation has already${remedy}\n`,
+          `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}\n`,
         ]);
       }
+  });
+
+  it('server add follows a server to another port, and takes a copy of another one neither for it nor for a new one', async () => {
+    const [ofSecond, ofDefault] = await Promise.all([copyServer(second.url), copyServer(postgresUrl())]);
+    const identity = async () =>
+      (await controlSql(world, `select identity from servers where name = 'second'`))[0] as object;
+    const before = await identity();
+    const moved = await run(['server', 'add', 'second'], ofSecond.url);
+    expect(moved.code, moved.stderr).to.equal(0);
+    const current = await withConnection(ofSecond.url, readServerIdentity);
+    expect(await identity())
+      .to.deep.equal({ identity: current })
+      .and.not.to.deep.equal(before);
+    for (const [name, copy] of [
+      ['second', ofDefault],
+      ['third', ofDefault],
+      ['third', ofSecond],
+    ] as const)
+      expect((await run(['server', 'add', name], copy.url)).code, name).to.equal(1);
+    expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+    expect(await identity()).to.deep.equal(before);
+    await Promise.all([ofSecond.close(), ofDefault.close()]);
   });
 
   it('doctor reports no orphans on a server that an earlier build has added under a second name', async () => {

@@ -21,6 +21,6 @@ export interface BackupTarget {
   remove(name: string): Promise<void>;
   /** Returns the files whose names begin with `prefix`, in no particular order. */
   list(prefix: string): AsyncIterable<StoredFile>;
-  /** Removes what killed processes have left of unfinished files. No other process writes meanwhile. */
-  removeUnfinished(): Promise<void>;
+  /** Removes the unfinished files of a folder, such as `keys/`; of all with an empty name. No other process writes there meanwhile. */
+  removeUnfinished(folder: string): Promise<void>;
 }

@@ -66,9 +66,9 @@ export function folderTarget(root: string, { maxSilenceMs }: TargetLimits = targ
     },
     remove: name => waitFor(`remove ${name}`)(() => rm(join(root, name), { force: true }).catch(ignoreMissing)),
     list: prefix => listFiles(root, prefix, waitFor(`list ${prefix}`)),
-    removeUnfinished: async () => {
+    removeUnfinished: async folder => {
       const wait = waitFor('remove unfinished files');
-      for await (const path of filesBelow(root, wait))
+      for await (const path of filesBelow(join(root, folder), wait))
         if (path.endsWith(unfinished)) await wait(() => rm(path, { force: true }));
     },
   };

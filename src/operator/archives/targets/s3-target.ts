@@ -102,10 +102,10 @@ export function s3Target(settings: S3Settings, limits: TargetLimits = targetLimi
         next = isCut ? `&continuation-token=${encodeURIComponent(required(text, 'NextContinuationToken'))}` : '';
       } while (next);
     },
-    removeUnfinished: async () => {
+    removeUnfinished: async folder => {
       let next = '';
       do {
-        const url = `${root}?uploads=&prefix=${encodeURIComponent(keyOf(''))}${next}`;
+        const url = `${root}?uploads=&prefix=${encodeURIComponent(keyOf(folder))}${next}`;
         // Some stores do not list uploads. They end forgotten ones by a rule of the bucket.
         const request = { call: 'list unfinished files', method: 'GET', url, allowed: [501] } as const;
         const { status, text } = await requests.send(request);
