@@ -1,17 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { type Server, Tenant } from '../../control/control-entities.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import { copyTemplate } from '../databases/create-database.ts';
-import { fillWith } from '../databases/fill-database.ts';
-import { headFingerprint, migrationSettings } from '../schema/template.ts';
+import { createAtVersion } from '../databases/create-database.ts';
+import { fillWith, requireKnownVersion } from '../databases/fill-database.ts';
+import { headFingerprint } from '../schema/template.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './format/archive-fault.ts';
@@ -156,28 +154,20 @@ async function drill(
  * Runs `work` on a new database with the schema of one version, and drops it. Its name is random and never chosen by an
  * operator, so that no drill can touch the database of a tenant.
  * @param version the last migration that the database gets
- * @throws {ArchiveFault} when this build does not have the migration
+ * @throws {OperatorError} when this build does not have the migration
  */
-async function withScratchDatabase<T>(
+async function withScratchDatabase(
   server: Server,
   adminUrl: string,
   version: string,
-  work: (database: string) => Promise<T>,
-): Promise<T> {
-  const migrations = await loadMigrations('tenant');
-  const last = migrations.findIndex(({ name }) => name === version);
-  if (last < 0) throw new ArchiveFault('wrong_contents', `it is at version ${version}, which this build does not know`);
+  work: (database: string) => Promise<void>,
+): Promise<void> {
+  await requireKnownVersion(version);
   const name = `${server.prefix}_drill_${randomBytes(6).toString('hex')}`;
-  return withConnection(adminUrl, async admin => {
+  await withConnection(adminUrl, async admin => {
     try {
-      if (last === migrations.length - 1) await copyTemplate(admin, server, adminUrl, name);
-      else await admin.query(`create database ${quote(name)} template template0 encoding 'UTF8'`);
-      await admin.query(
-        `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
-      );
-      if (last < migrations.length - 1)
-        await runMigrations(databaseUrl(adminUrl, name), migrations.slice(0, last + 1), migrationSettings(server));
-      return await work(name);
+      await createAtVersion(admin, server, name, { adminUrl, version });
+      await work(name);
     } finally {
       await admin.query(`drop database if exists ${quote(name)} with (force)`);
     }

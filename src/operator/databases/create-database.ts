@@ -92,7 +92,6 @@ export async function createDatabase(
   version: string | undefined,
 ): Promise<void> {
   const adminUrl = servers.adminUrl(server);
-  const isAtHead = version === undefined || version === (await tenantHead());
   const owners = { guid, warm: await warmMark(control) };
   await withConnection(adminUrl, async admin => {
     const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
@@ -102,14 +101,32 @@ export async function createDatabase(
     await admin.query(`
       ${isWarm ? 'alter' : 'create'} role ${quote(role)} nologin password ${verifier};
       ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
-    if (!isAtHead) await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
-    else if (!isWarm || !(await hasWarm(admin, database))) await copyTemplate(admin, server, adminUrl, database);
+    if (!isWarm || !(await hasWarm(admin, database)))
+      await createAtVersion(admin, server, database, { adminUrl, version });
     await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
   });
+}
+
+/**
+ * Creates a database with the schema of one version, to which no login of a tenant can connect.
+ * @param version its last migration; undefined: that of this build
+ */
+export async function createAtVersion(
+  admin: pg.Client,
+  server: Server,
+  name: string,
+  { adminUrl, version }: { adminUrl: string; version: string | undefined },
+): Promise<void> {
+  const isAtHead = version === undefined || version === (await tenantHead());
+  if (isAtHead) await copyTemplate(admin, server, adminUrl, name);
+  else await admin.query(`create database ${quote(name)} template template0 encoding 'UTF8'`);
+  await admin.query(
+    `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
+  );
   if (isAtHead) return;
   const migrations = await loadMigrations('tenant');
   const earlier = migrations.slice(0, migrations.findIndex(({ name }) => name === version) + 1);
-  await runMigrations(databaseUrl(adminUrl, database), earlier, migrationSettings(server));
+  await runMigrations(databaseUrl(adminUrl, name), earlier, migrationSettings(server));
 }
 
 function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): string {
