@@ -43,13 +43,12 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   const name = isOption(field) ? field.attributeName() : field.name();
   const choices = field.argChoices;
   const made = fieldOf(field);
-  const kind = made && storedKindOf(made);
-  const hint = choices?.join(', ') ?? (kind ? 'Tab shows what there is' : field.description);
+  const hint = choices?.join(', ') ?? (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
   const label = fieldLabel(name);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
-    if (choices || !kind) return choices?.filter(choice => choice.startsWith(start)) ?? [];
-    const { storedValues } = await import('../command/stored-values.ts');
-    return (await storedValues(kind, start, slug)).map(({ value }) => value);
+    const { valuesOf } = await import('./complete.ts');
+    const values = await valuesOf(field, slug === undefined ? [] : [slug], start);
+    return values.map(({ value }) => value).filter(value => value.startsWith(start));
   });
 }
 

@@ -1,45 +1,35 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { type Field, type Fields, kebabCase, optionFlag } from '../command/operation-fields.ts';
 
-/** An argument of a command, made of a field. */
-class FieldArgument extends Argument {
-  readonly field: Field;
-
-  constructor(name: string, field: Field) {
-    const word = `${kebabCase(name)}${field.isList ? '...' : ''}`;
-    super(field.isRequired ? `<${word}>` : `[${word}]`, field.description);
-    this.field = field;
-    if (field.default !== undefined) this.default(field.default);
-    if (field.choices) this.choices(field.choices);
-    else this.argParser(parserOf(field));
-  }
-}
-
-/** An option of a command, made of a field. */
-class FieldOption extends Option {
-  readonly field: Field;
-
-  constructor(name: string, field: Field) {
-    super([optionFlag(name, field), field.placeholder].join(' ').trim(), field.description);
-    this.field = field;
-    this.negate = false; // `--no-entity` is a flag of its own
-    if (field.isRequired) this.makeOptionMandatory();
-    if (field.default !== undefined) this.default(field.default);
-    if (field.choices) this.choices(field.choices);
-    else if (field.parse || field.isList) this.argParser(parserOf(field));
-  }
-}
+const fieldsOf = new WeakMap<Argument | Option, Field>();
 
 /** Returns the field that an argument or option of a command is made of. */
 export function fieldOf(made: Argument | Option): Field | undefined {
-  return made instanceof FieldArgument || made instanceof FieldOption ? made.field : undefined;
+  return fieldsOf.get(made);
 }
 
 /** Adds the fields of an operation to its command. */
 export function addFields(command: Command, fields: Fields): void {
-  for (const [name, field] of Object.entries(fields))
-    if (field.isArgument) command.addArgument(new FieldArgument(name, field));
-    else if (optionFlag(name, field) !== undefined) command.addOption(new FieldOption(name, field));
+  for (const [name, field] of Object.entries(fields)) {
+    const { isRequired, placeholder, description } = field;
+    const word = `${kebabCase(name)}${field.isList ? '...' : ''}`;
+    const flag = optionFlag(name, field);
+    if (field.isArgument) {
+      command.addArgument(made(new Argument(isRequired ? `<${word}>` : `[${word}]`, description), field));
+    } else if (flag !== undefined) {
+      const option = new Option(`${flag} ${placeholder}`.trim(), description).makeOptionMandatory(isRequired);
+      option.negate = false; // `--no-entity` is a flag of its own
+      command.addOption(made(option, field));
+    }
+  }
+}
+
+function made<Part extends Argument | Option>(part: Part, field: Field): Part {
+  fieldsOf.set(part, field);
+  if (field.default !== undefined) part.default(field.default);
+  if (field.choices) part.choices(field.choices);
+  else part.argParser(parserOf(field));
+  return part;
 }
 
 /** Returns the values that a command line gives to fields, without defaults; of an optional secret, true. */

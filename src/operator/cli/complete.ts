@@ -46,7 +46,12 @@ function optionsOf(command: Command, before: readonly string[]): Candidate[] {
   return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
 }
 
-async function valuesOf(made: Argument | Option, operands: readonly string[], start: string): Promise<Candidate[]> {
+/** Returns what an argument or option can be. @param operands the arguments before it */
+export async function valuesOf(
+  made: Argument | Option,
+  operands: readonly string[],
+  start: string,
+): Promise<Candidate[]> {
   if (made.argChoices) return made.argChoices.map(value => ({ value }));
   const field = fieldOf(made);
   if (field?.kind === 'permission') {

@@ -68,7 +68,7 @@ async function requireHeadSchema(
   client: pg.Client,
 ): Promise<void> {
   const head = await headFingerprint(control, server, servers.adminUrl(server));
-  const difference = await createSchemaComparison(control, server, head).difference(client);
+  const difference = await createSchemaComparison(control, server, head)(client);
   if (difference !== undefined)
     throw new OperatorError(`The database differs from the template of this build: ${difference}`);
 }

@@ -65,7 +65,7 @@ export async function checkIdentityVersion(client: pg.Client, head: Head, report
 
 /** Compares the schema of a database at head with the template of the server. */
 export async function checkSchema(client: pg.Client, head: Head, report: ReportFinding): Promise<void> {
-  const difference = await head.comparison.difference(client);
+  const difference = await head.comparison(client);
   if (difference === undefined) return;
   report({
     check: 'schema_drift',

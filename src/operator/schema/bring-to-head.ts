@@ -131,6 +131,6 @@ function apply(
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
 async function compare({ comparison }: LocatedTenant, database: pg.Client): Promise<void> {
-  const difference = await comparison.difference(database);
+  const difference = await comparison(database);
   if (difference !== undefined) throw new OperatorError(`its schema differs from the template: ${difference}`);
 }

@@ -6,16 +6,13 @@ import { type CopiedCatalog, catalogStatements } from '../../postgres/catalog-st
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { headObjects } from './template.ts';
 
-/** Compares tenant databases of one server with its template. */
-export interface SchemaComparison {
-  /** Returns the first difference of the connected database, as an operator reads it; undefined if there is none. */
-  difference(database: pg.Client): Promise<string | undefined>;
-}
+/** Returns the first difference of a database from the template, as an operator reads it; undefined if there is none. */
+export type SchemaComparison = (database: pg.Client) => Promise<string | undefined>;
 
 /**
- * Most tenants of a server have the same history, and so the same digest of their catalogs. The first of them is
- * compared by its fingerprint; the digest of the others then proves that they have that fingerprint, at a third of the
- * cost (`catalogDigest`).
+ * Compares tenant databases of one server with its template. Most of them have the same history, and so the same digest
+ * of their catalogs. The first of them is compared by its fingerprint; the digest of the others then proves that they
+ * have that fingerprint, at a third of the cost (`catalogDigest`).
  * @param head the fingerprint of the template
  */
 export function createSchemaComparison(
@@ -25,19 +22,17 @@ export function createSchemaComparison(
 ): SchemaComparison {
   let catalogs: readonly CopiedCatalog[] | undefined;
   const provedDigests = new Set<string>();
-  return {
-    difference: async database => {
-      catalogs ??= await catalogStatements(database);
-      const digest = await catalogDigest(database, catalogs);
-      if (digest !== undefined && provedDigests.has(digest)) return undefined;
-      if ((await fingerprint(database)) !== head)
-        return (
-          firstDifference(await schemaObjects(database), await headObjects(control, server)) ??
-          'the fingerprint of the template is not known'
-        );
-      // Equal digests before and after prove that the fingerprint belongs to them: nobody changed the schema meanwhile.
-      if (digest !== undefined && (await catalogDigest(database, catalogs)) === digest) provedDigests.add(digest);
-      return undefined;
-    },
+  return async database => {
+    catalogs ??= await catalogStatements(database);
+    const digest = await catalogDigest(database, catalogs);
+    if (digest !== undefined && provedDigests.has(digest)) return undefined;
+    if ((await fingerprint(database)) !== head)
+      return (
+        firstDifference(await schemaObjects(database), await headObjects(control, server)) ??
+        'the fingerprint of the template is not known'
+      );
+    // Equal digests before and after prove that the fingerprint belongs to them: nobody changed the schema meanwhile.
+    if (digest !== undefined && (await catalogDigest(database, catalogs)) === digest) provedDigests.add(digest);
+    return undefined;
   };
 }

@@ -1,5 +1,6 @@
 import { csvRow } from '../../http/csv.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { snakeCase } from '../../runtime/casing.ts';
 import { defineOperation, type Output } from '../command/operation.ts';
 import { flag, option, optionalArgument, parseTime } from '../command/operation-fields.ts';
 import { sizeText } from '../command/texts.ts';
@@ -63,13 +64,14 @@ function rowOf(usage: TenantUsageSummary): object {
   };
 }
 
+const csvFields = [
+  ...(['tenant', 'guid', 'period', 'requests', 'refused', 'writes'] as const),
+  ...(['responseBytes', 'databaseMs', 'databaseBytes'] as const),
+];
+
 function csvText(usage: readonly TenantUsageSummary[]): string {
-  const heading = ['tenant', 'guid', 'period', 'requests', 'refused', 'writes', 'response_bytes', 'database_ms'];
-  const rows = usage.map(each => [
-    ...[each.tenant, each.guid, each.period, each.requests, each.refused, each.writes],
-    ...[each.responseBytes, each.databaseMs, each.databaseBytes],
-  ]);
-  return [[...heading, 'database_bytes'], ...rows].map(csvRow).join('').trimEnd();
+  const rows = usage.map(each => csvFields.map(field => each[field]));
+  return [csvFields.map(snakeCase), ...rows].map(csvRow).join('').trimEnd();
 }
 
 function warnOfGaps(gaps: readonly UsageGap[], { warn }: Output): void {
