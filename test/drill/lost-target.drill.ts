@@ -138,8 +138,7 @@ describe('drill: move whose target dies behind the fence', () => {
     const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(titles);
     expect((await run([...moveArguments.with(3, 'default')])).code).to.equal(0);
-    const [former] = await onSecond();
-    expect((await run(['databases', 'drop', 'acme', former ?? '', '--yes'])).code).to.equal(0);
+    expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
     expect(await onSecond()).to.deep.equal([]);
   });
 

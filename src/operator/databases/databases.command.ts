@@ -71,7 +71,7 @@ const drop = defineOperation({
   async plan({ slug, database }, { installation }) {
     const { findPrunable } = await import('./prune-databases.ts');
     await requireTenant(installation, slug);
-    const found = (await findPrunable(installation, slug, database)).filter(each => each.database === database);
+    const found = (await findPrunable(installation, slug, [database])).filter(each => each.database === database);
     if (found.length === 0)
       throw new OperatorError(
         `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
@@ -84,7 +84,7 @@ const drop = defineOperation({
   },
   async run({ slug, database }, context) {
     const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(context.installation, slug, observeRun(context), database);
+    const pruned = await pruneDatabases(context.installation, slug, observeRun(context), [database]);
     context.output.result(pruned, () => tableText(pruned, 'There is no database to drop.'));
   },
 });
