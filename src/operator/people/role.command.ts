@@ -54,7 +54,7 @@ const defineRights = (change: 'grant' | 'revoke', more: Pick<Operation, 'descrip
       return {
         document: role,
         facts: { [change]: changed },
-        plan: `${countText(users, 'user')} with the role ${name} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
+        plan: `The role ${name}, of ${countText(users, 'user')}, would ${verb}: ${changed.join(' ') || 'nothing'}.`,
         done: fieldsText(shown(role)),
       };
     },

@@ -134,12 +134,11 @@ const role = defineChange({
   changingFields: ['role'],
   async change({ slug, email, role }, { installation }, isDryRun) {
     const { changeUser, readUserRole } = await import('./change-user.ts');
-    if (role !== undefined) await changeUser(installation, slug, email, { role }, isDryRun);
+    const changed = role === undefined ? undefined : await changeUser(installation, slug, email, { role }, isDryRun);
     const { permissions, others, ...found } = await readUserRole(installation, slug, email);
     const plan = role === undefined ? `keep the role ${found.role}` : `get the role ${role}, in place of ${found.role}`;
     return {
-      document: { ...found, permissions, others },
-      facts: { role: role ?? found.role },
+      document: (isDryRun && changed) || { ...found, permissions, others },
       plan: `${found.email} would ${plan}.`,
       done: fieldsText({
         ...found,

@@ -93,6 +93,9 @@ describe('commands that change people and tenants', () => {
     expect(shown).to.include({ email, role: 'Member', scope: 'All' });
     expect(shown.others).to.deep.equal(['Administrator']);
     expect(await logged('acme', '--command', 'user role')).to.deep.equal([]);
+    const planned = await json<object>('user', 'role', 'acme', email, 'Administrator', '--dry-run');
+    expect(planned).to.include({ email, role: 'Administrator', state: 'planned' });
+    expect(planned, 'the permissions of the role that the user has').to.not.have.property('permissions');
     const given = await json<{ role: string; permissions: string[] }>('user', 'role', 'acme', email, 'Administrator');
     expect(given.role).to.equal('Administrator');
     expect(given.permissions).to.include('users.manage');
