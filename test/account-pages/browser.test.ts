@@ -1,8 +1,9 @@
 import { expect } from 'chai';
-import { describeInBrowser, expectAccessible, submitByKeyboard } from '../docs/browser.ts';
+import { describeInBrowser } from '../docs/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { linkIn, startMailServer } from '../support/mail-server.ts';
 import { use } from '../support/use.ts';
+import { expectAccessible, submitByKeyboard } from './account-page.ts';
 
 describe('account pages', () => {
   const mail = use(startMailServer);

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { describeInBrowser, expectAccessible, submitByKeyboard } from '../docs/browser.ts';
+import { expectAccessible, submitByKeyboard } from '../account-pages/account-page.ts';
+import { describeInBrowser } from '../docs/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { linkIn, startMailServer } from '../support/mail-server.ts';
 import { use } from '../support/use.ts';

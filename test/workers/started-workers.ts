@@ -1,5 +1,4 @@
 import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
-import { fileURLToPath } from 'node:url';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
@@ -12,8 +11,11 @@ const startMs = 60_000;
  * require-node.js.
  */
 export const patientWorkers = {
-  NODE_OPTIONS: ['../../src/require-node.js', '../support/patient-workers.ts']
-    .map(file => `--import=${fileURLToPath(new URL(file, import.meta.url))}`)
+  NODE_OPTIONS: [
+    new URL('../../src/require-node.js', import.meta.url),
+    new URL('../support/patient-workers.ts', import.meta.url),
+  ]
+    .map(url => `--import=${url.href}`)
     .join(' '),
 };
 
