@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
+import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import {
   canonicalTextSettings,
   type DataTable,
@@ -12,6 +12,7 @@ import {
   listDataTables,
   readTableChecksums,
 } from '../schema/tenant-tables.ts';
+import { findTenant } from '../tenants/tenants.ts';
 import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { chooseOther } from './restored-databases.ts';
 import { runDatabases } from './run-databases.ts';
@@ -40,7 +41,7 @@ export async function diffDatabases(
     const current = await readCurrent(control, tenant.id);
     const other = chooseOther(slug, await readDatabases(control, tenant.id, ['filled', 'kept']), name);
     if (!current) throw new OperatorError(`${slug} has no database`);
-    await requireHead(control, tenant.id, slug);
+    await requireTenantHead(await findTenant(installation, slug));
     if (other.schemaVersion !== (await tenantHead()))
       await runDatabases({ installation, control, tenant }, 'upgrade', { target: other });
     // After a swap, the former data is the newer one.
@@ -50,15 +51,6 @@ export async function diffDatabases(
     );
     return { tenant: slug, database: other.database, origin: other.origin, tables };
   });
-}
-
-async function requireHead(control: pg.Client, tenantId: number, slug: string): Promise<void> {
-  const { rowCount } = await control.query('select from tenants where id = $1 and schema_version = $2', [
-    tenantId,
-    await tenantHead(),
-  ]);
-  if (!rowCount)
-    throw new OperatorError(`${slug} is not at the version of this build. Migrate it: npx backoffice migrate ${slug}`);
 }
 
 function connect<T>(

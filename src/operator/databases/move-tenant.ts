@@ -5,7 +5,7 @@ import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
+import { requireTenantHead } from '../schema/tenant-head.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { recordFacts } from './database-store.ts';
@@ -133,15 +133,12 @@ export async function reversibleTarget(installation: Installation, slug: string)
  * @throws {OperatorError} when it cannot
  */
 export async function requireTarget(installation: Installation, tenant: Tenant, name: string): Promise<Server> {
-  const { slug, status, schemaVersion } = tenant;
+  const { slug, status } = tenant;
   const server = await installation.control.em.fork().findOne(Server, { name });
   if (!server) throw noSuchServer(name);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
   if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
-  if (schemaVersion !== (await tenantHead()))
-    throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
-    );
+  await requireTenantHead(tenant);
   const identity = (each: Server) =>
     withConnection(installation.servers.adminUrl(each), readServerIdentity).catch(error => {
       const reason = connectFailure(error);

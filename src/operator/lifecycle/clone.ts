@@ -8,7 +8,7 @@ import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyTables } from '../databases/fill-tables.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
+import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
 import { copyFrom, requireNotPurging } from '../tenants/purging.ts';
 import { tenantExists } from '../tenants/read-tenants.ts';
@@ -77,16 +77,15 @@ async function populate(installation: Installation, source: Tenant, clone: Tenan
 /** The data that a tenant has when it is copied. */
 async function presentData({ servers }: Installation, source: Tenant): Promise<EarlierData> {
   const { slug, server, databaseName } = source;
-  const head = (await tenantHead()) ?? '';
   const copy = (from: pg.Client, target: pg.Client) =>
     inSnapshot(from, async () => {
-      if ((await readSchemaState(from)).applied.at(-1) !== head)
-        throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);
+      const { applied } = await readSchemaState(from);
+      await requireTenantHead({ slug, schemaVersion: applied.at(-1) ?? null });
       return copyTables(from, target, identityTables);
     });
   return {
     description: 'the present data',
-    schemaVersion: head,
+    schemaVersion: await tenantHead(),
     fill: target =>
       withConnection(servers.adminUrl(server, databaseName), from => copy(from, target), {
         settings: canonicalTextSettings,

@@ -3,7 +3,7 @@ import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { migrationNames } from '../../postgres/migration-names.ts';
+import { requireTenantHead } from '../schema/tenant-head.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
@@ -47,11 +47,8 @@ export async function applyTenantPacks(
   });
 }
 
-async function requireComparable({ slug, status, schemaVersion }: Tenant): Promise<void> {
-  if (status === 'provisioning')
-    throw new OperatorError(`${slug} is not ready yet. Run its tenant provision command again`);
-  if (schemaVersion !== (await migrationNames('tenant')).at(-1))
-    throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
-    );
+async function requireComparable(tenant: Tenant): Promise<void> {
+  if (tenant.status === 'provisioning')
+    throw new OperatorError(`${tenant.slug} is not ready yet. Run its tenant provision command again`);
+  await requireTenantHead(tenant);
 }
