@@ -118,6 +118,7 @@ export class ChangeWatch {
    */
   onServed(serve: Serve): void {
     this.#serve = serve;
+    this.#begin('', () => this.#poll());
   }
 
   /** This process has committed a change of the tenant, or may have. */

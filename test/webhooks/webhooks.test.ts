@@ -207,6 +207,8 @@ describe('webhooks', () => {
     expect(receiver.at('/busy')).to.have.length(2);
     isBusy = false;
     world.clock.offsetSeconds += 70;
+    // The queue has the clock of the control database.
+    await controlSql(world, 'update webhook_tenants set due_at = now(), wakes = wakes + 1');
     await eventually(() => receiver.at('/busy').length === 4);
     expect(keys('/busy').toSorted()).to.deep.equal([created[0], ...created].toSorted());
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt === null);
