@@ -1,9 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { createSecretBox } from '../../../src/control/secret-box.ts';
+import { Server } from '../../../src/control/control-entities.ts';
+import { createSecretBox, owners } from '../../../src/control/secret-box.ts';
+import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
@@ -485,6 +489,17 @@ describe('doctor', () => {
     ]);
     expect(findings[1]?.problem).to.equal('it cannot be used: nothing listens at its address');
     await server.control(`delete from servers where name = 'far'`);
+  });
+
+  it('doctor reports no orphans on a server that an earlier build has added under a second name', async () => {
+    const { control, secrets } = server.installation;
+    const identity = await withConnection(server.url, readServerIdentity);
+    const adminUrl = secrets.seal(server.url, owners.serverUrl('again'));
+    const again = { name: 'again', prefix: 'office', adminUrl, address: serverAddressUrl(server.url), identity };
+    await control.em.fork().insert(Server, again);
+    const findings = await findFaults();
+    await control.em.fork().nativeDelete(Server, { name: 'again' });
+    expect(findings.filter(({ problem }) => [acme, globex].some(name => problem.includes(name)))).to.deep.equal([]);
   });
 
   it('doctor --fix with another master key is refused on the command line', async () => {

@@ -10,6 +10,8 @@ import { useScratchDatabases } from '../../support/scratch-databases.ts';
 import { server } from '../../support/test-server.ts';
 
 const folders: MigrationFolder[] = ['control', 'tenant'];
+/** Of each folder, the newest ones: a migration that has landed is never edited. */
+const checked = 5;
 
 /** A schema with one object of each kind that a change can hit. */
 const schema = `
@@ -88,21 +90,14 @@ describe('compatible migrations', () => {
       const settings = folder === 'tenant' ? migrationSettings(server) : {};
       const migrations = await loadMigrations(folder);
       const objects = () => withConnection(url, schemaObjects);
-      let before: Awaited<ReturnType<typeof objects>> = new Map();
-      let applied = -1;
-      for (const [index, { name, class: migration, compatible: declared }] of migrations.entries()) {
-        if (!declared) continue;
-        if (applied !== index) {
-          await runMigrations(url, migrations.slice(0, index), settings);
-          before = await objects();
-        }
-        applied = index + 1;
-        await runMigrations(url, migrations.slice(0, applied), settings);
-        const after = await objects();
-        const { withdrawn = [] } = migration as { withdrawn?: readonly string[] };
-        const changes = incompatibleChanges(before, after).filter(change => !isWithdrawn(change, withdrawn));
-        expect(changes, name).to.deep.equal([]);
-        before = after;
+      for (const migration of migrations.filter(({ compatible: declared }) => declared).slice(-checked)) {
+        const index = migrations.indexOf(migration);
+        await runMigrations(url, migrations.slice(0, index), settings);
+        const before = await objects();
+        await runMigrations(url, migrations.slice(0, index + 1), settings);
+        const { withdrawn = [] } = migration.class as { withdrawn?: readonly string[] };
+        const changes = incompatibleChanges(before, await objects()).filter(change => !isWithdrawn(change, withdrawn));
+        expect(changes, migration.name).to.deep.equal([]);
       }
     });
   }

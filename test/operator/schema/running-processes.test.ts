@@ -6,6 +6,7 @@ import { readConfig } from '../../../src/config/config.ts';
 import { controlHead } from '../../../src/control/control-version.ts';
 import { newProcess } from '../../../src/control/process-identity.ts';
 import { type Installation, openInstallation } from '../../../src/installation.ts';
+import { compatibleFrom, readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../../src/server.ts';
 import type { Client } from '../../support/client.ts';
@@ -106,7 +107,31 @@ describe('migrations while processes of the service run', () => {
       );
       expect(run?.ms).to.be.at.least(950);
     });
+
+    // A drill runs the next build, and rolls it back.
+    it('a build serves after a later migration that is compatible, and is refused after one that is not, even if a compatible one follows', async () => {
+      const oldest = () =>
+        sql(world.acme, 'select schema_version as version, compatible_from as oldest from tenant_identity');
+      const migrated = (values: string) =>
+        sql(world.acme, `insert into migrations (name, compatible) values ${values}`);
+      const codeOf = async () => {
+        await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
+          world.acme.database,
+        ]);
+        const { status, body } = await client.get(path, { 'Cache-Control': 'no-cache' });
+        return [status, body.code];
+      };
+      await migrated(`('9997-labels', true)`);
+      const required = compatibleFrom(await readSchemaSteps()); // it changes nothing that this build uses
+      expect(await oldest()).to.deep.equal([{ version: '9997-labels', oldest: required }]);
+      expect(await codeOf()).to.deep.equal([200, undefined]);
+      await migrated(`('9998-not', false), ('9999-again', true)`);
+      expect(await oldest()).to.deep.equal([{ version: '9999-again', oldest: '9998-not' }]);
+      expect(await codeOf()).to.deep.equal([503, 'migration_pending']);
+      await sql(world.acme, `delete from migrations where name > '9997'`);
+    });
   });
+
   describe('changes that running processes block', () => {
     afterEach(() => query('delete from processes where host = ?', ['elsewhere']));
 

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config/config.ts';
 import { type Installation, openInstallation } from '../../../src/installation.ts';
@@ -115,27 +114,6 @@ describe('login of the service', () => {
       `select lo_import('/etc/hostname')`,
     ])
       expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
-  });
-
-  it('control migrate succeeds with a login that is no superuser', async () => {
-    const { controlUrl } = world.installation;
-    const url = new URL(controlUrl);
-    const [role, password] = [`operator_${randomBytes(5).toString('hex')}`, randomBytes(9).toString('hex')];
-    const database = `${role}_control`;
-    await withConnection(controlUrl, client =>
-      client.query(`create role ${role} login createdb createrole password '${password}'`),
-    );
-    try {
-      await withConnection(controlUrl, client => client.query(`create database ${database} owner ${role}`));
-      Object.assign(url, { username: role, password, pathname: `/${database}` });
-      expect(await migrateControl(url.href)).to.have.length.above(0);
-      expect(await migrateControl(url.href)).to.deep.equal([]);
-    } finally {
-      await withConnection(controlUrl, async client => {
-        await client.query(`drop database if exists ${database} with (force)`);
-        await client.query(`drop role ${role}`);
-      });
-    }
   });
 
   it('a second service-login command changes the password, and the first password is refused', async () => {

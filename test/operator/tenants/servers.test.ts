@@ -1,7 +1,4 @@
 import { expect } from 'chai';
-import { Server } from '../../../src/control/control-entities.ts';
-import { owners } from '../../../src/control/secret-box.ts';
-import { serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { copyServer } from '../../support/copied-server.ts';
@@ -90,20 +87,6 @@ describe('servers', () => {
     expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
     expect(await identity()).to.deep.equal(before);
     await Promise.all([ofSecond.close(), ofDefault.close()]);
-  });
-
-  it('doctor reports no orphans on a server that an earlier build has added under a second name', async () => {
-    const { control, secrets } = world.installation;
-    const identity = await withConnection(postgresUrl(), readServerIdentity);
-    const { prefix } = await control.em.fork().findOneOrFail(Server, { name: 'default' });
-    const adminUrl = secrets.seal(postgresUrl(), owners.serverUrl('again'));
-    const address = serverAddressUrl(postgresUrl());
-    await control.em.fork().insert(Server, { name: 'again', prefix, adminUrl, address, identity });
-    const { findings } = JSON.parse((await run(['doctor', '--json'])).stdout);
-    await control.em.fork().nativeDelete(Server, { name: 'again' });
-    const checks = findings.map(({ check, problem }: Record<string, string>) => `${check}: ${problem}`);
-    const own = [world.acme, world.globex].map(({ database }) => database);
-    expect(checks.filter((text: string) => own.some(name => text.includes(name)))).to.deep.equal([]);
   });
 
   it('pool drain drops the warm databases, and server remove then removes a server without tenants', async () => {
