@@ -1,4 +1,7 @@
+import { expect } from 'chai';
+import { startProgram } from '../support/command-line.ts';
 import { useStarts } from '../support/starts.ts';
+import { useWorld } from '../support/world.ts';
 
 describe('drill: signals to npm', () => {
   const { expectNpmToFinish } = useStarts();
@@ -17,4 +20,16 @@ describe('drill: signals to npm', () => {
   // (https://github.com/nodejs/node/issues/64819).
   it('the two signals of Ctrl-C under npm run dev let the running request finish', () =>
     expectNpmToFinish(['run', 'dev'], 'Finished by dev', pid => process.kill(-pid, 'SIGINT')));
+});
+
+describe('drill: the program of the package', () => {
+  const world = useWorld();
+
+  it('npx backoffice is the program of the package', async () => {
+    const running = startProgram('npx', ['backoffice', '--version', '--json'], world.environment);
+    running.process.stdin.end();
+    const { code, stdout } = await running.ended;
+    expect(code).to.equal(0);
+    expect(JSON.parse(stdout)).to.have.all.keys('build', 'tenant', 'control', 'node');
+  });
 });

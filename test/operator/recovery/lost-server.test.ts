@@ -29,7 +29,7 @@ describe('restore of all tenants of a lost server', () => {
   const lose = async (slug: string) => server.sql(`drop database "${await server.databaseOf(slug)}" with (force)`);
   const codes = async (slug: string) => server.sql(`select code from currencies`, await server.databaseOf(slug));
 
-  // test/operator/recovery/losses.test.ts restores those of all servers.
+  // A drill restores those of all servers.
   it('restore --lost --server default restores every lost database, and no other, in one run with a report', async () => {
     const kept = await server.databaseOf('initech');
     await lose('acme');
