@@ -167,7 +167,7 @@ describe('console: forms, plans and runs', () => {
 
   it('a large result says what is left out, keeps its end, and links to the whole', async () => {
     const globex = `(select id from tenants where slug = 'globex')`;
-    const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 2001) n`;
+    const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 300) n`;
     await controlSql(world, insert);
     await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
     try {
@@ -183,7 +183,7 @@ describe('console: forms, plans and runs', () => {
         .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown`)
         .and.include(`href="${list.path}/output"`);
       const rows = (await opened.get(`${list.path}/output`)).text.split('\n').filter(row => row.startsWith('large '));
-      expect(rows).to.have.length(3_000);
+      expect(rows).to.have.length(300);
       const shown = await opened.ended((await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path);
       expect(shown.text)
         .to.match(/BEGINx+\n…\nx+END/)
