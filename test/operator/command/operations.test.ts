@@ -72,6 +72,7 @@ describe('operations', () => {
       'user remove': `acme ${email}`,
       'role remove': 'acme Spare',
       'session revoke': `acme --user ${email}`,
+      'move settle': 'acme',
       'key disable': `acme ${key?.kid}`,
       'client revoke': `acme ${client.id}`,
       'control service-login': '',
@@ -189,7 +190,8 @@ describe('operations', () => {
     ]);
     const manifest = { slug: 'demo', server: 'default', state: 'planned', error: null };
     expect(await json('provision', '--file', 'tenants/demo.json', '--dry-run')).to.deep.equal(manifest);
-    expect(await json('databases', 'prune', '--dry-run')).to.deep.equal([]);
+    for (const line of ['databases prune', 'move settle acme'])
+      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
     for (const name of ['--dry-run', '--plan']) expect(await json('server', 'rebalance', name), name).to.deep.equal([]);
     expect(await controlDigests()).to.deep.equal(before);
   });
