@@ -78,26 +78,25 @@ export async function insertDatabase(
   return id;
 }
 
-type Access = Pick<Installation, 'servers' | 'secrets' | 'control'>;
-
 /**
  * Creates the login role and the database that are reserved for a tenant, without a stamp. The role cannot log in.
  * @param version the last migration that the database gets; undefined: that of this build
  * @throws {OperatorError} when somebody else has the names
  */
 export async function createDatabase(
-  { servers, secrets, control }: Access,
+  { servers, secrets, control }: Pick<Installation, 'servers' | 'secrets' | 'control'>,
   { server, database, role, password }: TenantDatabase,
   guid: string,
   version: string | undefined,
 ): Promise<void> {
   const adminUrl = servers.adminUrl(server);
-  const owners = { guid, warm: await warmMark(control) };
+  const roleOwners = { guid, warm: await warmMark(control) };
+  if (!password) throw new Error(`${role} has no password`);
+  const verifier = quoteLiteral(tenantVerifier(secrets.open(password, owners.rolePassword(guid)).toString()));
   await withConnection(adminUrl, async admin => {
-    const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
+    const isWarm = await requireOwnNames(admin, { server, database, role }, roleOwners);
     if (!isWarm) await ensureTemplate(server, adminUrl); // makes the group of the role
     // It cannot log in until the database is opened, can connect to that one only, and owns nothing.
-    const verifier = quoteLiteral(tenantVerifier(openPassword(secrets, password, guid)));
     await admin.query(`
       ${isWarm ? 'alter' : 'create'} role ${quote(role)} nologin password ${verifier};
       ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
@@ -127,11 +126,6 @@ export async function createAtVersion(
   const migrations = await loadMigrations('tenant');
   const earlier = migrations.slice(0, migrations.findIndex(({ name }) => name === version) + 1);
   await runMigrations(databaseUrl(adminUrl, name), earlier, migrationSettings(server));
-}
-
-function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): string {
-  if (!sealed) throw new Error('the role has no password');
-  return secrets.open(sealed, owners.rolePassword(guid)).toString();
 }
 
 /**

@@ -70,8 +70,9 @@ export type DatabaseStep =
 
 /**
  * Returns the steps of one run, one after the other. It does nothing itself: its caller takes each step before it asks
- * for the next, and stops when one fails; it then takes those to give up. A run can be killed at any point, and another one goes on, also to another goal. A run that has lost its lock without noticing, because it
- * was paused, must not do harm either:
+ * for the next, and stops when one fails; it then takes those of `give up`. A run can be killed at any point, and
+ * another one goes on, also to another goal. A run that has lost its lock without noticing, because it was paused, must
+ * not do harm either:
  *
  * I1 (control) Which database is current is known by the control database alone. `exchange` changes it in one
  *     transaction; like every step in the control database, it uses the connection that holds the lock of the tenant,
