@@ -80,7 +80,7 @@ ${
       ? actions(html`<a class="do" href="/runs/${own.id}">Halt it, or follow it</a>`)
       : html`<p class="hint">The operator who started it can end it: in the console that runs it, or with Ctrl-C.</p>`
 }
-${table('Waves', waves, 'It had no tenant.', [
+${table('Waves', waves, 'No tenant had to be migrated.', [
   ['Wave', ({ isCanary }) => (isCanary ? 'Canaries' : waves.length > 1 ? 'All others' : 'All at once')],
   'tenants',
   ['Outcomes', outcomesView],
