@@ -1,12 +1,11 @@
 import { expect } from 'chai';
 import {
   describeInBrowser,
-  isDark,
+  expectFits,
   isNearTop,
   isScrolled,
   type OpenPage,
   openAll,
-  overflow,
   readClipboard,
   textContrasts,
 } from './browser.ts';
@@ -30,18 +29,11 @@ describeInBrowser('documentation in a browser', (world, open) => {
     it(`${path} fits a phone and a desktop, with a contrast of at least 4.5 in light and in dark mode`, async () => {
       await goTo(path);
       await page.evaluate(openAll);
-      for (const [width, colorScheme] of [
-        [390, 'light'],
-        [1280, 'dark'],
-      ] as const) {
-        await page.emulateMedia({ colorScheme });
-        await page.setViewportSize({ width, height: 800 });
-        expect(await page.evaluate(overflow), `at ${width}`).to.equal(0);
+      await expectFits(page, async () => {
         const contrasts = await page.evaluate(textContrasts);
         expect(contrasts.length).to.be.greaterThan(20);
         expect(contrasts.filter(({ ratio }) => ratio < 4.5)).to.deep.equal([]);
-        expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
-      }
+      });
       expect([...origins]).to.deep.equal([world().url]);
     });
 

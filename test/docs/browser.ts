@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { expect } from 'chai';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -133,6 +134,23 @@ export function readClipboard(): Promise<string> {
 export function overflow(): number {
   const { documentElement } = (globalThis as unknown as Window).document;
   return documentElement.scrollWidth - documentElement.clientWidth;
+}
+
+/**
+ * Expects that a page fits a phone in light and a desktop in dark mode.
+ * @param check further expectations, run in each of the two looks
+ */
+export async function expectFits(page: Page, check: (look: string) => Promise<void>): Promise<void> {
+  for (const [width, colorScheme] of [
+    [390, 'light'],
+    [1280, 'dark'],
+  ] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize({ width, height: 800 });
+    expect(await page.evaluate(overflow), `at ${width}`).to.equal(0);
+    await check(`${width} ${colorScheme}`);
+    expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
+  }
 }
 
 async function violations(): Promise<string[]> {
