@@ -1,85 +1,54 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { Tenant } from '../../src/control/control-entities.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
-import { type RunningScript, startScript } from '../support/command-line.ts';
-import { CrashingServer } from '../support/crashing-server.ts';
+import type { RunningScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { runCommand } from '../support/run-command.ts';
 import { startSilentProxy } from '../support/silent-proxy.ts';
-import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { TwoServers } from '../support/two-servers.ts';
+import { use } from '../support/use.ts';
 
 const path = '/api/v1/EntityStatus';
-const moveArguments = ['move', 'acme', '--to', 'second', '--pause', '60', '--json'];
+const there = ['acme', '--to', 'second'];
+const moveArguments = ['move', ...there, '--pause', '60', '--json'];
 
 describe('drill: move whose target dies behind the fence', () => {
-  let world: World;
-  let second: CrashingServer;
+  const servers = use(() => TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' }, ['synchronous_commit=on']));
   let acme: Client;
   let globex: Client;
   let number = 0;
   const titles: string[] = [];
 
   before(async () => {
-    [world, second] = await Promise.all([createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }), CrashingServer.start('second')]);
-    const added = await run(['server', 'add', 'second'], second.url);
-    expect(added.code, added.stderr).to.equal(0);
-    [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
-  });
-  after(async () => {
-    await world.close();
-    await second.close();
+    const { login, ...world } = servers.world;
+    [acme, globex] = [await login(world.acme), await login(world.globex)];
   });
 
-  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
-  const tenant = () => world.control.em.fork().findOneOrFail(Tenant, { slug: 'acme' }, { populate: ['server'] });
-
-  const killBehindFence = () => fenced(moveArguments, () => second.crash());
+  const killBehindFence = () => fenced(there, () => servers.second.crash());
 
   /** Starts a move, and does something while the run waits behind the fence for a lock in the old database. */
   async function fenced(args: string[], work: () => Promise<unknown>): Promise<RunningScript> {
-    const lock = new pg.Client(databaseUrl(postgresUrl(), (await tenant()).databaseName));
+    const lock = new pg.Client(await servers.currentUrl());
     await lock.connect();
     await lock.query('begin; lock table entity_statuses in row exclusive mode');
-    const running = startScript('scripts/tenant.ts', args, world.environment);
-    await eventually(
-      () => running.output.stdout.includes('"step":"copy changes"') || running.process.exitCode !== null,
-    );
+    const running = await servers.startMove('copy changes', ...args);
     await work();
     await lock.end();
     return running;
   }
 
-  /** Returns the name of the database that the last run has reserved for acme. */
-  const targetName = async (): Promise<string> => {
-    const [target] = await world.control.em.execute<{ name: string }[]>(
-      `select d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id
-        where slug = 'acme' and d.state = 'reserved' order by d.id desc limit 1`,
-    );
-    return target?.name ?? '';
-  };
-  /** Returns the databases and login roles of tenants on the second server. */
-  const onSecond = async (): Promise<string[]> =>
-    withConnection(second.url, async client => {
-      const { rows } = await client.query<{ name: string }>(
-        `select distinct name from (select datname as name from pg_database union select rolname from pg_roles) as names
-          where name ~ '_tenant_[0-9]+$'`,
-      );
-      return rows.map(({ name }) => name);
-    });
+  const onSecond = () => servers.namesOn('second');
 
   /** Changes what new databases of the second server are copied from. */
   async function inTemplate(text: string): Promise<void> {
-    await withConnection(second.url, async admin => {
+    await withConnection(servers.second.url, async admin => {
       const { rows } = await admin.query<{ name: string }>(
         `select datname as name from pg_database where datname ~ '_template_' and not datallowconn`,
       );
       const name = rows[0]?.name ?? '';
       await admin.query(`alter database "${name}" allow_connections true`);
-      await withConnection(databaseUrl(second.url, name), client => client.query(text));
+      await withConnection(databaseUrl(servers.second.url, name), client => client.query(text));
       await admin.query(`alter database "${name}" allow_connections false`);
     });
   }
@@ -100,7 +69,7 @@ describe('drill: move whose target dies behind the fence', () => {
 
   async function expectServed(): Promise<void> {
     await eventually(async () => (await write()) === 201);
-    expect((await tenant()).server.name).to.equal('default');
+    expect(await servers.serverOf()).to.equal('default');
     expect((await globex.post(path, { Title: `status ${++number}` })).status).to.equal(201);
   }
 
@@ -113,16 +82,16 @@ describe('drill: move whose target dies behind the fence', () => {
     await expectServed();
     expect(stderr).to.include('acme is served by default, as before').and.include('run it again');
 
-    const again = await run(moveArguments);
+    const again = await servers.run(moveArguments);
     expect(again.code).to.equal(1);
     expect(messageOf(again.stderr))
       .to.include('Server second cannot be used')
       .and.include('acme is on default, as before');
     expect(await write()).to.equal(201);
 
-    await second.restart();
+    await servers.second.restart();
     await withoutRoom();
-    const full = await run(moveArguments.filter(argument => argument !== '--json'));
+    const full = await servers.run(moveArguments.filter(argument => argument !== '--json'));
     expect([full.code, full.stderr]).to.deep.equal([
       1,
       'The command has stopped (could not extend file: No space left on device): acme is served by default, as ' +
@@ -130,15 +99,14 @@ describe('drill: move whose target dies behind the fence', () => {
     ]);
     expect(await write()).to.equal(201);
     await withRoom();
-    const done = await run(moveArguments);
-    expect(done.code, done.stderr).to.equal(0);
-    expect((await tenant()).server.name).to.equal('second');
-    expect(await onSecond()).to.deep.equal([(await tenant()).databaseName]);
+    const { newDatabase } = await servers.move(...there);
+    expect(await servers.serverOf()).to.equal('second');
+    expect(await onSecond()).to.deep.equal([newDatabase]);
     expect(await write()).to.equal(201);
     const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(titles);
-    expect((await run([...moveArguments.with(3, 'default')])).code).to.equal(0);
-    expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
+    await servers.move('acme', '--back');
+    await servers.runWell(['move', 'settle', 'acme', '--yes']);
     expect(await onSecond()).to.deep.equal([]);
   });
 
@@ -149,32 +117,32 @@ describe('drill: move whose target dies behind the fence', () => {
     await expectServed();
 
     const aborted = await eventually(async () => {
-      const result = await run(['databases', 'prune', 'acme', '--json']);
+      const result = await servers.run(['databases', 'prune', 'acme', '--json']);
       return !result.stderr.includes('Another command works') && result; // the second process still has the lock
     });
     expect(aborted.code).to.equal(1);
     expect(messageOf(aborted.stderr)).to.include('of acme on server second could not be dropped');
     expect(await write()).to.equal(201);
-    const [left] = JSON.parse((await run(['databases', '--json'])).stdout);
+    const [left] = JSON.parse(await servers.runWell(['databases', '--json']));
     expect(left).to.include({ slug: 'acme', server: 'second', state: 'condemned' });
     expect(left.why).to.include('npx backoffice databases prune acme');
 
-    await second.restart();
-    const { code, stdout, stderr } = await run(['databases', 'prune', 'acme', '--json']);
-    expect(code, stderr).to.equal(0);
-    const [dropped] = JSON.parse(stdout);
+    await servers.second.restart();
+    const [dropped] = JSON.parse(await servers.runWell(['databases', 'prune', 'acme', '--json']));
     expect(dropped).to.include({ slug: 'acme', server: 'second', database: left.database, action: 'drop' });
     expect(await onSecond()).to.deep.equal([]);
     expect(await write()).to.equal(201);
   });
 
   it('a tenant is served by its old server again while the new one accepts connections and is silent', async () => {
-    const proxy = await startSilentProxy(second.url);
+    const { url } = servers.second;
+    const proxy = await startSilentProxy(url);
     try {
-      const added = await run(['server', 'add', 'second'], proxy.through(second.url));
-      expect(added.code, added.stderr).to.equal(0);
-      const args = ['move', 'acme', '--to', 'second', '--pause', '5', '--json'];
-      const { ended } = await fenced(args, async () => proxy.silence(await targetName()));
+      await servers.runWell(['server', 'add', 'second'], proxy.through(url));
+      const { ended } = await fenced([...there, '--pause', '5'], async () => {
+        const target = (await servers.databases()).find(({ state }) => state === 'reserved');
+        proxy.silence(target?.database ?? '');
+      });
       const { code, stderr } = await ended;
       expect([code, await write()], stderr).to.deep.equal([1, 201]);
       expect(stderr).to.include('acme is served by default, as before');

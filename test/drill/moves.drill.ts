@@ -1,185 +1,172 @@
-import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
-import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
-import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
+import { type DatabaseStep, databaseProtocol } from '../../src/operator/databases/database-protocol.ts';
+import { MovedWrites } from '../operator/databases/moved-writes.ts';
 import type { Client } from '../support/client.ts';
-import { startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { type OwnServer, startOwnServer } from '../support/own-server.ts';
-import { runCommand } from '../support/run-command.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, type World } from '../support/world.ts';
-import { notWrittenOnce } from '../support/written-once.ts';
+import { jsonLines } from '../support/json-lines.ts';
+import { useServerFolder } from '../support/server-folder.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { guardProcesses, stopCommand } from '../support/stopped-command.ts';
+import { TwoServers } from '../support/two-servers.ts';
+import { use } from '../support/use.ts';
 
 const path = '/api/v1/EntityStatus';
-/** The steps before which the command is killed, as it prints them. */
-const steps = [
-  'reserve',
-  'create',
+const there = ['acme', '--to', 'second'];
+const back = ['acme', '--back'];
+/** Those before which a server crashes. */
+const crashSteps: readonly DatabaseStep[] = [
   'fill',
-  'claim current',
-  'announce fence',
   'copy ahead',
-  'close fence',
-  'wait for processes',
   'close current',
-  'end sessions',
   'copy changes',
   'exchange',
   'open current',
   'serve',
-] satisfies DatabaseStep[];
+];
 
-describe('drill: moves of a tenant', () => {
-  let world: World;
-  let second: OwnServer;
+describe('drill: moves of a tenant that are killed, and whose servers crash', () => {
+  const archives = useServerFolder('archives');
+  const settings = { ACQUIRE_TIMEOUT_MS: '9000', BACKUP_TARGET: archives };
+  const servers = use(() => TwoServers.start(settings, ['synchronous_commit=on']));
+  const processes = useServiceProcesses();
   let acme: Client;
-  const processes = createServiceProcesses();
-  const acknowledged = new Set<string>();
-  let failures: string[] = [];
-  let isOver = false;
-  let writing: Promise<unknown>;
-  let writers: Client[] = [];
-  let number = 0;
+  let writes: MovedWrites;
+  /** Those that acme has for sure. */
+  const written: string[] = [];
 
-  before(async function () {
-    this.timeout(120_000);
-    [world, second] = await Promise.all([
-      createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
-      startOwnServer('second', ['fsync=off', 'max_connections=60']),
-    ]);
-    await run(['server', 'add', 'second'], second.url);
-    acme = await world.login(world.acme);
-    writers = [acme];
-    writing = Promise.all([write(0), write(0)]);
-  });
-  after(async () => {
-    isOver = true;
-    await writing;
-    await processes.killAll();
-    await world.close();
-    await second.close();
+  before(async () => {
+    acme = await servers.world.login(servers.world.acme);
+    writes = await MovedWrites.start(servers);
   });
 
-  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
+  const stop = (args: string[], at: 'change' | 'lift' = 'change') =>
+    stopCommand(servers.world, ['move', ...args, '--pause', '60'], { at });
+  const fences = () => servers.world.control.em.fork().execute('select from tenant_fences');
+  const isServed = async (Title: string) => (await acme.post(path, { Title })).status === 201;
 
-  /** Writes until the drill ends, 25 times a second at most. */
-  async function write(index: number): Promise<void> {
-    while (!isOver) {
-      const client = writers[(index + number) % writers.length] as Client;
-      const Title = `status ${++number}`;
-      const { status, body } = await client
-        .post(path, { Title })
-        .catch(error => ({ status: 0, body: { title: String(error) } }));
-      if (status === 201) acknowledged.add(Title);
-      else failures.push(`${status} ${body.title}`);
-      await sleep(40);
-    }
+  /** Writes until `work` has ended, and expects that acme has every write of this drill. */
+  async function during<T>(work: () => Promise<T>, mayFail = false): Promise<T> {
+    const { result, titles } = await writes.during(work, mayFail);
+    written.push(...titles);
+    await writes.expectAll(written);
+    return result;
   }
 
-  async function expectAllWrites(): Promise<void> {
-    const known = [...acknowledged];
-    const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
-    expect(notWrittenOnce(known, body)).to.deep.equal([]);
+  /** Moves acme there, unless a run has done so, and expects that nothing is left of earlier runs. */
+  async function moveAgain(from: string, to: string): Promise<void> {
+    const { code, stderr } = await servers.run(['move', 'acme', '--to', to, '--pause', '60']);
+    if (code !== 0) expect(stderr).to.include(`acme is on ${to} already`);
+    await servers.runWell(['databases', 'prune', 'acme']);
+    expect(await servers.states()).to.have.members([`${to} current`, `${from} kept`]);
   }
 
-  const otherServer = async (): Promise<string> => {
-    const { server } = JSON.parse((await run(['show', 'acme', '--json'])).stdout);
-    return server === 'second' ? 'default' : 'second';
-  };
+  it('the fence of a move that was killed before the switch is lifted by a restore beside the tenant', async () => {
+    await servers.runWell(['backup', 'init']);
+    await servers.runWell(['backup', 'run', '--all']);
+    await (await stop(there)).kill();
+    const [current, target] = await servers.databases();
+    expect(current?.why).to.equal(
+      'a command has ended behind the fence; its requests wait: npx backoffice databases prune acme',
+    );
+    expect((await acme.get(path, { 'Cache-Control': 'no-cache' })).status).to.equal(503);
+    expect(servers.world.logs.join('')).to.include('fence_overdue');
+    await servers.runWell(['restore', 'acme', '--archive', 'latest']);
+    expect(await isServed('after the restore')).to.equal(true);
+    expect(target?.state).to.equal('reserved');
+    expect(await servers.namesOn('second', target?.database)).to.deep.equal([]);
+    expect(await servers.states()).to.deep.equal(['default current', 'default filled']);
+    const restored = (await servers.databases()).find(({ state }) => state === 'filled')?.database ?? '';
+    await servers.runWell(['databases', 'drop', 'acme', restored, '--yes']);
+  });
 
-  async function move(...more: string[]): Promise<MoveSummary> {
-    const { code, stdout, stderr } = await run([
-      'move',
-      'acme',
-      '--to',
-      await otherServer(),
-      '--pause',
-      '60',
-      '--json',
-      ...more,
-    ]);
-    expect(code, stderr).to.equal(0);
-    return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
-  }
+  it('a move that was killed after the switch is reported by the same command, which lifts its fence and moves nothing', async () => {
+    await (await stop(there, 'lift')).kill();
+    expect(await fences()).to.have.length(1);
+    expect(await servers.move(...there)).to.include({ slug: 'acme', from: 'default', to: 'second' });
+    expect(await isServed('there')).to.equal(true);
+    expect((await servers.run(['move', ...there])).stderr).to.include('acme is on second already');
 
-  for (const step of steps)
-    it(`a command that is killed before the step ${step} is replaced by the next one, no write is lost, and nothing of it is left`, async function () {
-      this.timeout(120_000);
-      const target = await otherServer();
-      const args = ['move', 'acme', '--to', target, '--pause', '60', '--json'];
-      const running = startScript('scripts/tenant.ts', args, world.environment);
-      await eventually(() => running.output.stdout.includes(`"step":"${step}"`) || running.process.exitCode !== null);
-      running.process.kill('SIGKILL');
-      await running.ended;
-      // A process that outlives the command puts the tenant back into service.
-      const killedAt = performance.now();
-      const serves = async () =>
-        (await acme.post(path, { Title: `killed before ${step}: ${++number}` })).status === 201;
-      await eventually(serves, 60_000);
-      console.log(`served ${Math.round(performance.now() - killedAt)} ms after the kill`);
-      const again = await run(['move', 'acme', '--to', target, '--pause', '60', '--json']);
-      if (again.code !== 0) expect(again.stderr).to.include('is on');
-      expect((await run(['show', 'acme', '--json'])).stdout).to.include(`"server": "${target}"`);
-      expect((await acme.post(path, { Title: `moved after ${step}` })).status).to.equal(201);
-      await expectAllWrites();
-      const pruned = await run(['databases', 'prune', 'acme', '--json']);
-      expect(pruned.code, pruned.stderr).to.equal(0);
-      const { stdout } = await run(['databases', 'acme', '--json']);
-      const states = JSON.parse(stdout).map(({ state, server }: ListedDatabase) => `${state} ${server}`);
-      const former = target === 'second' ? 'default' : 'second';
-      expect(states).to.have.members([`current ${target}`, `kept ${former}`]);
+    await (await stop(back, 'lift')).kill();
+    expect(await servers.move(...back)).to.include({ slug: 'acme', from: 'second', to: 'default' });
+    expect(await servers.serverOf()).to.equal('default');
+    expect(await isServed('back')).to.equal(true);
+  });
+
+  it('a move that was killed after the switch is reported by the same command also when its guard has lifted the fence', async () => {
+    expect(await servers.move(...back)).to.include({ from: 'default', to: 'second' });
+    await (await stop(back, 'lift')).killAlone();
+    const isOwn = ({ environment }: { environment: string }) =>
+      environment.includes(`${servers.world.environment.DATABASE_URL}\0`);
+    await eventually(async () => !(await guardProcesses()).some(isOwn));
+    expect(await fences()).to.deep.equal([]);
+    expect(await servers.move(...back)).to.include({ from: 'second', to: 'default' });
+    expect(await servers.serverOf()).to.equal('default');
+  });
+
+  it('move --back undoes a move that was killed after the switch', async () => {
+    await (await stop(there, 'lift')).kill();
+    expect(await servers.move(...back)).to.include({ from: 'second', to: 'default' });
+    expect(await servers.serverOf()).to.equal('default');
+    expect(await isServed('undone')).to.equal(true);
+  });
+
+  for (const step of databaseProtocol('move', false))
+    it(`a move that is killed before the step ${step} fails no request, loses no write, and is replaced by the next one`, async () => {
+      const [from, to] = [await servers.serverOf(), await servers.otherServer()];
+      await during(async () => {
+        const { process: command, ended } = await servers.startMove(step, 'acme', '--to', to);
+        command.kill('SIGKILL');
+        await ended;
+        const killedAt = performance.now();
+        await eventually(() => isServed(`killed before ${step}`));
+        console.log(`served ${Math.round(performance.now() - killedAt)} ms after the kill`);
+        await moveAgain(from, to);
+      });
     });
 
-  it('a tenant whose move is killed with the process that outlives it gets 503, and databases prune ends that', async function () {
-    this.timeout(120_000);
-    const args = ['move', 'acme', '--to', await otherServer(), '--pause', '60', '--json'];
-    const running = startScript('scripts/tenant.ts', args, world.environment);
-    await eventually(() => running.output.stdout.includes('"step":"fill"'), 60_000);
-    const children = spawnSync('ps', ['-o', 'pid=', '--ppid', String(running.process.pid)]).stdout.toString();
-    await eventually(() => running.output.stdout.includes('"step":"close current"'), 60_000);
-    for (const pid of children.trim().split(/\s+/)) process.kill(Number(pid), 'SIGKILL');
-    running.process.kill('SIGKILL');
-    await running.ended;
-    await eventually(() => world.logs.join('').includes('fence_overdue'), 30_000);
-    expect((await acme.post(path, { Title: 'behind the fence' })).status).to.equal(503);
-    const pruned = await run(['databases', 'prune', 'acme', '--json']);
-    expect(pruned.code, pruned.stderr).to.equal(0);
-    expect((await acme.post(path, { Title: 'after the retreat' })).status).to.equal(201);
-    await expectAllWrites();
-  });
-
-  it('a process of the service that is killed during a move delays it by a few seconds at most', async function () {
-    this.timeout(120_000);
-    const { url, process: child } = await processes.start(world.environment);
+  it('a process of the service that is killed during a move delays it by a few seconds at most', async () => {
+    const { url, process: child } = await processes.start(servers.world.environment);
     expect((await acme.at(url).get(path)).status).to.equal(200);
-    failures = [];
-    const moving = move();
-    await sleep(1_500);
-    child.kill('SIGKILL');
-    const { pauseMs } = await moving;
-    expect(pauseMs).to.be.below(4_000);
-    await expectAllWrites();
-    expect(failures).to.deep.equal([]);
+    const { stdout } = await during(async () => {
+      const moving = await servers.startMove('announce fence', 'acme', '--to', await servers.otherServer());
+      child.kill('SIGKILL');
+      return moving.ended;
+    });
+    expect(jsonLines(stdout).at(-1).pauseMs).to.be.below(4_000);
   });
 
-  it('a process that is stopped over the switch writes nothing to the old database, and goes on in the new one', async function () {
-    this.timeout(120_000);
-    const { url, process: child } = await processes.start(world.environment);
+  it('a process that is stopped over the switch writes nothing to the old database, and goes on in the new one', async () => {
+    const { url, process: child } = await processes.start(servers.world.environment);
     const stopped = acme.at(url);
     expect((await stopped.post(path, { Title: 'before the stop' })).status).to.equal(201);
     child.kill('SIGSTOP');
-    const late = Array.from({ length: 5 }, (_, index) => stopped.post(path, { Title: `late ${index}` }));
+    const titles = Array.from({ length: 5 }, (_, index) => `late ${index}`);
+    const late = titles.map(Title => stopped.post(path, { Title }));
     await sleep(4_000); // longer than a process without a heartbeat is waited for
-    const { oldDatabase, from } = await move('--keep', '24');
+    await servers.move('acme', '--to', await servers.otherServer());
     child.kill('SIGCONT');
     for (const [index, { status }] of (await Promise.all(late)).entries())
-      if (status === 201) acknowledged.add(`late ${index}`);
+      if (status === 201) written.push(titles[index] ?? '');
     await eventually(async () => (await stopped.post(path, { Title: 'after the stop' })).status === 201);
-    await expectAllWrites();
-    expect(oldDatabase).to.be.a('string');
-    expect(from).to.be.oneOf(['default', 'second']);
+    await writes.expectAll(written);
   });
+
+  for (const step of crashSteps)
+    for (const side of ['new', 'old'] as const)
+      it(`a crash of the ${side} server before the step ${step} loses no write, and the tenant is served again by itself`, async () => {
+        const [from, to] = side === 'new' ? ['default', 'second'] : ['second', 'default'];
+        if ((await servers.serverOf()) !== from) await servers.move('acme', '--to', from);
+        await during(async () => {
+          const { ended } = await servers.startMove(step, 'acme', '--to', to);
+          await servers.second.crash();
+          await sleep(500);
+          await servers.second.restart();
+          await ended;
+          const endedAt = performance.now();
+          await eventually(() => isServed(`${side} ${step}`), 90_000);
+          console.log(`served again ${Math.round(performance.now() - endedAt)} ms after the command has ended`);
+          await moveAgain(from, to);
+        }, true);
+      });
 });

@@ -1,5 +1,6 @@
 import { type RunningScript, startScript } from './command-line.ts';
 import { eventually } from './eventually.ts';
+import { use } from './use.ts';
 
 /** A process of the service, which listens. */
 export interface ServiceProcess extends RunningScript {
@@ -19,6 +20,13 @@ export interface ServiceProcesses {
 }
 
 const startMs = 120_000;
+
+/** Returns processes that are killed after the tests of a `describe`, before what was made earlier is closed. */
+export function useServiceProcesses(): ServiceProcesses {
+  const processes = createServiceProcesses();
+  use(async () => ({ close: processes.killAll }));
+  return processes;
+}
 
 export function createServiceProcesses(): ServiceProcesses {
   const processes: RunningScript[] = [];

@@ -1,8 +1,12 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
+import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
 import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
+import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { ScriptResult } from './command-line.ts';
+import { type RunningScript, type ScriptResult, startScript } from './command-line.ts';
+import { eventually } from './eventually.ts';
+import { jsonLines } from './json-lines.ts';
 import { type OwnServer, startOwnServer } from './own-server.ts';
 import { runCommand } from './run-command.ts';
 import { postgresUrl, quickSettings } from './test-server.ts';
@@ -11,18 +15,21 @@ import { createWorld, type World } from './world.ts';
 /** A world with another PostgreSQL server, `second`, to which its tenants can be moved. */
 export class TwoServers {
   readonly world: World;
-  readonly #second: OwnServer;
+  readonly second: OwnServer;
 
   private constructor(world: World, second: OwnServer) {
     this.world = world;
-    this.#second = second;
+    this.second = second;
   }
 
-  /** @param environment environment variables of the service and of commands */
-  static async start(environment: Record<string, string>): Promise<TwoServers> {
+  /**
+   * @param environment environment variables of the service and of commands
+   * @param settings further settings of the second server, `name=value`
+   */
+  static async start(environment: Record<string, string>, settings: readonly string[] = []): Promise<TwoServers> {
     const [world, second] = await Promise.all([
       createWorld(environment),
-      startOwnServer('second', [...quickSettings, 'max_connections=50']),
+      startOwnServer('second', [...quickSettings, 'max_connections=60', ...settings]),
     ]);
     // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
     await withConnection(second.url, async client => {
@@ -37,7 +44,7 @@ export class TwoServers {
 
   async close(): Promise<void> {
     await this.world.close();
-    await this.#second.close();
+    await this.second.close();
   }
 
   run(args: string[], input = ''): Promise<ScriptResult> {
@@ -52,9 +59,16 @@ export class TwoServers {
   }
 
   /** Moves a tenant with a command. @returns what it prints at its end */
-  async move(...args: string[]): Promise<Record<string, unknown>> {
-    const stdout = await this.runWell(['move', ...args, '--pause', '60', '--json']);
-    return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  async move(...args: string[]): Promise<MoveSummary> {
+    return jsonLines(await this.runWell(moveArguments(args))).at(-1);
+  }
+
+  /** Starts a move in a process of its own. @returns it, when it begins this step or has ended */
+  async startMove(step: DatabaseStep, ...args: string[]): Promise<RunningScript> {
+    const running = startScript('scripts/tenant.ts', moveArguments(args), this.world.environment);
+    const hasBegun = () => running.output.stdout.includes(`"step":"${step}"`) || running.process.exitCode !== null;
+    await eventually(hasBegun, 120_000);
+    return running;
   }
 
   /** Returns the databases of a tenant, as operators list them. */
@@ -96,11 +110,16 @@ export class TwoServers {
   }
 
   #urlOf(server: string): string {
-    return server === 'second' ? this.#second.url : postgresUrl();
+    return server === 'second' ? this.second.url : postgresUrl();
   }
 
   async #current(slug: string): Promise<ListedDatabase> {
     const current = (await this.databases(slug)).find(({ state }) => state === 'current');
     return current ?? expect.fail(`${slug} has no database`);
   }
+}
+
+/** By default with a pause that is longer than a move permits by itself: the machine may be busy. */
+function moveArguments(args: readonly string[]): string[] {
+  return ['move', '--pause', '60', ...args, '--json'];
 }
