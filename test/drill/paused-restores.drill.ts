@@ -1,16 +1,10 @@
 import { expect } from 'chai';
 import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { pauseRun } from '../support/paused-run.ts';
-import { runCommand } from '../support/run-command.ts';
-import { useServerFolder } from '../support/server-folder.ts';
-import { backUp, succeed } from '../support/succeed.ts';
+import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { controlSql, useWorld } from '../support/world.ts';
-
-const path = '/api/v1/EntityStatus';
+import { controlSql } from '../support/world.ts';
 
 /** The steps before which runs are paused, by what the runs do. */
 const pausedSwap = ['upgrade target', 'close current', 'exchange', 'open current'] satisfies DatabaseStep[];
@@ -27,34 +21,8 @@ const pausedLost = [
 const purged = ['create', 'fill'] satisfies DatabaseStep[];
 
 describe('drill: restores that are paused', () => {
-  const folder = useServerFolder('archives');
-  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '2000' });
-  let environment: Record<string, string>;
-  let acme: Client;
-
-  before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder };
-    acme = await world.login(world.acme);
-    await acme.post(path, { Title: 'restored' });
-    await backUp(environment);
-    await run('restore', 'acme', '--archive', 'latest');
-    await acme.post(path, { Title: 'later' });
-  });
-
-  const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
-  const run = (...args: string[]) => succeed(environment, 'tenant', args);
-  const titles = async (): Promise<string[]> => {
-    const { status, body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
-    return status === 200 ? body.map(({ Title }: { Title: string }) => Title) : [`status ${status}`];
-  };
-  const checks = async (): Promise<string[]> => {
-    const { stdout } = await command('doctor');
-    return JSON.parse(stdout)
-      .findings.filter(({ tenant }: { tenant: string | null }) => tenant?.startsWith('acme'))
-      .map(({ check }: { check: string }) => check);
-  };
+  const { world, command, run, post, titles, checks, pause } = useRestoredTenant();
   const control = <Row extends object>(text: string): Promise<Row[]> => controlSql(world, text);
-  const pause = (kind: string, step: string, slug = 'acme') => pauseRun(world, environment, [kind, slug, step]);
 
   /** The names of the databases of a tenant, by state. */
   const databases = async (slug = 'acme'): Promise<Record<string, string[]>> => {
@@ -79,7 +47,7 @@ describe('drill: restores that are paused', () => {
       const { code, stderr } = await goOn();
       expect(code, stderr).not.to.equal(0);
       expect(await titles()).to.include.members(['restored', 'later']);
-      expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await post(`after ${step}`)).to.equal(201);
       expect(await checks()).to.deep.equal([]);
     });
 
@@ -94,7 +62,7 @@ describe('drill: restores that are paused', () => {
     expect((await databases()).current).to.deep.equal([aside]);
     await eventually(async () => (await titles()).includes('restored'));
     expect(await titles()).not.to.include('later');
-    expect((await acme.post(path, { Title: 'kept' })).status).to.equal(201);
+    expect(await post('kept')).to.equal(201);
     await run('restore', 'back', 'acme', '--yes');
     expect(await titles()).to.include('later');
     expect(await checks()).to.deep.equal([]);
@@ -132,11 +100,11 @@ describe('drill: restores that are paused', () => {
         await run('databases', 'prune', 'acme');
       } else await run('restore', 'acme', '--lost');
       const Title = `lost before ${step}`;
-      expect((await acme.post(path, { Title })).status).to.equal(201);
+      expect(await post(Title)).to.equal(201);
       const { code, stderr } = await goOn();
       expect(code, stderr).not.to.equal(0);
       expect(await titles()).to.include.members(['restored', Title]);
-      expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await post(`after ${step}`)).to.equal(201);
       expect(await checks()).to.deep.equal([]);
     });
 

@@ -48,9 +48,9 @@ const stopFunction = `
 export async function stopCommand(
   { installation, environment }: Pick<World, 'installation' | 'environment'>,
   args: string[],
-  options: { more?: Record<string, string>; launcher?: readonly [string, ...string[]]; at?: keyof typeof stops } = {},
+  options: { launcher?: readonly [string, ...string[]]; at?: keyof typeof stops } = {},
 ): Promise<StoppedCommand> {
-  const { more = {}, launcher, at = 'change' } = options;
+  const { launcher, at = 'change' } = options;
   const { key, on } = stops[at];
   const holder = new pg.Client(installation.controlUrl);
   holder.on('error', () => {}); // the server may end it first
@@ -65,7 +65,7 @@ export async function stopCommand(
     );
     return rows.map(({ pid }) => pid);
   };
-  const running = launch(args, { ...environment, ...more }, launcher);
+  const running = launch(args, environment, launcher);
   let hasEnded = false;
   void running.ended.finally(() => (hasEnded = true));
   await eventually(async () => hasEnded || (await waiting()).length > 0);
