@@ -1,8 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
@@ -45,12 +43,8 @@ describe('write monitor of another server', () => {
   });
 
   async function provisionOnSecond(slug: string): Promise<[TestTenant, MonitoredRecord]> {
-    const admin = { email: `admin@${slug}.test` };
-    const manifest = checkManifest({ slug, name: slug, server: 'second', admin }, slug);
-    const { tenant, logins } = await provision(world.installation, world.passwords, manifest);
-    const { id, guid, databaseName: database } = tenant;
-    const adminUrl = databaseUrl(second.url, database);
-    const provisioned = { id, guid, slug, database, adminUrl, admin: { password: '', ...admin, ...logins[0] } };
+    const tenant = await world.provision(slug, 'second');
+    const provisioned = { ...tenant, adminUrl: databaseUrl(second.url, tenant.database) };
     const client = await world.login(provisioned);
     const { body } = await client.post(path, { Code: 'EUR', Name: 'Euro' });
     return [provisioned, new MonitoredRecord(world, provisioned, client, `${path}/${body.Id}`)];

@@ -58,8 +58,8 @@ export interface World {
     tenant: TestTenant,
     user: { permissions?: string[]; scope?: 'Self' | 'All'; entityId?: number | null },
   ): Promise<Client>;
-  /** Provisions another tenant with the code that the command line uses. */
-  provision(slug: string): Promise<TestTenant>;
+  /** Provisions another tenant with the code that the command line uses. `adminUrl` counts on the suite's server only. */
+  provision(slug: string, onServer?: string): Promise<TestTenant>;
   /** Starts another server of the service on the same installation. */
   startAnotherServer(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;
   close(): Promise<void>;
@@ -127,9 +127,10 @@ export async function createWorld(
   const now = () => Date.now() + clock.offsetSeconds * 1_000;
   const monotonicNow = () => performance.now() + clock.monotonicOffsetMs;
   const secrets = new Set([controlUrl, settings.MASTER_KEY, acme.admin.password, globex.admin.password]);
-  const provisionTenant = async (slug: string): Promise<TestTenant> => {
-    const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
-    const { tenant, logins } = await provision(installation, passwords, manifest);
+  const provisionTenant = async (slug: string, onServer?: string): Promise<TestTenant> => {
+    const place = onServer === undefined ? {} : { server: onServer };
+    const manifest = { slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` }, ...place };
+    const { tenant, logins } = await provision(installation, passwords, checkManifest(manifest, slug));
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} exists already`);
     secrets.add(admin.password);
