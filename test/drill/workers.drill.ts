@@ -2,61 +2,35 @@ import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
 import { isAlive } from '../support/processes.ts';
-import { controlSql, createWorld, type World } from '../support/world.ts';
-import { patientWorkers } from '../workers/started-workers.ts';
+import { startMs } from '../support/starts.ts';
+import { sendSteadily } from '../support/steady-load.ts';
+import { controlSql, useWorld } from '../support/world.ts';
+import { useTwoWorkers } from '../workers/started-workers.ts';
 
 const list = '/api/v1/EntityStatus';
 const requestsPerSecond = 200;
 const connections = 16;
-const startMs = 120_000;
 const max = 100;
 
 /** The status of a response, or the code of the error that a client got in its place. */
 type Outcome = number | string;
 
 describe('drill: worker processes', () => {
-  let world: World;
-  let service: RunningScript;
-  let url: string;
-  let managementUrl: string;
+  const world = useWorld();
+  const service = useTwoWorkers(world, {
+    SHUTDOWN_DELAY: '',
+    TRUSTED_PROXIES: '127.0.0.1',
+    RATE_LIMIT_ACCOUNT: `${max}/1h`,
+  });
   let clients: Client[];
   const agent = new Agent({ keepAlive: true, maxSockets: connections });
 
   before(async () => {
-    world = await createWorld();
-    const [port, managementPort] = [await freePort(), await freePort()];
-    url = `http://127.0.0.1:${port}`;
-    managementUrl = `http://127.0.0.1:${managementPort}`;
-    service = startScript('src/main.ts', [], {
-      ...world.environment,
-      ...patientWorkers,
-      PROCESSES: '2',
-      PORT: String(port),
-      MANAGEMENT_PORT: String(managementPort),
-      LOG_LEVEL: 'warn',
-      TRUSTED_PROXIES: '127.0.0.1',
-      RATE_LIMIT_GLOBAL: '1000000/60s',
-      RATE_LIMIT_ACCOUNT: `${max}/1h`,
-    });
-    await eventually(async () => (await isReady()) || service.process.exitCode !== null, startMs);
     clients = await Promise.all([world.login(world.acme), world.login(world.globex)]);
   });
-  after(async () => {
-    service?.process.kill('SIGKILL');
-    await service?.ended;
-    agent.destroy();
-    await world?.close();
-  });
-
-  const isReady = async (): Promise<boolean> =>
-    fetch(`${managementUrl}/health/ready`).then(
-      ({ status }) => status === 200,
-      () => false,
-    );
+  after(() => agent.destroy());
 
   /** The workers, from the list of processes of the control database. */
   async function workers(): Promise<number[]> {
@@ -68,17 +42,10 @@ describe('drill: worker processes', () => {
     return rows.map(({ pid }) => pid).filter(isAlive);
   }
 
-  async function readMetrics(): Promise<Map<string, number>> {
-    const text = await (await fetch(`${managementUrl}/metrics`)).text();
-    return new Map(
-      [...text.matchAll(/^(\w+(?:\{.*\})?) (\S+)$/gm)].map(([, name = '', value]) => [name, Number(value)]),
-    );
-  }
-
   function send(index: number, method = 'GET', path = list, body = '', headers = {}): Promise<Outcome> {
     const token = clients[index % clients.length]?.tokens?.accessToken;
     return new Promise(resolve => {
-      const sent = request(`${url}${path}`, {
+      const sent = request(`${service.url}${path}`, {
         agent,
         method,
         timeout: 15_000,
@@ -102,23 +69,14 @@ describe('drill: worker processes', () => {
     return Promise.all(Array.from({ length: requests }, confirm));
   }
 
-  /**
-   * Sends reads and changes of two tenants at a fixed rate, however long their responses take, until `until` resolves.
-   */
+  /** Sends reads and changes of two tenants until `until` resolves. */
   async function load(until: Promise<unknown>): Promise<Outcome[]> {
-    const outcomes: Promise<Outcome>[] = [];
-    let isOver = false;
-    void until.finally(() => {
-      isOver = true;
-    });
     const startedAt = performance.now();
-    for (let i = 0; !isOver; i++) {
-      const wait = startedAt + (i * 1_000) / requestsPerSecond - performance.now();
-      if (wait > 0) await sleep(wait);
-      const title = `Status ${startedAt} ${i}`;
-      outcomes.push(i % 20 === 0 ? send(i / 20, 'POST', list, JSON.stringify({ Title: title })) : send(i));
-    }
-    return Promise.all(outcomes);
+    const served = await sendSteadily(requestsPerSecond, until, number => {
+      const body = JSON.stringify({ Title: `Status ${startedAt} ${number}` });
+      return number % 20 === 0 ? send(number / 20, 'POST', list, body) : send(number);
+    });
+    return served.map(({ status }) => status);
   }
 
   /** Samples the counters until `until` resolves. @returns those that fell, and what they fell from and to */
@@ -130,7 +88,7 @@ describe('drill: worker processes', () => {
     });
     let last = new Map<string, number>();
     while (!isOver) {
-      const metrics = await readMetrics();
+      const metrics = await service.readMetrics();
       for (const [name, value] of last)
         if (/_(total|count|bucket|sum)(\{|$)/.test(name) && (metrics.get(name) ?? 0) < value)
           fallen.push(`${name}: ${value} → ${metrics.get(name)}`);
@@ -148,7 +106,7 @@ describe('drill: worker processes', () => {
     for (const pid of all) process.kill(pid, 'SIGCONT');
     await sleep(3_000); // three pings
     expect((await workers()).sort()).to.deep.equal(before);
-    expect((await readMetrics()).get('workers_died_total')).to.equal(0);
+    expect((await service.readMetrics()).get('workers_died_total')).to.equal(0);
   });
 
   it('a restart by SIGHUP under load fails no request, resets no connection, and limits stay exact', async () => {
@@ -169,7 +127,7 @@ describe('drill: worker processes', () => {
     console.log(`${outcomes.length} requests: ${JSON.stringify(countsOf(outcomes))}`);
     expect(Object.keys(countsOf(outcomes)).sort()).to.deep.equal(['200', '201']);
     expect(fallen).to.deep.equal([]);
-    expect((await readMetrics()).get('workers_died_total')).to.equal(0);
+    expect((await service.readMetrics()).get('workers_died_total')).to.equal(0);
     const all = [...first, ...(await confirmAtOnce('198.51.100.6', max))];
     expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
   });
@@ -185,7 +143,7 @@ describe('drill: worker processes', () => {
       await sleep(2_000);
       process.kill(victim, 'SIGKILL');
       await eventually(async () => {
-        readyMeanwhile &&= await isReady();
+        readyMeanwhile &&= await service.isReady();
         return (await workers()).filter(pid => !before.includes(pid)).length === 1;
       }, startMs);
       await sleep(2_000);
@@ -197,7 +155,7 @@ describe('drill: worker processes', () => {
     expect(failed.length, 'only requests on connections of the dead worker').to.be.at.most(connections);
     expect(fallen).to.deep.equal([]);
     expect(readyMeanwhile, 'the other worker keeps the service ready').to.equal(true);
-    const metrics = await readMetrics();
+    const metrics = await service.readMetrics();
     expect([metrics.get('workers'), metrics.get('workers_died_total')]).to.deep.equal([2, 1]);
     expect(service.output.stdout).to.include('"event":"worker_died"');
 
@@ -215,13 +173,13 @@ describe('drill: worker processes', () => {
     const states = new Set<boolean>();
     process.kill(hung, 'SIGSTOP');
     await eventually(async () => {
-      states.add(await isReady());
+      states.add(await service.isReady());
       return isReported('worker_hung');
     });
     expect([...states]).to.deep.equal([true]);
     await eventually(async () => (await workers()).filter(pid => ![hung, other].includes(pid)).length === 1, startMs);
     expect(isReported('worker_died')).to.equal(true);
-    expect([isAlive(hung), isAlive(other), await isReady()]).to.deep.equal([false, true, true]);
+    expect([isAlive(hung), isAlive(other), await service.isReady()]).to.deep.equal([false, true, true]);
     const all = [...first, ...(await confirmAtOnce('198.51.100.5', max))];
     expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
   });

@@ -33,8 +33,9 @@ interface PendingRequest {
 /**
  * Starts a service before the tests of a `describe`, on a folder of its own with the embedded PostgreSQL, the demo
  * tenant and an entity status `Stored`. Ends all processes after them.
+ * @param settings environment variables of each start
  */
-export function useStarts() {
+export function useStarts(settings: Record<string, string> = {}) {
   let folder = '';
   let environment: Record<string, string> = {};
   const processes: RunningScript[] = [];
@@ -49,6 +50,7 @@ export function useStarts() {
       PORT: String(await freePort()),
       MANAGEMENT_PORT: String(await freePort()),
       SHUTDOWN_DELAY: '0s',
+      ...settings,
     };
     const { user, password } = await start();
     credentials = { email: user, password: password ?? '' };
@@ -65,8 +67,8 @@ export function useStarts() {
     return variables.includes(`DATA_DIR=${folder}\0`) || workingFolder.startsWith(folder);
   }
 
-  function launch(settings: Record<string, string> = {}): RunningScript {
-    const running = startScript('src/main.ts', [], { ...environment, ...settings });
+  function launch(more: Record<string, string> = {}): RunningScript {
+    const running = startScript('src/main.ts', [], { ...environment, ...more });
     processes.push(running);
     return running;
   }
@@ -83,6 +85,7 @@ export function useStarts() {
     await eventually(() => /curl -s .*\n/.test(output.stdout) || child.exitCode !== null, startMs);
     const { stdout, stderr } = output;
     expect({ exitCode: child.exitCode, stderr }).to.deep.equal({ exitCode: null, stderr: '' });
+    expect(stdout.match(/Sales back office/g)).to.have.length(1);
     const printed = (pattern: RegExp): string | undefined => pattern.exec(stdout)?.[1];
     return {
       ...running,
@@ -95,8 +98,8 @@ export function useStarts() {
   }
 
   /** Starts the service and waits until it is ready. */
-  async function start(settings: Record<string, string> = {}): Promise<StartedService> {
-    current = await ready(launch(settings));
+  async function start(more: Record<string, string> = {}): Promise<StartedService> {
+    current = await ready(launch(more));
     return current;
   }
 

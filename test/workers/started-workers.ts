@@ -2,6 +2,7 @@ import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { use } from '../support/use.ts';
 import type { World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -10,7 +11,7 @@ const startMs = 60_000;
  * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache of
  * require-node.js.
  */
-export const patientWorkers = {
+const patientWorkers = {
   NODE_OPTIONS: [
     new URL('../../src/require-node.js', import.meta.url),
     new URL('../support/patient-workers.ts', import.meta.url),
@@ -22,10 +23,14 @@ export const patientWorkers = {
 /** A service with two worker processes. */
 export interface StartedWorkers extends RunningScript {
   readonly url: string;
-  readonly managementUrl: string;
   readonly ports: { readonly PORT: string; readonly MANAGEMENT_PORT: string };
   /** The lines of its log. */
   lines(): Record<string, unknown>[];
+  /** Returns how many lines of its log have this event. */
+  countOf(event: string): number;
+  isReady(): Promise<boolean>;
+  /** Returns the value of each metric, by its name and labels. */
+  readMetrics(): Promise<Map<string, number>>;
   /** All workers that have served, oldest first. */
   workerPids(): number[];
   /** The workers that have answered requests. */
@@ -35,6 +40,18 @@ export interface StartedWorkers extends RunningScript {
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
+}
+
+/** Starts one before the tests of a `describe`, and kills it after them. */
+export function useTwoWorkers(world: World, settings: Record<string, string>): StartedWorkers {
+  return use(async () => {
+    const service = await startTwoWorkers(world, settings);
+    const close = (): Promise<unknown> => {
+      service.process.kill('SIGKILL');
+      return service.ended;
+    };
+    return { ...service, close };
+  });
 }
 
 /** Starts a service with two patient workers. Resolves when it listens, or has ended. */
@@ -48,12 +65,19 @@ export async function startTwoWorkers(world: World, settings: Record<string, str
       .slice(0, -1) // what follows the last line feed is not yet a whole line
       .map(line => JSON.parse(line));
   await eventually(() => running.output.stdout.includes('"listening"') || running.process.exitCode !== null, startMs);
+  const managementUrl = `http://127.0.0.1:${ports.MANAGEMENT_PORT}`;
   return {
     ...running,
     url: `http://127.0.0.1:${ports.PORT}`,
-    managementUrl: `http://127.0.0.1:${ports.MANAGEMENT_PORT}`,
     ports,
     lines,
+    countOf: event => lines().filter(line => line.event === event).length,
+    isReady: async () => (await fetch(`${managementUrl}/health/ready`).catch(() => undefined))?.status === 200,
+    readMetrics: async () => {
+      const text = await (await fetch(`${managementUrl}/metrics`)).text();
+      const found = text.matchAll(/^(\w+(?:\{.*\})?) (\S+)$/gm);
+      return new Map([...found].map(([, name = '', value]) => [name, Number(value)]));
+    },
     workerPids: () => lines().flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : [])),
     requestPids: () => new Set(lines().flatMap(({ pid, traceId }) => (traceId ? [Number(pid)] : []))),
   };

@@ -2,28 +2,21 @@ import { Agent } from 'node:http';
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type World } from '../support/world.ts';
-import { type Answer, getStatuses, type StartedWorkers, startTwoWorkers } from './started-workers.ts';
+import { useWorld } from '../support/world.ts';
+import { type Answer, getStatuses, useTwoWorkers } from './started-workers.ts';
 
 const max = 30;
 
 describe('PROCESSES', () => {
-  let world: World;
-  let service: StartedWorkers;
+  const world = useWorld();
+  const service = useTwoWorkers(world, { RATE_LIMIT_GLOBAL: `${max}/1h`, TRUSTED_PROXIES: '127.0.0.1' });
   /** The answers to the first requests, which arrive together. */
   let together: Answer[];
 
   before(async () => {
-    world = await createWorld();
-    service = await startTwoWorkers(world, { RATE_LIMIT_GLOBAL: `${max}/1h`, TRUSTED_PROXIES: '127.0.0.1' });
     expect(service.workerPids(), service.output.stderr).to.have.length(2);
     together = await send('198.51.100.1', max + 10);
     await eventually(() => service.requestPids().size === 2);
-  });
-  after(async () => {
-    service?.process.kill('SIGKILL');
-    await service?.ended;
-    await world?.close();
   });
 
   /** Sends requests of one client, each on a connection of its own, which the workers get in turn. */
@@ -32,18 +25,9 @@ describe('PROCESSES', () => {
   const allowedOf = (answers: Answer[]): Answer[] => answers.filter(({ status }) => status !== 429);
   const remainingOf = ({ headers }: Answer): number => Number(headers['ratelimit-remaining']);
   const falling = (from: number): number[] => Array.from({ length: from }, (_, index) => from - 1 - index);
-  const countOf = (event: string): number => service.lines().filter(line => line.event === event).length;
-  const ready = async (): Promise<number> => (await fetch(`${service.managementUrl}/health/ready`)).status;
-
-  async function readMetrics(): Promise<Map<string, number>> {
-    const text = await (await fetch(`${service.managementUrl}/metrics`)).text();
-    return new Map(
-      [...text.matchAll(/^(\w+(?:\{.*\})?) (\S+)$/gm)].map(([, name = '', value]) => [name, Number(value)]),
-    );
-  }
 
   it('one scrape has the sums of all workers', async () => {
-    const metrics = await readMetrics();
+    const metrics = await service.readMetrics();
     const requests = [...metrics].filter(([name]) => name.startsWith('http_requests_total'));
     const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
     expect(sum(requests.map(([, value]) => value))).to.equal(together.length);
@@ -57,7 +41,7 @@ describe('PROCESSES', () => {
 
   it('the workers of one start serve on one port, and one management port reports when all of them are ready', async () => {
     expect([...service.requestPids()]).to.have.members(service.workerPids());
-    expect(await ready()).to.equal(200);
+    expect(await service.isReady()).to.equal(true);
     const listening = service.lines().find(({ event }) => event === 'listening');
     expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes: 2 });
   });
@@ -96,7 +80,7 @@ describe('PROCESSES', () => {
     const agents = [1, 2].map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
     for (const agent of agents) await getStatuses(service.url, {}, agent);
     for (const pid of service.workerPids()) process.kill(pid, 'SIGUSR2');
-    await eventually(() => countOf('patience_ended') === 2);
+    await eventually(() => service.countOf('patience_ended') === 2);
     service.process.kill('SIGSTOP');
     try {
       for (const agent of agents) {
@@ -108,7 +92,7 @@ describe('PROCESSES', () => {
       service.process.kill('SIGCONT');
       for (const agent of agents) agent.destroy();
     }
-    await eventually(() => countOf('rate_limits_own') >= 2 && countOf('rate_limits_shared') >= 2);
+    await eventually(() => service.countOf('rate_limits_own') >= 2 && service.countOf('rate_limits_shared') >= 2);
   });
 
   it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
