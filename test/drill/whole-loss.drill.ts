@@ -3,70 +3,109 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { Client } from '../support/client.ts';
-import { runScript } from '../support/command-line.ts';
-import { createDedicatedServer } from '../support/dedicated-server.ts';
+import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { backUp, type Script, succeed } from '../support/succeed.ts';
 import { quickSettings } from '../support/test-server.ts';
 
 const tenants = Number(process.env.TENANTS ?? 50);
-/** One of them has about 10 MB of rows and indexes. */
-const rows = Number(process.env.ROWS ?? 3_800);
 
-describe('drill: loss of a whole machine', () => {
+/** Commands that people, timers and jobs run after a loss, before somebody restores. */
+const commands = {
+  'control migrate': ['control', 'migrate'],
+  'control migrate without the target': ['control', 'migrate'],
+  'backup run': ['tenant', 'backup', 'run', '--all'],
+  'backup init': ['tenant', 'backup', 'init'],
+  'backup prune': ['tenant', 'backup', 'prune'],
+  'backup drill': ['tenant', 'backup', 'drill', '--count', '5'],
+  'backup verify': ['tenant', 'backup', 'verify'],
+  'doctor --fix': ['tenant', 'doctor', '--fix'],
+  'migrate --all': ['tenant', 'migrate', '--all'],
+  'retention apply': ['tenant', 'retention', 'apply'],
+} as const satisfies Record<string, readonly [Script, ...string[]]>;
+type Command = keyof typeof commands | 'second installation';
+const timers: Command[] = ['backup run', 'backup drill', 'retention apply'];
+/** The jobs of the Compose file, which run at each start. */
+const jobs: Command[] = ['control migrate', 'migrate --all'];
+
+const orders: readonly (readonly Command[])[] = [
+  ['control migrate'],
+  [...jobs, ...timers],
+  ['control migrate without the target', ...timers],
+  ['control migrate without the target', 'backup init', 'backup run', 'backup prune'],
+  ['doctor --fix', 'control migrate', 'doctor --fix'],
+  ['second installation', 'backup run'],
+  ['control migrate without the target', 'second installation', 'doctor --fix', 'backup run'],
+  [...jobs, ...jobs, 'backup verify', 'backup prune', 'control migrate without the target', ...jobs, ...timers],
+  [...timers, 'control migrate without the target', 'migrate --all', 'doctor --fix', 'second installation', ...timers],
+];
+
+describe('drill: loss of a whole machine', function () {
+  this.timeout(600_000);
+  const processes = useServiceProcesses();
   let archives: string;
   let machine: OwnServer | undefined;
-  const processes = createServiceProcesses();
+  /** Settings of commands on the new machine. */
+  let environment: Record<string, string>;
 
-  after(async () => {
+  beforeEach(async () => {
+    archives = await makeServerFolder('archives');
+  });
+  afterEach(async () => {
     await processes.killAll();
     await machine?.close();
     await rm(archives, { recursive: true, force: true });
   });
 
-  it('all tenants are served again from the archives and the master key, and the time of that is printed', async function () {
-    this.timeout(600_000);
-    archives = await makeServerFolder('archives');
+  /** Provisions tenants with data, archives everything, and loses it. @returns the administrators of the tenants */
+  async function loseTenants(slugs: readonly string[], dataOf: (slug: string) => string) {
     const lost = await createDedicatedServer();
-    const logins: { guid: string; email: string; password: string }[] = [];
-    for (let number = 0; number < tenants; number++) {
-      const { tenant, logins: found } = await lost.provision(`tenant-${number}`);
-      logins.push({ email: '', password: '', ...found[0], guid: tenant.guid });
-      const fill = number === 0 ? largeTenantSql(rows) : [`insert into currencies (code, name) values ('EUR', 'Euro')`];
-      await lost.sql(fill.join(';\n'), tenant.databaseName);
+    const admins: { guid: string; email: string; password: string }[] = [];
+    for (const slug of slugs) {
+      const { tenant, logins } = await lost.provision(slug);
+      admins.push({ email: '', password: '', ...logins[0], guid: tenant.guid });
+      await lost.sql(dataOf(slug), tenant.databaseName);
     }
-    const { MASTER_KEY = '' } = lost.environment;
-    const settled = {
-      ...lost.environment,
-      BACKUP_TARGET: archives,
-    };
-    await runCommand('scripts/tenant.ts', ['backup', 'init'], settled);
-    const backup = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], settled);
-    expect(backup.code, backup.stderr).to.equal(0);
+    environment = { ...lost.environment, BACKUP_TARGET: archives };
+    await backUp(environment);
     await lost.close(); // deletes its data folder
+    return admins;
+  }
+
+  async function startMachine(): Promise<void> {
+    machine = await startOwnServer('new', quickSettings);
+    environment.DATABASE_URL = databaseUrl(machine.url, 'office');
+  }
+
+  const query = async <Row extends object>(text: string): Promise<Row[]> =>
+    withConnection(environment.DATABASE_URL ?? '', async client => (await client.query(text)).rows as Row[]);
+
+  it('all tenants are served again from the archives and the master key, and the time of that is printed', async () => {
+    const slugs = Array.from({ length: tenants }, (_, number) => `tenant-${number}`);
+    // One has about 10 MB of rows and indexes.
+    const large = largeTenantSql(3_800).join(';\n');
+    const small = `insert into currencies (code, name) values ('EUR', 'Euro')`;
+    const admins = await loseTenants(slugs, slug => (slug === 'tenant-0' ? large : small));
 
     const startedAt = performance.now();
     const passed = (): number => Math.round(performance.now() - startedAt) / 1_000;
-    machine = await startOwnServer('new', quickSettings);
-    const settings = { DATABASE_URL: databaseUrl(machine.url, 'office'), MASTER_KEY, BACKUP_TARGET: archives };
+    await startMachine();
     const server = passed();
-    const restored = await runScript('scripts/control.ts', ['restore', '--all', '--json'], settings);
-    expect(restored.code, restored.stderr + restored.stdout).to.equal(0);
+    await succeed(environment, 'control', ['restore', '--all', '--json']);
     const command = passed();
     // The restored archive has its own entry as unfinished; the next backup run would remove the file.
-    const ledger = await withConnection(settings.DATABASE_URL, client =>
-      client.query('select state, rows > 0 and bytes > 0 as filled, count(*)::int from archives group by 1, 2'),
-    );
-    expect(ledger.rows).to.deep.equal([{ state: 'complete', filled: true, count: tenants + 1 }]);
-    const { url } = await processes.start({ ...settings, RATE_LIMIT_LOGIN: '1000000/15m' });
-    const anonymous = new Client(url);
-    for (const { guid, email, password } of logins) {
-      const login = await anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
+    expect(
+      await query('select state, rows > 0 and bytes > 0 as filled, count(*)::int from archives group by 1, 2'),
+    ).to.deep.equal([{ state: 'complete', filled: true, count: tenants + 1 }]);
+    const { url } = await processes.start({ ...environment, RATE_LIMIT_LOGIN: '1000000/15m' });
+    for (const { guid, ...credentials } of admins) {
+      const login = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': guid });
       expect(login.status, JSON.stringify(login.body)).to.equal(200);
-      const client = new Client(anonymous.url, login.body);
+      const client = new Client(url, login.body);
       expect((await client.get('/api/v1/Currency?limit=1')).body).to.have.length(1);
       expect((await client.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' })).status).to.equal(201);
     }
@@ -76,9 +115,41 @@ describe('drill: loss of a whole machine', () => {
       'databases restored, s': command,
       'every tenant logged in, read and wrote, s': passed(),
     });
-    const again = await runCommand('scripts/control.ts', ['restore', '--all', '--json'], settings);
+    const again = await runCommand('scripts/control.ts', ['restore', '--all', '--json'], environment);
     expect(again.stderr).to.include(`The control database has ${tenants} tenants`);
-    const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], settings);
-    expect(doctor.code, doctor.stdout).to.equal(0);
+    await succeed(environment, 'tenant', ['doctor', '--json']);
   });
+
+  for (const order of orders)
+    it(`everything comes back also after these commands: ${order.join(', ')}`, async () => {
+      const slugs = ['acme', 'globex'];
+      await loseTenants(slugs, slug => `insert into currencies (code, name) values ('EUR', '${slug}')`);
+      await startMachine();
+      let second: DedicatedServer | undefined;
+      for (const command of order)
+        if (command === 'second installation') {
+          second ??= await createDedicatedServer();
+          await second.provision('initech');
+          const other = { ...second.environment, BACKUP_TARGET: archives };
+          for (const args of [['init'], ['run', '--all'], ['prune']])
+            expect((await runCommand('scripts/tenant.ts', ['backup', ...args], other)).code, args[0]).to.equal(1);
+          await second.close();
+        } else {
+          const { BACKUP_TARGET: _, ...withoutTarget } = environment;
+          const [script, ...args] = commands[command];
+          const settings = command.endsWith('without the target') ? withoutTarget : environment;
+          await runCommand(`scripts/${script}.ts`, args, settings);
+        }
+      await succeed(environment, 'control', ['restore', '--all']);
+      const found = await query<{ slug: string; status: string; database: string }>(
+        'select slug, status, database_name as database from tenants order by slug',
+      );
+      expect(found.map(({ slug, status }) => [slug, status])).to.deep.equal(slugs.map(slug => [slug, 'active']));
+      for (const { slug, database } of found)
+        await withConnection(databaseUrl(machine?.url ?? '', database), async client =>
+          expect((await client.query('select name from currencies')).rows).to.deep.equal([{ name: slug }]),
+        );
+      for (const args of [['run', '--all'], ['verify'], ['drill', '--count', '2']])
+        await succeed(environment, 'tenant', ['backup', ...args]);
+    });
 });
