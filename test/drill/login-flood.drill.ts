@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 
 const loginsPerSecond = 400;
 const floodMs = 20_000;
@@ -44,19 +44,14 @@ const flood = `
 `;
 
 describe('drill: a flood of logins', () => {
-  let world: World;
-  const processes = createServiceProcesses();
+  const world = useWorld();
+  const processes = useServiceProcesses();
   let url: string;
 
   before(async () => {
-    world = await createWorld();
     // The limits of requests are those by default, not the high ones of the tests.
     const limits = { RATE_LIMIT_GLOBAL: '', RATE_LIMIT_LOGIN: '', RATE_LIMIT_ACCOUNT: '' };
     url = (await processes.start({ ...world.environment, ...limits, TRUSTED_PROXIES: '127.0.0.1' })).url;
-  });
-  after(async () => {
-    await processes.killAll();
-    await world.close();
   });
 
   async function login(

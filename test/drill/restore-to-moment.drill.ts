@@ -1,33 +1,32 @@
-import { readdir, rm } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type ArchivedServer, createArchivedServer } from '../support/archived-server.ts';
+import { createArchivedServer } from '../support/archived-server.ts';
 import { Client } from '../support/client.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
+import { useServerFolder } from '../support/server-folder.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, sendSteadily } from '../support/steady-load.ts';
 import { succeed } from '../support/succeed.ts';
+import { use } from '../support/use.ts';
 
 const maxRestoreMs = 60_000;
 const kills = 6;
 
-describe('restore of one of two tenants to a moment between two acknowledged writes', () => {
-  let server: ArchivedServer;
-  let archives: string;
+describe('restore of one of two tenants to a moment between two acknowledged writes', function () {
+  this.timeout(600_000);
+  const archives = useServerFolder('archives');
+  const server = use(() => createArchivedServer(['full_page_writes=on']));
   let environment: Record<string, string>;
-  const processes = createServiceProcesses();
+  const processes = useServiceProcesses();
   let acme: Client;
   /** A user of a tenant that is served meanwhile. */
   let globex: Client;
   let moment: string;
 
-  before(async function () {
-    this.timeout(600_000);
-    server = await createArchivedServer(['full_page_writes=on']);
-    archives = await makeServerFolder('archives');
+  before(async () => {
     environment = { ...server.environment, BACKUP_TARGET: archives };
     const [one, other] = [await server.provision('acme'), await server.provision('globex')];
     const { url } = await processes.start({ ...environment, RATE_LIMIT_GLOBAL: '1000000/60s' });
@@ -42,11 +41,6 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     await add(acme, 'EUR');
     moment = await server.now();
     await add(acme, 'NOK');
-  });
-  after(async () => {
-    await processes.killAll();
-    await server.close();
-    await rm(archives, { recursive: true, force: true });
   });
 
   async function add(client: Client, code: string): Promise<void> {
@@ -64,8 +58,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   const restoreArgs = (): string[] => ['restore', 'acme', '--at', moment];
   const leftovers = (): Promise<string[]> => readdir(join(server.folder, 'scratch'));
 
-  it('a restore between two writes has the first write and not the second one, while both tenants are served', async function () {
-    this.timeout(600_000);
+  it('a restore between two writes has the first write and not the second one, while both tenants are served', async () => {
     const startedAt = performance.now();
     const restoring = runScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
     const served = await sendSteadily(50, restoring, async () => {
@@ -82,8 +75,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     expect(await leftovers()).to.deep.equal([]);
   });
 
-  it('a killed command leaves no recovered server and no files, and can be run again', async function () {
-    this.timeout(600_000);
+  it('a killed command leaves no recovered server and no files, and can be run again', async () => {
     for (let kill = 1; kill <= kills; kill++) {
       const { process: child, ended } = startScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
       await sleep(kill * 700);

@@ -4,23 +4,18 @@ import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest } from '../support/raw-http.ts';
-import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { type ServiceProcess, useServiceProcesses } from '../support/service-processes.ts';
+import { useWorld } from '../support/world.ts';
 
 const bundle = '/swagger/swagger-ui-bundle.js'; // 1.4 MB, without a login
 
 describe('drill: clients that read slowly or never', () => {
-  let world: World;
-  const processes = createServiceProcesses();
+  const world = useWorld();
+  const processes = useServiceProcesses();
   let service: ServiceProcess;
 
   before(async () => {
-    world = await createWorld();
     service = await processes.start(world.environment);
-  });
-  after(async () => {
-    await processes.killAll();
-    await world.close();
   });
 
   /** Connects, requests the bundle five times in a pipeline, and reads nothing. */

@@ -3,8 +3,8 @@ import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
-import { controlSql, createWorld, type World } from '../support/world.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 const list = '/api/v1/EntityStatus';
 /** The interval of the batches. */
@@ -18,16 +18,11 @@ interface Writer {
 }
 
 describe('drill: usage of killed and restarted processes', () => {
-  let world: World;
+  const world = useWorld();
   let clients: { acme: Client; globex: Client };
-  const { start, killAll } = createServiceProcesses();
+  const { start } = useServiceProcesses();
   before(async () => {
-    world = await createWorld();
     clients = { acme: await world.login(world.acme), globex: await world.login(world.globex) };
-  });
-  after(async () => {
-    await killAll();
-    await world.close();
   });
 
   const execute = <Row extends object>(text: string): Promise<Row[]> => controlSql<Row>(world, text);
