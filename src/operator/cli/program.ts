@@ -110,7 +110,8 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     return;
   }
   const isOfConsole = args[0] === '__run';
-  const words = isOfConsole ? args.slice(1) : args;
+  const [first, ...others] = args;
+  const words = isOfConsole ? others : first === 'help' ? [...others, '--help'] : args;
   const program = await createProgram(name => name === topicOf(words), isOfConsole ? consoleFrontEnd : terminal);
   const answered = canAsk() ? await (await import('./ask-missing.ts')).askMissing(program, words) : words;
   await program.parseAsync(answered, { from: 'user' });
@@ -152,8 +153,7 @@ export async function createProgram(isNeeded: (name: string) => boolean, frontEn
 
 /** Returns the name of the command of the top level in the arguments: the first one that is no option. */
 function topicOf(args: readonly string[]): string | undefined {
-  const [first, second] = args.filter(arg => !arg.startsWith('-'));
-  return first === 'help' ? second : first;
+  return args.find(arg => !arg.startsWith('-'));
 }
 
 /** The list of all commands has only names. */

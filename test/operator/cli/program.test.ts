@@ -45,6 +45,16 @@ describe('program of the command line', () => {
     for (const line of commands.split('\n')) expect(line).to.match(/^$|^\w+:$|^ {2}\w.{0,77}$/);
   });
 
+  it('help shows the help of the whole command whose words follow it, as --help behind them does', async () => {
+    const program = join(root, 'bin/backoffice');
+    const [asked, option] = await Promise.all([
+      run(program, ['help', 'user', 'add']),
+      run(program, ['user', 'add', '--help']),
+    ]);
+    expect(asked).to.deep.include({ code: 0, stdout: option.stdout });
+    expect(option.stdout).to.include('--password-stdin');
+  });
+
   it('a command whose reader closes the pipe ends without an error, also one that repeats its output', async () => {
     const { stdout, stderr, code } = await run('bash', [
       '--norc',
