@@ -42,8 +42,8 @@ async function chooseArchives(control: Queryable, target: BackupTarget, keep: Re
   return { removing, unreadable, unneeded };
 }
 
-/** Only runs write there; a purge writes its mark elsewhere, also during a run. */
-const writtenFolders = ['tenants/', 'control/', 'keys/'];
+/** Only runs write there. */
+const writtenFolders = ['tenants/', 'control/'];
 
 /**
  * Removes what killed runs have left: files that were not completed, and files whose removal was begun. The caller

@@ -17,6 +17,8 @@ const concurrentFiles = 8;
  *      its purge is in the target; and an earlier key of the control database, which this control database has destroyed.
  *   K3 (gone is gone) A run that has written keys checks that the control database still has them, and removes the
  *      others again. A purge removes its key after its commit. So no purged key stays, whichever comes last.
+ *   K4 (unfinished) A run and a purge remove also what killed runs have begun to write. A run whose file a purge removes
+ *      while it is written finds that the control database has destroyed the key.
  */
 
 /**
@@ -24,10 +26,15 @@ const concurrentFiles = 8;
  * Without a previous master key, it also removes what is sealed under former ones.
  */
 export async function storeKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
+  await target.removeUnfinished('keys/');
   const names = new Set(await Array.fromAsync(target.list('keys/'), ({ name }) => name));
   const keys = await readKeys(control);
   const missing = keys.filter(key => !names.has(fileOf(key, secrets)));
-  await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
+  await runConcurrently(missing, concurrentFiles, key =>
+    writeKey(target, secrets, key).catch(async error => {
+      if ((await readKeys(control)).some(({ fingerprint }) => fingerprint === key.fingerprint)) throw error;
+    }),
+  );
   if (missing.length > 0) await removeDestroyedKeys(control, target, missing);
   await removePurgedKeys(control, target, secrets);
   if (!secrets.previous) await removeFormerSeals(target, secrets, keys, names);
@@ -81,16 +88,23 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
 /**
  * Removes the keys of purged tenants from the target, so that nobody can read their archives any more: first the purge
  * is marked, then the key is removed. A killed one is ended by the next call.
+ * @param tenant the guid of one whose key may be unfinished
  */
-export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
+export async function removePurgedKeys(
+  control: Queryable,
+  target: BackupTarget,
+  secrets: SecretBox,
+  tenant?: string,
+): Promise<void> {
   const names = await Array.fromAsync(target.list('keys/'), ({ name }) => name);
   const { rows: purged } = await control.query<{ guid: string }>(
     'select guid from purged_tenants where guid = any ($1::uuid[])',
-    [names.flatMap(name => tenantKey.exec(name)?.[1] ?? [])],
+    [[...names.flatMap(name => tenantKey.exec(name)?.[1] ?? []), ...(tenant ? [tenant] : [])]],
   );
   for (const { guid } of purged) {
     await writePurgeMark(target, secrets, guid);
     for (const name of names) if (name.startsWith(folderOf(guid))) await target.remove(name);
+    await target.removeUnfinished(folderOf(guid));
   }
 }
 

@@ -34,9 +34,10 @@ const purge = defineOperation({
     const { purgeTenant, endPurge, findUnendedPurge } = await import('./purge-tenant.ts');
     progress.step(`purging ${slug}`);
     const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));
-    const removeKey = () => removeDestroyedKey(installation, slug);
     const { text, signature } =
-      'text' in purged ? purged : await endPurge(installation, purged, removeKey, lostTargets);
+      'text' in purged
+        ? purged
+        : await endPurge(installation, purged, () => removeKey(installation, purged.record.tenant), lostTargets);
     const record = JSON.parse(text) as PurgeRecord;
     const result = { slug, status: 'purged', record: text, signature: signature.toString('base64') };
     output.result(result, () => purgeText(slug, record));
@@ -57,7 +58,10 @@ function purgeText(slug: string, { keyFingerprint, archives, keyRemovedFrom, key
 }
 
 /** Removes the data key of a purged tenant from the backup target, whose description it returns. */
-async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: string): Promise<string> {
+async function removeKey(
+  { controlUrl, secrets }: Installation,
+  { guid, slug }: PurgeRecord['tenant'],
+): Promise<string> {
   const { requireOwner } = await import('../archives/target-owner.ts');
   const { removePurgedKeys } = await import('../archives/target-keys.ts');
   const { withConnection } = await import('../../postgres/connection.ts');
@@ -65,7 +69,7 @@ async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: s
     const target = await openBackupTarget();
     await withConnection(controlUrl, async control => {
       await requireOwner(control, target);
-      await removePurgedKeys(control, target, secrets);
+      await removePurgedKeys(control, target, secrets, guid);
     });
     return target.description;
   } catch (cause) {

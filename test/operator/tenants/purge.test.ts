@@ -1,4 +1,5 @@
-import { readdir, rename, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
@@ -15,7 +16,7 @@ import { makeServerFolder } from '../../support/server-folder.ts';
 import { verifyPurgeRecord } from '../../support/verify-purge-record.ts';
 
 describe('purge', () => {
-  const slugs = ['acme', 'globex', 'hooli', 'initech', 'umbrella', 'vandelay', 'wonka'];
+  const slugs = ['acme', 'globex', 'hooli', 'initech', 'stark', 'tyrell', 'umbrella', 'vandelay', 'wonka'];
   let server: DedicatedServer;
   let archives: string;
   let environment: Record<string, string>;
@@ -100,6 +101,42 @@ describe('purge', () => {
     expect(await keys('globex')).to.deep.equal([]);
     expect(await isSigned()).to.deep.equal([{ signed: true }]);
     expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
+  });
+
+  /** Removes the keys of a tenant from the target. @returns their folder */
+  async function removeKeys(slug: string): Promise<string> {
+    const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`);
+    const folder = join(archives, 'keys', row?.guid ?? '');
+    await rm(folder, { recursive: true });
+    return folder;
+  }
+
+  it('a purge removes also a key that a killed run has begun to write to the target', async () => {
+    const folder = await removeKeys('stark');
+    await mkdir(folder);
+    await writeFile(join(folder, `key.json.${randomUUID()}.unfinished`), '{}');
+    const { code, stderr } = await run('purge', 'stark', '--yes');
+    expect(code, stderr).to.equal(0);
+    expect(await readdir(folder)).to.deep.equal([]);
+  });
+
+  it('a purge while a run writes the key of the tenant does not stop the run, and leaves no key', async () => {
+    const folder = await removeKeys('tyrell');
+    const { backup } = readConfig(environment);
+    const target = openTarget(backup);
+    const write = target.write.bind(target);
+    target.write = (name, bytes) =>
+      write(
+        name,
+        (async function* () {
+          yield* bytes;
+          if (join(archives, name).startsWith(folder)) await run('purge', 'tyrell', '--yes');
+        })(),
+      );
+    const { failed } = await runBackup(server.installation, target, { concurrency: 1, keep: backup.keep });
+    expect(failed).to.equal(0);
+    expect((await run('show', 'tyrell')).stderr).to.include('There is no tenant tyrell');
+    expect(await readdir(folder)).to.deep.equal([]);
   });
 
   it('a tenant that is purged during a backup run fails the archive of no other tenant', async () => {

@@ -21,6 +21,6 @@ export interface BackupTarget {
   remove(name: string): Promise<void>;
   /** Returns the files whose names begin with `prefix`, in no particular order. */
   list(prefix: string): AsyncIterable<StoredFile>;
-  /** Removes the unfinished files of a folder, such as `keys/`; of all with an empty name. No other process writes there meanwhile. */
+  /** Removes the unfinished files of a folder, such as `keys/`. Another process that writes there meanwhile fails. */
   removeUnfinished(folder: string): Promise<void>;
 }
