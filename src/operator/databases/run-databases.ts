@@ -140,11 +140,16 @@ async function giveUp(
   }
 }
 
+const insufficientPrivilege = '42501';
+
 /** Says which database serves the tenant, and that nothing is lost. */
 function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
   const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
-  return new OperatorError(
-    `The command has stopped (${errorText(cause)}): ${state}. When all servers work, run it again`,
-    { cause },
-  );
+  const isRefused = sqlState(cause) === insufficientPrivilege;
+  const condition = isRefused
+    ? 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then'
+    : 'When all servers work,';
+  return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`, {
+    cause,
+  });
 }

@@ -120,6 +120,19 @@ describe('move of a tenant', () => {
     await query('alter table currencies drop "Rate of tax", drop mood; drop table notes');
   });
 
+  it('a move that may not read a table names the table, and says who can let it', async () => {
+    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    if ((await servers.serverOf()) !== 'second') await servers.move('acme', '--to', 'second');
+    await query('create table strangers (id integer)');
+    const { code, stderr } = await servers.run(['move', 'acme', '--to', 'default', '--pause', '60']);
+    expect(code).to.equal(1);
+    expect(stderr).to.include('permission denied for table strangers');
+    expect(stderr).to.include(
+      'acme is served by second, as before. Let a superuser of the server give the login of its',
+    );
+    await query('drop table strangers');
+  });
+
   it('a move sends a span of the run, with one below it for each of its steps', async () => {
     const collector = await startCollector();
     try {
