@@ -3,7 +3,7 @@ import type { Fields, Values } from './operation-fields.ts';
 
 /** A change that was made, or for a dry run checked as far as that is possible without it. */
 interface Change {
-  /** The document of the result. */
+  /** The document of the result. An array is that of the plan, too. */
   readonly document: object;
   /** What the document of the plan has beside that and the state `planned`. */
   readonly facts?: object;
@@ -31,7 +31,8 @@ export function defineChange<const F extends Fields, A extends Access>({
     ...definition,
     async plan(values, context) {
       const { document, facts, plan, done: _, ...confirmation } = await change(values, context, true);
-      return { document: { ...document, ...facts, state: 'planned' }, text: () => plan, ...confirmation };
+      const planned = Array.isArray(document) ? document : { ...document, ...facts, state: 'planned' };
+      return { document: planned, text: () => plan, ...confirmation };
     },
     async run(values, context) {
       const { document, done } = await change(values, context, false);

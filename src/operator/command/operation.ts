@@ -143,7 +143,7 @@ export interface Installations {
 export type Access = keyof Installations;
 
 /** How a list appears as text. */
-interface ListText<Item> {
+export interface ListText<Item> {
   /** The columns of an item. */
   readonly row: (item: Item) => object;
   /** Further columns, where there is room for all. */

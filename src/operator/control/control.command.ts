@@ -1,4 +1,5 @@
 import { databaseNameOf } from '../../control/server-urls.ts';
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { withBudget } from '../command/with-budget.ts';
@@ -138,7 +139,7 @@ const serviceLogin = defineOperation({
   },
 });
 
-const registerKey = defineOperation({
+const registerKey = defineChange({
   name: 'control register-key',
   description:
     'let processes start with the key in MASTER_KEY_PREVIOUS as their MASTER_KEY: the first step of a change of the key',
@@ -146,19 +147,15 @@ const registerKey = defineOperation({
   examples: ['control register-key'],
   access: 'installation',
   effect: 'changes',
-  async plan(_, { installation }) {
+  async change(_, { installation }, isDryRun) {
     const { registerNextKey } = await import('../people/master-key-change.ts');
-    const registered = await registerNextKey(installation, true);
+    const registered = await registerNextKey(installation, isDryRun);
+    const key = 'The key in MASTER_KEY_PREVIOUS';
     return {
-      document: { registered, state: 'planned' },
-      text: () => `The key in MASTER_KEY_PREVIOUS ${registered ? 'would be' : 'is already'} registered.`,
+      document: { registered },
+      plan: `${key} ${registered ? 'would be' : 'is already'} registered.`,
+      done: `${key} ${registered ? 'is now' : 'was already'} registered.`,
     };
-  },
-  async run(_, { installation, output }) {
-    const { registerNextKey } = await import('../people/master-key-change.ts');
-    const registered = await registerNextKey(installation);
-    const state = registered ? 'is now' : 'was already';
-    output.result({ registered }, () => `The key in MASTER_KEY_PREVIOUS ${state} registered.`);
   },
 });
 

@@ -1,5 +1,7 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
+import { defineChange } from '../command/define-change.ts';
+import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
 import { option, parsePositive } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
@@ -29,60 +31,52 @@ const fill = defineOperation({
       return { server: name, ready, made: Math.max(0, size - ready), dropped: here.length - ready };
     });
     const rows = planned.map(({ made, dropped, ...row }) => ({ ...row, 'to make': made, 'to drop': dropped }));
-    return { document: planned, text: () => tableText(rows, 'There is no server.') };
+    return { document: planned, text: () => tableText(rows, noServer) };
   },
   async run({ size, server: only }, { installation, output, progress }) {
     const { fillPool } = await import('./warm-pool.ts');
     progress.step('copying the template');
     const servers = await fillPool(installation, await chosenServers(installation, only), size);
-    output.result(servers, () => tableText(servers, 'There is no server.'));
+    output.result(servers, () => tableText(servers, noServer));
     return servers.every(({ error }) => error === null);
   },
 });
 
-const list = defineOperation({
+const list = defineList({
   name: 'pool list',
   description: 'list the warm databases',
   fields: {},
   examples: ['pool list'],
   access: 'installation',
-  effect: 'reads',
-  isList: true,
-  async run(_, { installation, output }) {
+  async items(_, { installation }) {
     const { listPool } = await import('./warm-pool.ts');
-    output.list(await listPool(installation), {
-      row: database => database,
-      name: ({ database }) => database,
-      empty: 'The pool is empty. Fill it: npx backoffice pool fill',
-    });
+    return listPool(installation);
   },
+  nameOf: ({ database }) => database,
+  empty: 'The pool is empty. Fill it: npx backoffice pool fill',
 });
 
-const drain = defineOperation({
+const drain = defineChange({
   name: 'pool drain',
   description: 'drop the warm databases; new tenants take longer until the next pool fill',
   fields: { server },
   examples: ['pool drain --server second --dry-run', 'pool drain --server second'],
   access: 'installation',
   effect: 'changes',
-  async plan({ server: only }, { installation }) {
-    const { listPool } = await import('./warm-pool.ts');
+  async change({ server: only }, { installation }, isDryRun) {
+    const { drainPool, listPool } = await import('./warm-pool.ts');
     const warm = await listPool(installation);
-    const planned = (await chosenServers(installation, only)).map(({ name }) => ({
-      server: name,
-      dropped: warm.filter(({ server }) => server === name).length,
-    }));
-    const rows = planned.map(({ server, dropped }) => ({ server, 'to drop': dropped }));
-    return { document: planned, text: () => tableText(rows, 'There is no server.') };
-  },
-  async run({ server: only }, { installation, output }) {
-    const { drainPool } = await import('./warm-pool.ts');
     const drained: { server: string; dropped: number }[] = [];
-    for (const server of await chosenServers(installation, only))
-      drained.push({ server: server.name, dropped: await drainPool(installation, server) });
-    output.result(drained, () => tableText(drained, 'There is no server.'));
+    for (const server of await chosenServers(installation, only)) {
+      const found = warm.filter(each => each.server === server.name).length;
+      drained.push({ server: server.name, dropped: isDryRun ? found : await drainPool(installation, server) });
+    }
+    const planned = drained.map(({ server, dropped }) => ({ server, 'to drop': dropped }));
+    return { document: drained, plan: tableText(planned, noServer), done: tableText(drained, noServer) };
   },
 });
+
+const noServer = 'There is no server.';
 
 export const operations = [fill, list, drain];
 

@@ -1,3 +1,4 @@
+import { defineList } from '../command/define-list.ts';
 import { type Context, defineOperation } from '../command/operation.ts';
 import { argument, option, optionalArgument, parseNames } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
@@ -9,30 +10,23 @@ const fields = {
   packs: option('<names>', 'names of packs, separated by commas', { parse: parseNames }),
 };
 
-const list = defineOperation({
+const list = defineList({
   name: 'packs list',
   description: 'list the packs, and with a slug how many of their rows the tenant has',
   fields: { slug: optionalArgument('slug') },
   examples: ['packs list', 'packs list acme'],
   access: 'installation',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { packNames, readPack } = await import('./read-pack.ts');
     const { compareTenantPacks } = await import('./tenant-packs.ts');
-    const described = slug
-      ? (await compareTenantPacks(installation, slug, packNames)).map(({ pack, compared }) => ({
-          ...summary(pack),
-          ...countStates(compared),
-        }))
-      : (await Promise.all(packNames.map(readPack))).map(summary);
-    output.list(described, {
-      row: ({ sha256: _, source: __, ...row }) => row,
-      wide: ({ source }) => ({ source }),
-      name: ({ pack }) => pack,
-      empty: 'This build has no pack.',
-    });
+    if (slug === undefined) return (await Promise.all(packNames.map(readPack))).map(summary);
+    const compared = await compareTenantPacks(installation, slug, packNames);
+    return compared.map(each => ({ ...summary(each.pack), ...countStates(each.compared) }));
   },
+  row: ({ sha256: _, source: __, ...row }) => row,
+  wide: ({ source }) => ({ source }),
+  nameOf: ({ pack }) => pack,
+  empty: 'This build has no pack.',
 });
 
 const diff = defineOperation({

@@ -1,5 +1,5 @@
 import { defineChange } from '../command/define-change.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import { argument, requiredOption } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
@@ -22,19 +22,18 @@ const add = defineChange({
   },
 });
 
-const list = defineOperation({
+const list = defineList({
   name: 'client list',
   description: 'list the API clients of a tenant, with the number of their tokens and uses',
   fields: { slug: argument('slug') },
   examples: ['client list acme'],
   access: 'installation',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { listClients } = await import('../tenants/read-users.ts');
-    const clients = await listClients(installation, slug);
-    output.list(clients, { row: client => client, name: ({ id }) => id, empty: 'No API clients.' });
+    return listClients(installation, slug);
   },
+  nameOf: ({ id }) => id,
+  empty: 'No API clients.',
 });
 
 const revoke = defineChange({

@@ -1,20 +1,19 @@
 import { defineChange } from '../command/define-change.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import { argument } from '../command/operation-fields.ts';
 
-const list = defineOperation({
+const list = defineList({
   name: 'key list',
   description: 'list the signing keys of a tenant',
   fields: { slug: argument('slug') },
   examples: ['key list acme'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { listKeys } = await import('../tenants/read-tenants.ts');
-    const keys = await listKeys(installation, slug);
-    output.list(keys, { row: key => key, name: ({ kid }) => kid, empty: `${slug} has no signing key.` });
+    return listKeys(installation, slug);
   },
+  nameOf: ({ kid }) => kid,
+  empty: ({ slug }) => `${slug} has no signing key.`,
 });
 
 const rotate = defineChange({

@@ -1,23 +1,24 @@
 import { defineChange } from '../command/define-change.ts';
-import { defineOperation, type Operation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
+import type { Operation } from '../command/operation.ts';
 import { argument, argumentList } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import type { RoleSummary } from './roles.ts';
 
-const list = defineOperation({
+const list = defineList({
   name: 'role list',
   description: 'list the roles of a tenant with their permissions',
   fields: { slug: argument('slug') },
   examples: ['role list acme'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { listRoles } = await import('./roles.ts');
-    const roles = await listRoles(installation, slug);
-    output.list(roles, { row: shown, name: ({ name }) => name, empty: 'No roles.' });
+    return listRoles(installation, slug);
   },
+  row: shown,
+  nameOf: ({ name }) => name,
+  empty: 'No roles.',
 });
 
 const add = defineChange({

@@ -1,22 +1,21 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import { argument, option, optionalArgument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 
-const list = defineOperation({
+const list = defineList({
   name: 'session list',
   description: 'list the open sessions of a tenant, or of one user',
   fields: { slug: argument('slug'), email: optionalArgument('email') },
   examples: ['session list acme', 'session list acme bob@acme.test'],
   access: 'installation',
-  effect: 'reads',
-  isList: true,
-  async run({ slug, email }, { installation, output }) {
+  async items({ slug, email }, { installation }) {
     const { listSessions } = await import('./user-sessions.ts');
-    const sessions = await listSessions(installation, slug, email);
-    output.list(sessions, { row: session => session, name: ({ id }) => id, empty: 'No open sessions.' });
+    return listSessions(installation, slug, email);
   },
+  nameOf: ({ id }) => id,
+  empty: 'No open sessions.',
 });
 
 const revoke = defineChange({

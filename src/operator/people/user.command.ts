@@ -1,34 +1,28 @@
 import { scopes } from '../../control/scopes.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import { argument, flag, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
 import { loginOperations, password } from './user-login.command.ts';
 import { removeUserOperation } from './user-remove.command.ts';
 
-const findUserOperation = defineOperation({
+const findUserOperation = defineList({
   name: 'user find',
   description: 'find the users with an e-mail address, in all tenants',
   fields: { email: argument('text') },
   examples: ['user find bob@acme.test'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ email: address }, { installation, output }) {
+  async items({ email }, { installation }) {
     const { normaliseEmail } = await import('../../auth/email.ts');
     const { findUsers } = await import('../tenants/read-users.ts');
-    const email = normaliseEmail(address);
-    output.list(await findUsers(installation, email), {
-      row: ({ tenant, status, email, role, scope, state, guid }) => ({
-        ...{ tenant, status, email, role, scope, state, guid },
-      }),
-      wide: ({ firstName, lastName, entityId }) => ({ firstName, lastName, entityId }),
-      name: ({ tenant }) => tenant,
-      empty: `No tenant has a user ${email}.`,
-    });
+    return findUsers(installation, normaliseEmail(email));
   },
+  row: ({ tenant, status, email, role, scope, state, guid }) => ({ tenant, status, email, role, scope, state, guid }),
+  wide: ({ firstName, lastName, entityId }) => ({ firstName, lastName, entityId }),
+  nameOf: ({ tenant }) => tenant,
+  empty: ({ email }) => `No tenant has a user ${email}.`,
 });
 
 const user = { slug: argument('slug'), email: argument('email') };
@@ -80,19 +74,19 @@ const add = defineChange({
   },
 });
 
-const list = defineOperation({
+const list = defineList({
   name: 'user list',
   description: 'list the users of a tenant',
   fields: { slug: argument('slug') },
   examples: ['user list acme', 'user list acme -o name'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { listUsers } = await import('../tenants/read-users.ts');
-    const users = await listUsers(installation, slug);
-    output.list(users, { row: userRow, name: ({ email }) => email, empty: 'No users.' });
+    return listUsers(installation, slug);
   },
+  row: userRow,
+  nameOf: ({ email }) => email,
+  empty: 'No users.',
 });
 
 const change = defineChange({

@@ -1,3 +1,4 @@
+import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
 import { option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
@@ -42,23 +43,20 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
 
 const run = optionalArgument<number>('run', { description: 'its number (default: the newest)', parse: parsePositive });
 
-const list = defineOperation({
+const list = defineList({
   name: 'runs list',
   description: 'list the migration runs, the newest first',
   fields: { limit: option('<n>', 'at most n runs', { parse: parsePositive, default: 20 }) },
   examples: ['runs list --limit 5'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ limit }, { installation, output }) {
+  async items({ limit }, { installation }) {
     const { listRuns } = await import('./list-runs.ts');
-    output.list(await listRuns(installation, limit), {
-      row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
-      wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
-      name: ({ id }) => id,
-      empty: 'There was no migration run.',
-    });
+    return listRuns(installation, limit);
   },
+  row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
+  wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
+  nameOf: ({ id }) => id,
+  empty: 'There was no migration run.',
 });
 
 const show = defineOperation({

@@ -1,6 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
-import { type Context, defineOperation, type Plan } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
+import { defineOperation } from '../command/operation.ts';
 import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
@@ -43,29 +44,23 @@ const add = defineChange({
   },
 });
 
-const list = defineOperation({
+const list = defineList({
   name: 'server list',
   description: 'list the servers, with the tenants and the connections of each',
   fields: {},
   examples: ['server list', 'server list -o wide'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run(_, { installation, output }) {
+  async items(_, { installation }) {
     const { connectionsByServer, listProcesses } = await import('../tenants/processes.ts');
     const { listServers } = await import('../tenants/read-servers.ts');
     const connections = connectionsByServer(await listProcesses(installation));
     const none = { held: 0, granted: 0, wanted: 0 };
-    const servers = (await listServers(installation)).map(server => ({
-      ...server,
-      ...(connections.get(server.name) ?? none),
-    }));
-    output.list(servers, {
-      row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
-      name: ({ name }) => name,
-      empty: 'There is no server.',
-    });
+    const servers = await listServers(installation);
+    return servers.map(server => ({ ...server, ...(connections.get(server.name) ?? none) }));
   },
+  row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
+  nameOf: ({ name }) => name,
+  empty: 'There is no server.',
 });
 
 const set = defineChange({
@@ -127,7 +122,7 @@ const drain = defineOperation({
   },
 });
 
-const rebalance = defineOperation({
+const rebalance = defineChange({
   name: 'server rebalance',
   description: 'plan moves that even out the servers by the size of their tenants, and change nothing',
   fields: {},
@@ -135,20 +130,15 @@ const rebalance = defineOperation({
   access: 'installation',
   effect: 'reads',
   dryRun: 'the default: only plans',
-  plan: (_, context) => planRebalance(context),
-  async run(_, context) {
-    const { document, text } = await planRebalance(context);
-    context.output.result(document, text);
+  async change(_, { installation }) {
+    const { planRebalanceOf } = await import('./drain-server.ts');
+    const document = await planRebalanceOf(installation);
+    const text = tableText(document, 'The servers are even: no move would help.');
+    return { document, plan: text, done: text };
   },
 });
 
 export const operations = [add, list, set, removeServerOperation, drain, rebalance];
-
-async function planRebalance({ installation }: Context<'installation'>): Promise<Plan> {
-  const { planRebalanceOf } = await import('./drain-server.ts');
-  const moves = await planRebalanceOf(installation);
-  return { document: moves, text: () => tableText(moves, 'The servers are even: no move would help.') };
-}
 
 function capacityText(capacity: number | null): string {
   return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');

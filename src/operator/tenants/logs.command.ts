@@ -1,8 +1,8 @@
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import { flag, option, optionalArgument, parsePositive, parseTime } from '../command/operation-fields.ts';
 import type { ActionSummary } from './list-actions.ts';
 
-const logs = defineOperation({
+const logs = defineList({
   name: 'logs',
   description:
     'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
@@ -19,17 +19,14 @@ const logs = defineOperation({
 each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
 stay, as all changes do.`,
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run(filter, { installation, output }) {
+  async items(filter, { installation }) {
     const { listActions } = await import('./list-actions.ts');
-    output.list(await listActions(installation, filter), {
-      row: rowOf,
-      wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
-      name: ({ id }) => id,
-      empty: 'No operator changed anything.',
-    });
+    return listActions(installation, filter);
   },
+  row: rowOf,
+  wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
+  nameOf: ({ id }) => id,
+  empty: 'No operator changed anything.',
 });
 
 export const operations = [logs];

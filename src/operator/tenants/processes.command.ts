@@ -1,7 +1,7 @@
-import { defineOperation } from '../command/operation.ts';
+import { defineList } from '../command/define-list.ts';
 import type { ProcessSummary } from './processes.ts';
 
-const processes = defineOperation({
+const processes = defineList({
   name: 'processes',
   description: 'list the running processes and their connections to each server',
   fields: {},
@@ -9,18 +9,15 @@ const processes = defineOperation({
   help: `Of the connections to each server, those that are held exist, granted ones may be opened, and wanted is how many the
 process had a use for in the last seconds. npx backoffice server list shows the sums of all processes.`,
   access: 'statements',
-  effect: 'reads',
-  isList: true,
   repeats: 'sometimes',
-  async run(_, { installation, output }) {
+  async items(_, { installation }) {
     const { listProcesses } = await import('./processes.ts');
-    output.list(await listProcesses(installation), {
-      row: rowOf,
-      wide: ({ id, kind }) => ({ kind, id }),
-      name: ({ id }) => id,
-      empty: 'No process is running.',
-    });
+    return listProcesses(installation);
   },
+  row: rowOf,
+  wide: ({ id, kind }) => ({ kind, id }),
+  nameOf: ({ id }) => id,
+  empty: 'No process is running.',
 });
 
 export const operations = [processes];

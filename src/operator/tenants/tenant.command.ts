@@ -1,4 +1,5 @@
 import { defineChange } from '../command/define-change.ts';
+import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument, optionList } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
@@ -60,7 +61,7 @@ const edit = defineChange({
 
 const states = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 
-const list = defineOperation({
+const list = defineList({
   name: 'list',
   description: 'list the tenants, or those that have all of the given properties',
   fields: {
@@ -78,26 +79,18 @@ const list = defineOperation({
   },
   examples: ['list', 'list north --status active --sort -created', 'list -o name'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ text: search, status, server, version, sort, wide }, { installation, output }) {
+  async items({ text: search, ...filter }, { installation }) {
     const { listTenants } = await import('./read-tenants.ts');
-    const isFiltered = [search, status, server, version].some(value => value !== undefined);
-    output.list(
-      await listTenants(installation, { search, status, server, version, sort }),
-      {
-        row: ({ slug, name, status, schemaVersion, server, guid }) => ({
-          ...{ slug, name, status, schemaVersion, server, guid },
-        }),
-        wide: ({ id, appId, database, createdAt }) => ({ id, appId, database, created: createdAt }),
-        name: ({ slug }) => slug,
-        empty: isFiltered
-          ? 'No tenant has these properties.'
-          : 'There is no tenant. Make one: npx backoffice provision --help',
-      },
-      wide,
-    );
+    return listTenants(installation, { search, ...filter });
   },
+  row: ({ slug, name, status, schemaVersion, server, guid }) => ({ slug, name, status, schemaVersion, server, guid }),
+  wide: ({ id, appId, database, createdAt }) => ({ id, appId, database, created: createdAt }),
+  isWide: ({ wide }) => wide,
+  nameOf: ({ slug }) => slug,
+  empty: ({ text, status, server, version }) =>
+    [text, status, server, version].some(value => value !== undefined)
+      ? 'No tenant has these properties.'
+      : 'There is no tenant. Make one: npx backoffice provision --help',
 });
 
 export const operations = [list, show, edit];

@@ -1,0 +1,38 @@
+import { type Access, type Context, defineOperation, type ListText, type Operation } from './operation.ts';
+import type { Fields, Values } from './operation-fields.ts';
+
+interface ListDefinition<F extends Fields, A extends Access, Item extends object>
+  extends Omit<Operation<F, A>, 'effect' | 'isList' | 'plan' | 'run'>,
+    Pick<ListText<Item>, 'wide'> {
+  items(values: Values<F>, context: Context<A>): Promise<readonly Item[]>;
+  /** The columns of an item. Without it, all of its fields. */
+  readonly row?: ListText<Item>['row'];
+  /** Whether to show all columns. */
+  readonly isWide?: (values: Values<F>) => boolean;
+  /** What other operations call an item. */
+  readonly nameOf: ListText<Item>['name'];
+  /** The text without any item. */
+  readonly empty: string | ((values: Values<F>) => string);
+}
+
+/** Returns an operation that reads a list. */
+export function defineList<const F extends Fields, A extends Access, Item extends object>({
+  items,
+  row = item => item,
+  wide,
+  isWide,
+  nameOf,
+  empty,
+  ...definition
+}: ListDefinition<F, A, Item>): Operation {
+  return defineOperation<F, A>({
+    ...definition,
+    effect: 'reads',
+    isList: true,
+    async run(values, context) {
+      const text = typeof empty === 'string' ? empty : empty(values);
+      const found = await items(values, context);
+      context.output.list(found, { row, ...(wide && { wide }), name: nameOf, empty: text }, isWide?.(values));
+    },
+  });
+}
