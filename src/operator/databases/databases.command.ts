@@ -1,45 +1,41 @@
-import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineChange } from '../command/define-change.ts';
+import { defineList } from '../command/define-list.ts';
 import { argument, optionalArgument } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { sizeText } from '../command/texts.ts';
 import { observeRun } from './move-results.ts';
 
-const list = defineOperation({
+const list = defineList({
   name: 'databases',
   description:
     'list the databases of a tenant, or all that are not simply that of their tenant, and why they are there',
   fields: { slug: optionalArgument('slug') },
   examples: ['databases', 'databases acme'],
   access: 'statements',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { listDatabases } = await import('./list-databases.ts');
-    await requireTenant(installation, slug);
-    output.list(await listDatabases(installation, slug), {
-      row: ({ slug, database, server, state, keepUntil, why }) => ({
-        slug,
-        database,
-        server,
-        state,
-        until: keepUntil,
-        why,
-      }),
-      wide: ({ origin, bytes, createdAt, error }) => ({
-        origin,
-        size: bytes === null ? null : sizeText(bytes),
-        created: createdAt,
-        error,
-      }),
-      name: ({ database }) => database,
-      empty: 'Every tenant has one database.',
-    });
+    return listDatabases(installation, slug);
   },
+  row: ({ slug, database, server, state, keepUntil, why }) => ({
+    slug,
+    database,
+    server,
+    state,
+    until: keepUntil,
+    why,
+  }),
+  wide: ({ origin, bytes, createdAt, error }) => ({
+    origin,
+    size: bytes === null ? null : sizeText(bytes),
+    created: createdAt,
+    error,
+  }),
+  nameOf: ({ database }) => database,
+  empty: 'Every tenant has one database.',
 });
 
-const prune = defineOperation({
+const prune = defineChange({
   name: 'databases prune',
   description:
     'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
@@ -48,53 +44,42 @@ const prune = defineOperation({
   access: 'installation',
   effect: 'changes',
   isRoutine: true,
-  async plan({ slug }, { installation }) {
-    const { planPrune } = await import('./prune-databases.ts');
-    await requireTenant(installation, slug);
-    const found = await planPrune(installation, slug);
-    return { document: found, text: () => tableText(found, nothing) };
-  },
-  async run({ slug }, context) {
-    const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(context.installation, slug, observeRun(context));
-    context.output.result(pruned, () => tableText(pruned, nothing));
+  async change({ slug }, context, isDryRun) {
+    const { planPrune, pruneDatabases } = await import('./prune-databases.ts');
+    const { installation } = context;
+    const document = isDryRun
+      ? await planPrune(installation, slug)
+      : await pruneDatabases(installation, slug, observeRun(context));
+    const text = tableText(document, 'There is no database to drop, and no tenant to put back into service.');
+    return { document, plan: text, done: text };
   },
 });
 
-const drop = defineOperation({
+const drop = defineChange({
   name: 'databases drop',
   description: 'drop a restored or a kept database of a tenant for good',
   fields: { slug: argument('slug'), database: argument('database') },
   examples: ['databases drop acme backoffice_tenant_17'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug, database }, { installation }) {
-    const { findPrunable } = await import('./prune-databases.ts');
-    await requireTenant(installation, slug);
-    const found = (await findPrunable(installation, slug, [database])).filter(each => each.database === database);
-    if (found.length === 0)
+  async change({ slug, database }, context, isDryRun) {
+    const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');
+    const { installation } = context;
+    const isChosen = (each: { database: string }): boolean => each.database === database;
+    const document = isDryRun
+      ? (await findPrunable(installation, slug, isChosen)).filter(isChosen)
+      : await pruneDatabases(installation, slug, observeRun(context), isChosen);
+    if (isDryRun && document.length === 0)
       throw new OperatorError(
         `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
       );
     return {
-      document: found,
-      text: () => `Database ${database} of ${slug} would be dropped.`,
+      document,
+      plan: `Database ${database} of ${slug} would be dropped.`,
       confirm: { name: slug, consequence: `loses database ${database}, with the data in it` },
+      done: tableText(document, 'There is no database to drop.'),
     };
-  },
-  async run({ slug, database }, context) {
-    const { pruneDatabases } = await import('./prune-databases.ts');
-    const pruned = await pruneDatabases(context.installation, slug, observeRun(context), [database]);
-    context.output.result(pruned, () => tableText(pruned, 'There is no database to drop.'));
   },
 });
 
-/** @throws {OperatorError} when there is no tenant with that slug: it may be mistyped */
-async function requireTenant(reader: ControlStatements, slug: string | undefined): Promise<void> {
-  const { readTenant } = await import('../tenants/read-tenants.ts');
-  if (slug !== undefined) await readTenant(reader, slug);
-}
-
 export const operations = [list, prune, drop];
-
-const nothing = 'There is no database to drop, and no tenant to put back into service.';

@@ -1,7 +1,8 @@
 import type { ControlStatements } from '../../installation.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import type { DatabaseState } from './database-store.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
+import type { DatabaseState, KeptBy } from './database-store.ts';
 
 /** A database of a tenant, as the command line shows it. */
 export interface ListedDatabase {
@@ -20,11 +21,15 @@ export interface ListedDatabase {
   error: string | null;
 }
 
-interface ListedRow extends Omit<ListedDatabase, 'why'> {
-  keptBy: string | null;
+/** With what decides what is to be done with it. */
+export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
+  keptBy: KeptBy | null;
+  /** True when the time has passed for which it is kept. */
   isOverdue: boolean;
+  /** True while a command works on the tenant. */
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
+  /** True until the tenant is served for the first time. */
   isNew: boolean;
   isPurging: boolean;
 }
@@ -43,27 +48,37 @@ const listed = `
 /**
  * Returns the databases of a tenant; without a slug, of all tenants those that are not simply current: reserved, filled,
  * kept or condemned, and the current one of a tenant behind a fence.
+ * @throws {OperatorError} when there is no tenant with that slug: it may be mistyped
  */
-export async function listDatabases(
+export async function readStored(
   { statements }: ControlStatements,
   slug: string | undefined,
-): Promise<ListedDatabase[]> {
-  const rows = await statements.execute<ListedRow[]>(
-    slug === undefined
-      ? `${listed} and (d.state <> 'current' or exists (select from tenant_fences where tenant_guid = guid))
-          order by slug, d.id`
-      : `${listed} and slug = ? order by d.id`,
-    slug === undefined ? [] : [slug],
-  );
-  return rows.map(({ keptBy, isOverdue, isBusy, fence, isNew, isPurging, ...row }) => ({
-    ...row,
-    why: explain({ ...row, keptBy, isOverdue, isBusy, fence, isNew, isPurging }),
-  }));
+): Promise<StoredDatabase[]> {
+  if (slug === undefined)
+    return statements.execute(
+      `${listed} and (d.state <> 'current' or exists (select from tenant_fences where tenant_guid = guid))
+        order by slug, d.id`,
+    );
+  const { id } = await readTenant({ statements }, slug);
+  return statements.execute(`${listed} and tenant_id = ? order by d.id`, [id]);
+}
+
+/** As `readStored`, with what is to be done with each. */
+export async function listDatabases(control: ControlStatements, slug: string | undefined): Promise<ListedDatabase[]> {
+  return (await readStored(control, slug)).map(stored => {
+    const { keptBy: _, isOverdue, isBusy, fence, isNew, isPurging, ...row } = stored;
+    return { ...row, why: explain(stored) };
+  });
+}
+
+/** Returns whether a database of a tenant that is served is neither current nor wanted. */
+export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabase): boolean {
+  return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }
 
 const prune = 'npx backoffice databases prune';
 
-function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurging }: ListedRow): string {
+function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurging }: StoredDatabase): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
   const purge = `npx backoffice purge ${slug}`;

@@ -1,14 +1,15 @@
 import type pg from 'pg';
-import { Server, type Tenant } from '../../control/control-entities.ts';
+import type { Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireTenantHead } from '../schema/tenant-head.ts';
-import { noSuchServer } from '../tenants/read-servers.ts';
+import { findServer } from '../tenants/servers.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { recordFacts } from './database-store.ts';
+import { readStored } from './list-databases.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
@@ -113,17 +114,12 @@ async function readSummary(
 export async function reversibleTarget(installation: Installation, slug: string): Promise<string> {
   const { id, server } = await findTenant(installation, slug);
   if ((await readUnreported(installation, id))?.isBack) return server.name;
-  const [kept] = await installation.statements.execute<{ from: string; open: boolean; until: string | null }[]>(
-    `select s.name as from, keep_until > now() as open, ${isoTime('keep_until')} as until
-       from tenant_databases d join servers s on s.id = server_id
-      where tenant_id = ? and state = 'kept' and kept_by = 'move' order by upper(current_during) desc limit 1`,
-    [id],
-  );
-  if (kept?.open) return kept.from;
+  const kept = (await readStored(installation, slug)).findLast(({ keptBy }) => keptBy === 'move');
+  if (kept?.keepUntil && !kept.isOverdue) return kept.server;
   throw new OperatorError(
     kept
-      ? `The move of ${slug} could be reversed until ${kept.until}. Move it as always: npx backoffice move ${slug} ` +
-          `--to ${kept.from}`
+      ? `The move of ${slug} could be reversed until ${kept.keepUntil}. Move it as always: npx backoffice move ${slug} ` +
+          `--to ${kept.server}`
       : `${slug} has no move that can be reversed. See its databases: npx backoffice databases ${slug}`,
   );
 }
@@ -134,8 +130,7 @@ export async function reversibleTarget(installation: Installation, slug: string)
  */
 export async function requireTarget(installation: Installation, tenant: Tenant, name: string): Promise<Server> {
   const { slug, status } = tenant;
-  const server = await installation.control.em.fork().findOne(Server, { name });
-  if (!server) throw noSuchServer(name);
+  const server = await findServer(installation, name);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
   if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
   await requireTenantHead(tenant);

@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
@@ -12,6 +12,7 @@ import {
   observeRun,
   returnMove,
 } from './move-results.ts';
+import type { Choice } from './prune-databases.ts';
 
 const move = defineOperation({
   name: 'move',
@@ -54,40 +55,27 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
   },
 });
 
-const settle = defineOperation({
+const settle = defineChange({
   name: 'move settle',
   description: 'drop the old database of a moved tenant at once; it cannot be moved back any more',
   fields: { slug: argument('slug') },
   examples: ['move settle acme'],
   access: 'installation',
   effect: 'destroys',
-  async plan({ slug }, { installation }) {
-    const { findPrunable } = await import('./prune-databases.ts');
-    const found = await findPrunable(installation, slug, await keptByMove(installation, slug));
+  async change({ slug }, context, isDryRun) {
+    const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');
+    const isOld: Choice = ({ keptBy }) => keptBy === 'move';
+    const { installation } = context;
+    const document = isDryRun
+      ? await findPrunable(installation, slug, isOld)
+      : await pruneDatabases(installation, slug, observeRun(context), isOld);
+    const text = tableText(document, 'There is no old database to drop.');
     const consequence = 'can not be moved back any more: its old database will be dropped';
-    return { document: found, text: () => tableText(found, nothingOld), confirm: { name: slug, consequence } };
-  },
-  async run({ slug }, context) {
-    const { pruneDatabases } = await import('./prune-databases.ts');
-    const { installation, output } = context;
-    const names = await keptByMove(installation, slug);
-    const dropped = await pruneDatabases(installation, slug, observeRun(context), names);
-    output.result(dropped, () => tableText(dropped, nothingOld));
+    return { document, plan: text, confirm: { name: slug, consequence }, done: text };
   },
 });
 
 export const operations = [move, settle];
-
-const nothingOld = 'There is no old database to drop.';
-
-/** Returns the names of the databases that moves of a tenant have replaced. */
-async function keptByMove(control: ControlStatements, slug: string): Promise<string[]> {
-  const { readTenant } = await import('../tenants/read-tenants.ts');
-  const { id } = await readTenant(control, slug);
-  const text = `select database_name as name from tenant_databases
-                 where tenant_id = ? and state = 'kept' and kept_by = 'move'`;
-  return (await control.statements.execute<{ name: string }[]>(text, [id])).map(({ name }) => name);
-}
 
 /** Returns where a tenant moves; without `to`, back. */
 function direction({ slug, to, back }: { slug: string | undefined; to: string | undefined; back: boolean }) {

@@ -4,6 +4,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { type DatabaseState, readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
+import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
@@ -17,22 +18,23 @@ export interface PrunedDatabase {
   action: 'drop' | 'serve';
 }
 
-/** SQL of what is dropped. Parameters: a slug or null; names of databases or, for those that are overdue, null. */
-const prunable = `
-  select slug, s.name as server, d.database_name as database, d.state, 'drop' as action
-    from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
-   where slug = coalesce(?, slug) and status <> 'provisioning' and purging_at is null
-     and (d.state in ('reserved', 'condemned')
-       or d.state in ('filled', 'kept') and coalesce(d.database_name = any (?::text[]), keep_until < now()))
-   order by slug, d.id`;
+/** Chooses databases of a tenant that are filled or kept. */
+export type Choice = (database: StoredDatabase) => boolean;
 
 /** Returns what `pruneDatabases` drops, and changes nothing. */
 export async function findPrunable(
-  { statements }: ControlStatements,
+  control: ControlStatements,
   slug?: string,
-  databases?: readonly string[],
+  isChosen: Choice = isLeftover,
 ): Promise<PrunedDatabase[]> {
-  return statements.execute<PrunedDatabase[]>(prunable, [slug ?? null, databases ? `{${databases}}` : null]);
+  const isPruned = (each: StoredDatabase): boolean =>
+    !each.isNew && !each.isPurging && each.state !== 'current' && (isComplete(each) ? isChosen(each) : true);
+  const pruned = (await readStored(control, slug)).filter(isPruned);
+  return pruned.map(({ slug, server, database, state }) => ({ slug, server, database, state, action: 'drop' }));
+}
+
+function isComplete({ state }: StoredDatabase): boolean {
+  return state === 'filled' || state === 'kept';
 }
 
 /** Returns what `pruneDatabases` drops and which databases serve their tenants again, and changes nothing. */
@@ -60,7 +62,7 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
  * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose time
  * has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also without
  * a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
- * @param databases names, to drop these in place of those whose time has passed, and to open none without a fence
+ * @param isChosen to drop these in place of those whose time has passed, and to open none without a fence
  * @returns what was dropped, and what serves its tenant again
  * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be
  *   used, after the others
@@ -69,13 +71,13 @@ export async function pruneDatabases(
   installation: Installation,
   slug: string | undefined,
   observers: RunObservers = {},
-  databases?: readonly string[],
+  isChosen?: Choice,
 ): Promise<PrunedDatabase[]> {
   const pruned: PrunedDatabase[] = [];
   const failures: unknown[] = [];
-  const retreat = slug !== undefined && databases === undefined ? retreatAlways : retreatIfFenced;
+  const retreat = slug !== undefined && isChosen === undefined ? retreatAlways : retreatIfFenced;
   for (const each of slug === undefined ? await slugsToPrune(installation) : [slug])
-    await pruneTenant(installation, each, databases, context => retreat(context, observers)).then(
+    await pruneTenant(installation, each, isChosen, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
       error => {
         if (slug !== undefined || !(error instanceof TenantBusyError)) failures.push(error);
@@ -103,13 +105,13 @@ async function slugsToPrune(installation: Installation): Promise<string[]> {
 async function pruneTenant(
   installation: Installation,
   slug: string,
-  names: readonly string[] | undefined,
+  isChosen: Choice | undefined,
   retreat: typeof retreatAlways,
 ): Promise<PrunedDatabase[]> {
   return withTenant(installation, slug, async (control, tenant) => {
     const context = { installation, control, tenant };
     const served = (await retreat(context)) ? await servedRow(context) : [];
-    const found = await findPrunable(installation, slug, names);
+    const found = await findPrunable(installation, slug, isChosen);
     const { closed, refusals } = await findClosed(context, found);
     await control.query(
       `update tenant_databases set state = 'condemned'

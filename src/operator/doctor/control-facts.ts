@@ -5,6 +5,7 @@ import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
+import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
 import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
@@ -28,8 +29,6 @@ export interface RecordedDatabase {
   database: string;
   role: string;
   state: DatabaseState;
-  /** True when the time has passed for which it is kept. */
-  isOverdue: boolean;
 }
 
 /** The contents of the control database at one moment. */
@@ -37,8 +36,10 @@ export interface ControlFacts {
   controlRestore: ControlRestoreFacts;
   /** All databases that exist, or are being made or dropped. */
   databases: RecordedDatabase[];
-  /** The fences of tenants, by the guid of the tenant: true if it is closed. */
-  fences: ReadonlyMap<string, boolean>;
+  /** Those of tenants that are not simply current. */
+  stored: StoredDatabase[];
+  /** The guids of the tenants with a fence. */
+  fences: ReadonlySet<string>;
   /** With the identity also of the one that has the control database. */
   servers: Server[];
   tenants: CheckedTenant[];
@@ -73,19 +74,18 @@ export async function readControlFacts(
   const locks = new Set(rows.map(({ space, key }) => `${space}:${key}`));
   const { rows: databases } = await client.query<RecordedDatabase>(
     `select tenant_id::float8 as "tenantId", server_id::int as "serverId", s.name as server, database_name as database,
-            role_name as role, d.state, coalesce(keep_until < now(), false) as "isOverdue"
+            role_name as role, d.state
        from tenant_databases d join servers s on s.id = server_id where d.state <> 'gone' order by d.id`,
   );
-  const { rows: fences } = await client.query<{ guid: string; closed: boolean }>(
-    'select tenant_guid as guid, closed from tenant_fences',
-  );
+  const { rows: fences } = await client.query<{ guid: string }>('select tenant_guid as guid from tenant_fences');
   const { rows: purged } = await client.query<{ guid: string }>('select guid from purged_tenants');
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
   for (const server of servers.filter(({ adminUrl }) => !adminUrl)) server.identity = await readServerIdentity(client);
   return {
     controlRestore: await readControlRestore(client),
     databases,
-    fences: new Map(fences.map(({ guid, closed }) => [guid, closed])),
+    stored: await readStored({ statements }, undefined),
+    fences: new Set(fences.map(({ guid }) => guid)),
     servers,
     tenants: await readTenants(client, servers),
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
