@@ -16,7 +16,7 @@ import { archivedControl } from '../../src/operator/control/control-source.ts';
 import { restoreControl } from '../../src/operator/control/restore-control.ts';
 import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
 import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
-import { restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
+import { findArchive, restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
 const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
@@ -34,9 +34,10 @@ if (kind === 'control') {
   onStep('end');
 } else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);
-  const options = { target: openTarget(config.backup), destination: kind === 'lost' ? '--lost' : '' };
+  const target = openTarget(config.backup);
+  const found = await findArchive(installation, source, target, undefined);
   const goal = kind === 'lost' ? 'replace' : 'place';
-  await restoreArchive(installation, source, options, data =>
+  await restoreArchive(source, { ...found, target, destination: '' }, data =>
     restoreDatabase(installation, subject, data, goal, observers),
   );
 } else if (kind === 'purge') {

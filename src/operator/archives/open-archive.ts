@@ -3,7 +3,7 @@ import type { EarlierData } from '../databases/fill-database.ts';
 import { fillTables } from '../databases/fill-tables.ts';
 import type { Keyring } from './data-keys.ts';
 import { ArchiveFault } from './format/archive-fault.ts';
-import { type ArchiveReader, readArchive } from './format/archive-file.ts';
+import { type ArchiveReader, checkRows, readArchive } from './format/archive-file.ts';
 import { countRows } from './format/archive-manifest.ts';
 import type { LedgerEntry } from './ledger.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -56,6 +56,7 @@ export function archiveData(target: BackupTarget, keyring: Keyring, archive: Led
   return {
     description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
     schemaVersion: archive.schemaVersion ?? '',
+    check: () => openArchive(target, keyring, archive, checkRows),
     fill: client => openArchive(target, keyring, archive, reader => loadArchive(client, reader)),
   };
 }

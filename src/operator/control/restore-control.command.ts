@@ -10,7 +10,6 @@ import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { withBudget } from '../command/with-budget.ts';
 import { fromField } from '../recovery/restore-data.ts';
-import { restoreEach } from '../recovery/restore-lost-fleet.ts';
 import type { ControlSource } from './control-source.ts';
 import type { PurgedTenants } from './remove-purged.ts';
 
@@ -64,8 +63,9 @@ afterwards, with the same MASTER_KEY.`,
     output.part({ file, ...report }, () =>
       `${restoredText(file, report?.purged)}\n${differencesText(report?.replayed?.differences ?? [])}`.trimEnd(),
     );
+    const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
     const tenants = all
-      ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))
+      ? await withBudget(installation, output.warn, () => restoreLostTenants(context, target, { concurrency }))
       : [];
     const failed = tenants.filter(hasFailed).length;
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;

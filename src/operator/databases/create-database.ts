@@ -15,7 +15,16 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
-import { isOwnRole, physicalName, type RoleOwners, roleComment, warmMark } from './role-owner.ts';
+import {
+  findRemains,
+  isLost,
+  isOwnRole,
+  physicalName,
+  type Remains,
+  type RoleOwners,
+  roleComment,
+  warmMark,
+} from './role-owner.ts';
 
 /** What a new database is reserved for. */
 export interface Reservation {
@@ -94,14 +103,15 @@ export async function createDatabase(
   if (!password) throw new Error(`${role} has no password`);
   const verifier = quoteLiteral(tenantVerifier(secrets.open(password, owners.rolePassword(guid)).toString()));
   await withConnection(adminUrl, async admin => {
-    const isWarm = await requireOwnNames(admin, { server, database, role }, roleOwners);
-    if (!isWarm) await ensureTemplate(server, adminUrl); // makes the group of the role
+    const found = await requireOwnNames(admin, { server, database, role }, roleOwners);
+    if (!found.role) await ensureTemplate(server, adminUrl); // makes the group of the role
     // It cannot log in until the database is opened, can connect to that one only, and owns nothing.
     await admin.query(`
-      ${isWarm ? 'alter' : 'create'} role ${quote(role)} nologin password ${verifier};
+      ${found.role ? 'alter' : 'create'} role ${quote(role)} nologin password ${verifier};
       ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
-    if (!isWarm || !(await hasWarm(admin, database)))
-      await createAtVersion(admin, server, database, { adminUrl, version });
+    if (found.database === 'broken') await admin.query(`drop database ${quote(database)}`);
+    // A database that is there is a warm one.
+    if (isLost(found)) await createAtVersion(admin, server, database, { adminUrl, version });
     await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
   });
 }
@@ -130,36 +140,21 @@ export async function createAtVersion(
 
 /**
  * Checks that the names of a database and its role are free, or belong to one of these owners.
- * @returns true if the role exists: that of a warm database
+ * @returns what there is of them
  * @throws {OperatorError} when the role, or a database without a role, belongs to another tenant or installation
  */
 export async function requireOwnNames(
   admin: pg.Client,
   { server, database, role }: Pick<TenantDatabase, 'server' | 'database' | 'role'>,
   owners: RoleOwners,
-): Promise<boolean> {
-  const { rows } = await admin.query<{ comment: string | null }>(
-    `select shobj_description(oid, 'pg_authid') as comment from pg_roles where rolname = $1`,
-    [role],
-  );
-  const { rowCount } = await admin.query('select from pg_database where datname = $1', [database]);
-  const isOwn = rows[0] ? isOwnRole(role, rows[0].comment, owners) : rowCount === 0;
-  if (isOwn) return rows.length > 0;
-  const what = rows[0] ? `the login role ${role}` : `the database ${database}`;
+): Promise<Remains> {
+  const found = await findRemains(admin, { database, role });
+  if (found.role ? isOwnRole(role, found.role.comment, owners) : found.database === null) return found;
+  const what = found.role ? `the login role ${role}` : `the database ${database}`;
   throw new OperatorError(
     `${what} on server ${server.name} belongs to another tenant or installation: nothing was changed. Does another ` +
       'installation there have the same prefix?',
   );
-}
-
-/** Returns whether a warm database exists; first drops one that is half dropped. */
-async function hasWarm(admin: pg.Client, database: string): Promise<boolean> {
-  const { rows } = await admin.query<{ isWhole: boolean }>(
-    'select datconnlimit <> -2 as "isWhole" from pg_database where datname = $1',
-    [database],
-  );
-  if (rows[0]?.isWhole === false) await admin.query(`drop database ${quote(database)}`);
-  return rows[0]?.isWhole ?? false;
 }
 
 /** Copies the template. The copy is closed to connections, because the privileges on it are not set yet. */

@@ -168,7 +168,7 @@ export class DatabaseRun {
   }
 
   async #unlessLost(work: () => Promise<void>): Promise<void> {
-    if (this.current) await unlessLost(this.#installation, this.current, this.#tenant.guid, work);
+    if (this.current) await unlessLost(this.#installation, this.current, work);
   }
 
   async #inCurrent(work: (client: pg.Client, role: string) => Promise<unknown>): Promise<void> {

@@ -9,7 +9,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
-import { isOwnRole, type RoleOwners, warmMark } from './role-owner.ts';
+import { findRemains, isOwnRole, type Remains, type RoleOwners, warmMark } from './role-owner.ts';
 
 /** SQL for `current_during` of a database that stops being current now. */
 export const formerTimes =
@@ -78,26 +78,27 @@ export async function dropDatabase(
   const { server, database, role } = condemned;
   const adminUrl = servers.adminUrl(server);
   await withConnection(adminUrl, async admin => {
-    const facts = await readFacts(admin, database, role);
+    const remains = await findRemains(admin, { database, role });
     const owners = { guid, warm: await warmMark(control) };
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
-      if (!isOwn(found, facts, role, owners)) return false;
+      if (!isOwn(found, remains, role, owners)) return false;
       if (found === null) return true; // a warm one, or one whose run was killed before the stamp
       if (found === guid && !mayBeOpen) throw notClosed(condemned);
       const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
       if (!rowCount) throw notClosed(condemned);
       return true;
     };
-    const mayDrop = facts.isOpen
-      ? await withConnection(servers.adminUrl(server, database), stampIfOwn)
-      : isOwn(null, facts, role, owners);
+    const mayDrop =
+      remains.database === 'open'
+        ? await withConnection(servers.adminUrl(server, database), stampIfOwn)
+        : isOwn(null, remains, role, owners);
     if (!mayDrop) return;
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
-    if (facts.hasRole) await becomeMember(admin, role);
+    if (remains.role) await becomeMember(admin, role);
     await admin.query(`drop database if exists ${quote(database)} with (force)`);
     // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
-    if (facts.hasRole)
+    if (remains.role)
       await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
   });
 }
@@ -131,34 +132,17 @@ function notClosed({ server, database }: Condemned): OperatorError {
   );
 }
 
-interface Facts {
-  hasRole: boolean;
-  /** What the comment of the role says about its owner. */
-  owner: string | null;
-  /** True if it can be connected to. */
-  isOpen: boolean;
-}
-
-async function readFacts(admin: pg.Client, database: string, role: string): Promise<Facts> {
-  const { rows } = await admin.query<Facts>(
-    `select exists (select from pg_roles where rolname = $2) as "hasRole",
-            (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $2) as owner,
-            exists (select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2) as "isOpen"`,
-    [database, role],
-  );
-  return rows[0] as Facts;
-}
-
 /**
  * Returns whether a database and a role with these names were made for the tenant, or are a warm database of this
  * installation. Without a comment of the role, the stamp in the database counts.
  * @param found the guid in its stamp
  */
-function isOwn(found: string | null, { owner }: Facts, role: string, owners: RoleOwners): boolean {
-  if (isOwnRole(role, owner, owners)) return true;
+function isOwn(found: string | null, remains: Remains, role: string, owners: RoleOwners): boolean {
+  const comment = remains.role?.comment ?? null;
+  if (isOwnRole(role, comment, owners)) return true;
   const { guid } = owners;
   const stamps = guid === undefined ? [nobody] : [nobody, guid, closedStamp(guid)];
-  return owner === null && found !== null && stamps.includes(found);
+  return comment === null && found !== null && stamps.includes(found);
 }
 
 /** An operator has granted the role rights on objects of another database. */

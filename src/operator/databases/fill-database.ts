@@ -24,6 +24,8 @@ export interface EarlierData {
   readonly description: string;
   /** The last migration that the data has. */
   readonly schemaVersion: string;
+  /** Checks all of it, if that is possible before it is written. */
+  readonly check?: () => Promise<void>;
   /**
    * Writes all rows into a database of that version in one transaction, and compares what it has written.
    * @returns whether it had to change the schema, for what was added to the tenant's database by hand

@@ -1,12 +1,12 @@
 import type pg from 'pg';
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { closeRole, type RunEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { roleMarks } from './role-owner.ts';
+import { findRemains, isLost, roleMarks } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers'>;
 
@@ -14,13 +14,12 @@ type Access = Pick<Installation, 'servers'>;
 export async function unlessLost(
   { servers }: Access,
   database: TenantDatabase,
-  guid: string,
   work: () => Promise<void>,
 ): Promise<void> {
   await work().catch(async error => {
     if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
-    const find = (admin: pg.Client) => findRemains(admin, database, guid);
-    if ((await withConnection(servers.adminUrl(database.server), find)).exists) throw error;
+    const find = (admin: pg.Client) => findRemains(admin, database);
+    if (!isLost(await withConnection(servers.adminUrl(database.server), find))) throw error;
   });
 }
 
@@ -33,33 +32,31 @@ export async function closeLost({ servers }: Access, lost: TenantDatabase, { gui
   const { server, database, role } = lost;
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {
-      const { hasRole } = await findRemains(admin, lost, guid);
-      if (hasRole) await closeRole(admin, { role, guid }, epoch);
-      const { exists } = await findRemains(admin, lost, guid);
-      if (exists) throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
+      const mark = (await findRemains(admin, lost)).role?.comment?.split(' ')[0];
+      if (mark !== undefined && roleMarks(guid).includes(mark)) await closeRole(admin, { role, guid }, epoch);
+      if (!isLost(await findRemains(admin, lost)))
+        throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
     }),
   );
 }
 
-/** What a server has of a database and its role. */
-export interface Remains {
-  /** True if the database exists, and is not half dropped. */
-  exists: boolean;
-  /** True if the login role belongs to the tenant: another installation may use the same names. */
-  hasRole: boolean;
-}
-
-/** Returns what a server still has of a database of a tenant. */
-export async function findRemains(
-  admin: pg.Client,
-  { database, role }: { readonly database: string; readonly role: string },
+/**
+ * Returns on which server a tenant is, and whether that has lost its database.
+ * @returns undefined as `lost` when the server cannot be queried within seconds
+ */
+export async function findDatabase(
+  { statements, servers }: Access & ControlStatements,
   guid: string,
-): Promise<Remains> {
-  const { rows } = await admin.query<Remains>(
-    `select exists (select from pg_database where datname = $1 and datconnlimit <> -2) as exists,
-            exists (select from pg_roles
-                     where rolname = $2 and split_part(shobj_description(oid, 'pg_authid'), ' ', 1) = any ($3)) as "hasRole"`,
-    [database, role, roleMarks(guid)],
+): Promise<{ server: string; lost: boolean | undefined }> {
+  const [tenant] = await statements.execute<
+    [{ database: string; role: string; server: string; adminUrl: Buffer | null }]
+  >(
+    `select database_name as database, role_name as role, s.name as server, admin_url as "adminUrl"
+       from tenants t join servers s on s.id = server_id where guid = ?`,
+    [guid],
   );
-  return rows[0] ?? { exists: false, hasRole: false };
+  const { server, adminUrl } = tenant;
+  const find = (admin: pg.Client) => findRemains(admin, tenant);
+  const found = withConnection(servers.adminUrl({ name: server, adminUrl }), find, { kind: 'probe' });
+  return { server, lost: await found.then(isLost, () => undefined) };
 }

@@ -8,8 +8,8 @@ import { requireNotPurging } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { type KeptBy, type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
-import { findRemains } from './lost-database.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
+import { findRemains, isLost } from './role-owner.ts';
 import { type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
@@ -31,10 +31,7 @@ export async function restoreDatabase(
   await requireKnownVersion(data.schemaVersion);
   return withTenant(installation, slug, async (control, tenant) => {
     const found = await findTenant(installation, slug);
-    if (found.status === 'provisioning')
-      throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
-    await requireNotPurging(installation, slug);
-    if (goal === 'replace') await requireLost(installation, found);
+    await requireRestorable(installation, found, goal);
     const placement = {
       server: found.server,
       origin: data.description,
@@ -48,15 +45,17 @@ export async function restoreDatabase(
   });
 }
 
-/** @throws {OperatorError} when the server has the database of the tenant; or the tenant is purged */
-export async function requireLost(installation: Installation, tenant: Tenant): Promise<void> {
-  const { slug, guid, status, server, databaseName: database, roleName: role } = tenant;
+/** @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is to be replaced */
+export async function requireRestorable(
+  installation: Installation,
+  { slug, status, server, databaseName: database, roleName: role }: Tenant,
+  goal: 'place' | 'replace',
+): Promise<void> {
   await requireNotPurging(installation, slug);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
-  const { exists } = await withConnection(installation.servers.adminUrl(server), admin =>
-    findRemains(admin, { database, role }, guid),
-  );
-  if (!exists) return;
+  if (goal === 'place') return;
+  const find = (admin: pg.Client) => findRemains(admin, { database, role });
+  if (isLost(await withConnection(installation.servers.adminUrl(server), find))) return;
   throw new OperatorError(
     `Server ${server.name} has database ${database} of ${slug}: nothing was changed. Restore beside it ` +
       `(without --lost), or rename it if it cannot be used: alter database ${quoteIdentifier(database)} rename to …;`,

@@ -5,6 +5,7 @@ import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';
+import { findRemains } from './role-owner.ts';
 import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
@@ -52,8 +53,7 @@ export async function isServed({ installation, control, tenant }: RunContext): P
   if (!current || !stamp) return true;
   if (stamp === closedStamp(tenant.guid)) return false;
   return withConnection(installation.servers.adminUrl(current.server), async admin => {
-    const closed = await admin.query('select from pg_roles where rolname = $1 and not rolcanlogin', [current.role]);
-    return closed.rowCount === 0;
+    return (await findRemains(admin, current)).role?.mayLogIn !== false;
   });
 }
 

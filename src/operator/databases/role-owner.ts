@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
 import { readInstallationIdentity } from '../../control/installation-id.ts';
@@ -40,6 +41,32 @@ export function roleComment({ role, guid }: { role: string; guid: string }, run?
 /** Returns the comments that a login role of a tenant can have: that of this build, and that of earlier ones. */
 export function roleMarks(guid: string): [mark: string, former: string] {
   return [digest(guid), guid];
+}
+
+/** What a server has of a database and its login role; null: it has none. */
+export interface Remains {
+  /** `broken`: a drop of it was interrupted, and it can only be dropped. */
+  readonly database: 'open' | 'closed' | 'broken' | null;
+  readonly role: { readonly comment: string | null; readonly mayLogIn: boolean } | null;
+}
+
+export async function findRemains(
+  admin: pg.Client,
+  { database, role }: { readonly database: string; readonly role: string },
+): Promise<Remains> {
+  const { rows } = await admin.query<{ [Field in keyof Remains]: Remains[Field] }>(
+    `select (select case when datconnlimit = -2 then 'broken' when datallowconn then 'open' else 'closed' end
+               from pg_database where datname = $1) as database,
+            (select json_build_object('comment', shobj_description(oid, 'pg_authid'), 'mayLogIn', rolcanlogin)
+               from pg_roles where rolname = $2) as role`,
+    [database, role],
+  );
+  return rows[0] ?? { database: null, role: null };
+}
+
+/** Returns whether a server has lost a database: also one that is half dropped. */
+export function isLost({ database }: Remains): boolean {
+  return database === null || database === 'broken';
 }
 
 /** Who may own a role. */

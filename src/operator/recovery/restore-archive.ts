@@ -4,55 +4,42 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
-import { checkRows } from '../archives/format/archive-file.ts';
 import { type LedgerEntry, readComplete } from '../archives/ledger.ts';
-import { archiveData, openArchive } from '../archives/open-archive.ts';
+import { archiveData } from '../archives/open-archive.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 
-export interface ArchiveOptions {
+interface ArchiveOptions {
   target: BackupTarget;
-  /** The id of the archive, or its beginning; `latest`, or undefined: the newest one. */
-  archive?: string | undefined;
+  archive: LedgerEntry;
+  keyring: Keyring;
   /** The option of `restore` that says where the data goes, for the refusal of an archive: `--lost`, or nothing. */
   destination: string;
-  /** Called at the beginning of each step, with its name. */
-  onStep?: (step: string) => void;
+  /** True for the error of one of many tenants, which is short. */
+  isOneOfMany?: boolean;
 }
 
 /**
- * Runs `restore` on the data of an archive of a tenant. Every byte of the archive is checked before.
+ * Runs `restore` on the data of an archive of a tenant.
  * @throws {OperatorError} that names the file and the tenant, when the archive is missing, was changed or cannot be
  *   decrypted
  */
 export async function restoreArchive<T>(
-  installation: Installation,
-  source: Tenant,
-  { target, archive: id, destination, onStep = () => {} }: ArchiveOptions,
+  { slug }: Pick<Tenant, 'slug'>,
+  { target, archive, keyring, destination, isOneOfMany = false }: ArchiveOptions,
   restore: (data: EarlierData) => Promise<T>,
-): Promise<{ restored: T; archive: LedgerEntry }> {
-  const { archive, keyring } = await findArchive(installation, source, target, id);
+): Promise<T> {
   try {
-    onStep(`checking the archive of ${archive.snapshotAt.toISOString()}`);
-    await openArchive(target, keyring, archive, checkRows);
-    onStep(`loading the archive of ${archive.snapshotAt.toISOString()}`);
-    return { restored: await restore(archiveData(target, keyring, archive)), archive };
+    return await restore(archiveData(target, keyring, archive));
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
+    const subject = isOneOfMany ? '' : `The archive ${archive.file} of ${slug} cannot be restored: `;
     throw new OperatorError(
-      `The archive ${archive.file} of ${source.slug} cannot be restored: ${error.message}. Nothing was restored. ` +
-        `Restore another archive: ${restoreCommand(source.slug, destination)}`,
+      `${subject}${error.message}. Nothing was restored. Restore another archive: npx backoffice backup list ${slug}; ` +
+        `npx backoffice restore ${slug} --archive <id> ${destination}`.trim(),
       { cause: error },
     );
   }
-}
-
-/**
- * Returns the commands that list the archives of a tenant, and restore one of them.
- * @param destination the option that says where the data goes, such as `--lost`; empty: beside the tenant
- */
-export function restoreCommand(slug: string, destination: string): string {
-  return `npx backoffice backup list ${slug}; npx backoffice restore ${slug} --archive <id> ${destination}`.trim();
 }
 
 /**

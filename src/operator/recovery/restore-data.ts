@@ -28,43 +28,66 @@ export function requireOneChoice({ at, archive, from }: Omit<RestoredMoment, 'lo
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
 }
 
-interface Restored<T> {
-  restored: T;
-  restoredFrom: string;
-  seconds: number;
+/** Data of a tenant that can be restored. */
+interface ChosenData {
+  /** What is known of it before any of it is read. */
+  readonly description: string;
+  /** Runs `work` on it. */
+  restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
 
-/** Runs `restore` on the chosen data of a tenant; without a choice, on that of its newest archive. */
-export async function restoreData<T>(
+/**
+ * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither checks an archive nor
+ * recovers a server.
+ */
+export async function chooseData(
   installation: Installation,
   source: Tenant,
   { at, archive: id, from, lost = false }: RestoredMoment,
-  progress: Progress,
-  restore: (data: EarlierData) => Promise<T>,
-): Promise<Restored<T>> {
+  onStep: (step: string) => void,
+): Promise<ChosenData> {
   requireOneChoice({ at, archive: id, from });
-  const startedAt = performance.now();
-  const onStep = (text: string): void => progress.step(text);
-  let restoredFrom = '';
-  const describedRestore = (data: EarlierData): Promise<T> => {
-    restoredFrom = data.description;
-    return restore(data);
-  };
-  let restored: T;
   if (at !== undefined) {
-    const { restoreToMoment } = await import('./restore-to-moment.ts');
-    restored = await restoreToMoment(installation, source, { at, onStep }, describedRestore);
-  } else if (from !== undefined) {
+    const { requireMoment, restoreToMoment } = await import('./restore-to-moment.ts');
+    requireMoment(source, at);
+    return {
+      description: `the moment ${at}, by RECOVERY_COMMAND`,
+      restore: work => restoreToMoment(installation, source, { at, onStep }, work),
+    };
+  }
+  if (from !== undefined) {
     const { namesOf, restoreRecovered } = await import('./recovered-tenant.ts');
     const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
     const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
-    restored = await restoreRecovered(source, options, describedRestore);
-  } else {
-    const { restoreArchive } = await import('./restore-archive.ts');
-    const options = { target: await openBackupTarget(), archive: id, destination: lost ? '--lost' : '', onStep };
-    const result = await restoreArchive(installation, source, options, restore);
-    restored = result.restored;
-    restoredFrom = `${result.archive.file} of ${result.archive.snapshotAt.toISOString()}`;
+    return { description: 'a recovered server', restore: work => restoreRecovered(source, options, work) };
   }
+  const { findArchive, restoreArchive } = await import('./restore-archive.ts');
+  const target = await openBackupTarget();
+  const found = await findArchive(installation, source, target, id);
+  const { file, snapshotAt } = found.archive;
+  return {
+    description: `${file} of ${snapshotAt.toISOString()}`,
+    restore: work => {
+      onStep(`loading the archive of ${snapshotAt.toISOString()}`);
+      return restoreArchive(source, { ...found, target, destination: lost ? '--lost' : '' }, work);
+    },
+  };
+}
+
+/** Runs `restore` on the chosen data of a tenant. */
+export async function restoreData<T>(
+  installation: Installation,
+  source: Tenant,
+  moment: RestoredMoment,
+  progress: Progress,
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<{ restored: T; restoredFrom: string; seconds: number }> {
+  const startedAt = performance.now();
+  const chosen = await chooseData(installation, source, moment, step => progress.step(step));
+  let restoredFrom = '';
+  const restored = await chosen.restore(data => {
+    restoredFrom = data.description;
+    return restore(data);
+  });
   return { restored, restoredFrom, seconds: Math.round((performance.now() - startedAt) / 10) / 100 };
 }

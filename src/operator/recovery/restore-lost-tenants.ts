@@ -1,16 +1,18 @@
-import { Server, Tenant } from '../../control/control-entities.ts';
+import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
-import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
-import { archiveData } from '../archives/open-archive.ts';
+import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
-import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
+import type { Context, Plan } from '../command/operation.ts';
+import { hasFailed, reportOutcomes, runFleet, timed } from '../command/run-fleet.ts';
+import { tableText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import { restoreDatabase } from '../databases/restored-databases.ts';
-import { noSuchServer } from '../tenants/read-servers.ts';
-import { restoreCommand } from './restore-archive.ts';
+import { findServer } from '../tenants/servers.ts';
+import { restoreArchive } from './restore-archive.ts';
 
 /** The result for one tenant whose database is missing. */
 export interface LostTenant {
@@ -29,60 +31,88 @@ interface Options {
   server?: string | undefined;
 }
 
-/**
- * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
- * the login role, the database and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
- * run takes those that are left.
- */
-export async function restoreLostTenants(
-  installation: Installation,
-  target: BackupTarget,
-  { concurrency, server }: Options,
-  observers: FleetObservers<LostTenant>,
-): Promise<LostTenant[]> {
-  const { archives, keyring } = await readArchives(installation, target);
-  return runFleet(await findLost(installation, server), concurrency, observers, async tenant => {
-    const archive = archives.get(tenant.guid);
-    const { ms, error } = await timed(() => restore(installation, target, keyring, tenant, archive));
-    return {
-      slug: tenant.slug,
-      state: error === null ? 'restored' : 'failed',
-      file: archive?.file ?? null,
-      snapshotAt: archive?.snapshotAt.toISOString() ?? null,
-      ms,
-      error,
-    };
-  });
+interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'trace'> {
+  readonly installation: Installation;
 }
 
 /**
- * Returns the tenants that `restoreLostTenants` would restore, with the archive of each; null: it has none.
- * @param server only tenants of the server with this name
+ * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
+ * the login role, the database and the data; and prints what becomes of each. A tenant whose database exists stays as it
+ * is. A tenant that fails does not stop the others; the next run takes those that are left.
  */
-export async function planLost(
+export async function restoreLostTenants(
+  { installation, ...context }: Reporting,
+  target: BackupTarget,
+  { concurrency, server }: Options,
+): Promise<LostTenant[]> {
+  const { lost, keyring } = await findLost(installation, target, server);
+  const restore = async ({ tenant, archive, ...found }: Lost): Promise<LostTenant> => {
+    const { ms, error } = await timed(async () => {
+      if (!archive) throw new OperatorError('it has no archive');
+      const options = { target, archive, keyring, destination: '--lost', isOneOfMany: true };
+      return restoreArchive(tenant, options, data => restoreDatabase(installation, tenant.slug, data, 'replace'));
+    });
+    return { ...found, state: error === null ? 'restored' : 'failed', ms, error };
+  };
+  return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
+    runFleet(lost, concurrency, observers, restore),
+  );
+}
+
+function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string {
+  return state === 'restored'
+    ? `${slug}: restored, its data is of ${snapshotAt} (${ms} ms)`
+    : `${slug}: failed: ${error}`;
+}
+
+/** Runs `restore --lost` of every tenant, or of those of a server. @returns false when one has failed */
+export async function restoreLostFleet({ server, concurrency }: Options, context: Reporting): Promise<boolean> {
+  const startedAt = performance.now();
+  const tenants = await restoreLostTenants(context, await openBackupTarget(), { concurrency, server });
+  const failed = tenants.filter(hasFailed).length;
+  const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+  const restored = tenants.length - failed;
+  const scope = server === undefined ? '--all' : `--server ${server}`;
+  context.output.part({ tenants: tenants.length, restored, failed, seconds }, () =>
+    tenants.length === 0
+      ? 'No database is lost.'
+      : `${countText(restored, 'tenant')} restored, ${failed} failed, in ${seconds} s.` +
+        (failed > 0 ? ` Run it again for those that failed: npx backoffice restore --lost ${scope}` : ''),
+  );
+  return failed === 0;
+}
+
+/** Returns what `restoreLostFleet` would do, and changes nothing. */
+export async function planLostFleet(installation: Installation, server: string | undefined): Promise<Plan> {
+  const { lost } = await findLost(installation, await openBackupTarget(), server);
+  const planned = lost.map(({ slug, snapshotAt, file }) => ({ slug, snapshotAt, file }));
+  return {
+    document: planned,
+    text: () => tableText(planned, 'No database is lost.'),
+    isLines: true,
+    hasFailed: planned.some(({ file }) => file === null),
+  };
+}
+
+/** A tenant whose database its server does not have, and its newest archive. */
+interface Lost extends Pick<LostTenant, 'slug' | 'file' | 'snapshotAt'> {
+  tenant: Tenant;
+  archive: LedgerEntry | undefined;
+}
+
+/** Returns the tenants without a begun purge whose databases are missing, and what opens their archives. */
+async function findLost(
   installation: Installation,
   target: BackupTarget,
   server: string | undefined,
-): Promise<Pick<LostTenant, 'slug' | 'snapshotAt' | 'file'>[]> {
-  const { archives } = await readArchives(installation, target);
-  return (await findLost(installation, server)).map(({ slug, guid }) => {
-    const archive = archives.get(guid);
-    return { slug, snapshotAt: archive?.snapshotAt.toISOString() ?? null, file: archive?.file ?? null };
-  });
-}
-
-/** Returns the newest archives of all tenants, and what opens them. */
-async function readArchives({ controlUrl, secrets }: Installation, target: BackupTarget) {
-  return withConnection(controlUrl, async control => {
-    const keyring = createKeyring(await readKeys(control), secrets);
-    return { archives: await readNewest(control, target.description), keyring };
-  });
-}
-
-/** The tenants without a begun purge whose databases are missing. */
-async function findLost({ control, servers }: Installation, server: string | undefined): Promise<Tenant[]> {
+): Promise<{ lost: Lost[]; keyring: Keyring }> {
+  const { control, controlUrl, secrets, servers } = installation;
   const em = control.em.fork();
-  if (server !== undefined && (await em.count(Server, { name: server })) === 0) throw noSuchServer(server);
+  if (server !== undefined) await findServer(installation, server);
+  const { archives, keys } = await withConnection(controlUrl, async client => ({
+    archives: await readNewest(client, target.description),
+    keys: await readKeys(client),
+  }));
   const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
   const tenants = await em.find(
     Tenant,
@@ -98,24 +128,18 @@ async function findLost({ control, servers }: Installation, server: string | und
     existing.set(
       server.id,
       await withConnection(servers.adminUrl(server), async client => {
-        const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
+        const { rows } = await client.query<{ name: string }>(
+          'select datname as name from pg_database where datconnlimit <> -2',
+        );
         return new Set(rows.map(({ name }) => name));
       }).catch(() => undefined),
     );
-  return tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
-}
-
-async function restore(
-  installation: Installation,
-  target: BackupTarget,
-  keyring: Keyring,
-  { slug }: Tenant,
-  archive: LedgerEntry | undefined,
-): Promise<void> {
-  if (!archive) throw new OperatorError('it has no archive');
-  await restoreDatabase(installation, slug, archiveData(target, keyring, archive), 'replace').catch(error => {
-    if (!(error instanceof ArchiveFault)) throw error;
-    const next = `Restore another archive: ${restoreCommand(slug, '--lost')}`;
-    throw new OperatorError(`${error.message}. ${next}`, { cause: error });
-  });
+  const lost = tenants
+    .filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName))
+    .map(tenant => {
+      const archive = archives.get(tenant.guid);
+      const snapshotAt = archive?.snapshotAt.toISOString() ?? null;
+      return { slug: tenant.slug, file: archive?.file ?? null, snapshotAt, tenant, archive };
+    });
+  return { lost, keyring: createKeyring(keys, secrets) };
 }

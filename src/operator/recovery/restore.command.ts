@@ -1,4 +1,6 @@
+import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { defineList } from '../command/define-list.ts';
 import { type Context, defineOperation, type Plan } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument, parsePositive, type Values } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
@@ -6,7 +8,7 @@ import { observeRun } from '../databases/move-results.ts';
 import { restoredOperations } from '../databases/restored-database.command.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { fromField, restoreData } from './restore-data.ts';
+import { chooseData, fromField, restoreData } from './restore-data.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
@@ -42,22 +44,24 @@ and removed since, restore swap puts the restored data in place, and restore bac
 over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
-  isPatient: values => !values.lost && !isUndelete(values),
   isTraced: true,
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async plan(values, { installation }) {
     const { slug, server } = values;
     requireOneScope(values);
     if (!('control' in installation)) return planUndelete(requireSlug(slug), installation);
-    const { planLostFleet, planRestoreOf } = await import('./plan-restore.ts');
-    return slug === undefined ? planLostFleet(installation, server) : planRestoreOf(installation, slug, values);
+    if (slug === undefined) {
+      const { planLostFleet } = await import('./restore-lost-tenants.ts');
+      return planLostFleet(installation, server);
+    }
+    return planOne({ ...values, slug }, installation);
   },
   async run(values, { installation, ...context }) {
     const { slug } = values;
     requireOneScope(values);
     if (!('control' in installation)) return undelete(requireSlug(slug), { installation, ...context });
     if (slug === undefined) {
-      const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
+      const { restoreLostFleet } = await import('./restore-lost-tenants.ts');
       return restoreLostFleet(values, { installation, ...context });
     }
     return restoreOne({ ...values, slug }, { installation, ...context });
@@ -96,29 +100,43 @@ function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
 
 async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
   const { changeState } = await import('../tenants/transitions.ts');
-  const { findDatabase } = await import('../tenants/find-database.ts');
+  const { findDatabase } = await import('../databases/lost-database.ts');
   const { guid, to: status } = await changeState(installation, slug, 'restore');
-  const { server, exists } = await findDatabase(installation, guid);
-  if (exists === undefined)
+  const { server, lost } = await findDatabase(installation, guid);
+  if (lost === undefined)
     output.warn(
       `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
         'Check both: npx backoffice doctor',
     );
-  output.result({ slug, guid, status, isDatabaseLost: exists === undefined ? null : !exists }, () =>
-    exists === false
+  output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
+    lost
       ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
         `Restore it: npx backoffice restore ${slug} --lost`
       : `${slug} is ${status}.`,
   );
 }
 
+const goalOf = ({ lost }: Pick<RestoreFields, 'lost'>) => (lost ? 'replace' : 'place');
+
+async function planOne({ slug, ...moment }: OneTenant, installation: Installation): Promise<Plan> {
+  const { requireRestorable } = await import('../databases/restored-databases.ts');
+  const source = await findTenant(installation, slug);
+  await requireRestorable(installation, source, goalOf(moment));
+  const { description: restoredFrom } = await chooseData(installation, source, moment, () => {});
+  const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
+  return {
+    document: { slug, restoredFrom, lost: moment.lost, state: 'planned' },
+    text: () => `${slug} would get data ${place}, from ${restoredFrom}.`,
+  };
+}
+
 async function restoreOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  const { requireLost, restoreDatabase } = await import('../databases/restored-databases.ts');
+  const { requireRestorable, restoreDatabase } = await import('../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
-  if (values.lost) await requireLost(installation, source);
+  await requireRestorable(installation, source, goalOf(values));
   const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
-    restoreDatabase(installation, slug, data, values.lost ? 'replace' : 'place', observeRun(context)),
+    restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
   );
   const { database, server } = restored;
   const document = values.lost
@@ -128,23 +146,18 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context<'inst
   output.result(document, () => [fieldsText(document), ...next].join('\n'));
 }
 
-const moments = defineOperation({
+const moments = defineList({
   name: 'restore moments',
   description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
   fields: { slug: argument('slug') },
   examples: ['restore moments acme'],
   access: 'installation',
-  effect: 'reads',
-  isList: true,
-  async run({ slug }, { installation, output }) {
+  async items({ slug }, { installation }) {
     const { readMoments } = await import('./restore-to-moment.ts');
-    const tenant = await findTenant(installation, slug);
-    output.list(await readMoments(installation, tenant), {
-      row: range => range,
-      name: ({ server }) => server,
-      empty: `No moment of ${slug} can be restored.`,
-    });
+    return readMoments(installation, await findTenant(installation, slug));
   },
+  nameOf: ({ server }) => server,
+  empty: ({ slug }) => `No moment of ${slug} can be restored.`,
 });
 
 export const operations = [restore, moments, ...restoredOperations];
