@@ -71,7 +71,6 @@ Run it again after an interruption of any kind. Only one run is in progress at a
 Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usage.`,
   access: 'installation',
   effect: 'changes',
-  isPatient: () => true,
   isRoutine: true,
   isTraced: true,
   json,
@@ -132,7 +131,6 @@ const verify = defineOperation({
   examples: ['backup verify', 'backup verify acme'],
   access: 'installation',
   effect: 'reads',
-  isPatient: () => true,
   json,
   async run({ slug }, context) {
     const { installation, output } = context;
@@ -164,7 +162,6 @@ const drill = defineOperation({
   examples: ['backup drill --count 3'],
   access: 'installation',
   effect: 'reads',
-  isPatient: () => true,
   isRoutine: true,
   isTraced: true,
   json,

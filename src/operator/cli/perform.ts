@@ -8,7 +8,6 @@ import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';
 import { interruptSignal } from './interrupt-signal.ts';
-import { withLowPriority } from './low-priority.ts';
 import { type FrontEnd, printError, printWarning } from './output.ts';
 import { readSecret } from './read-answer.ts';
 import { watch } from './watch.ts';
@@ -37,9 +36,7 @@ export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
     const { access } = call.operation;
     const values = withDefaults(call.operation.fields, call.given);
     const opener = openers[typeof access === 'function' ? access(values) : access];
-    const work = () => opener(call, installation => performOn(call, frontEnd, installation));
-    const isPatient = call.operation.isPatient?.(values) ?? false;
-    if ((await (isPatient ? withLowPriority(work) : work())) !== false) return;
+    if ((await opener(call, installation => performOn(call, frontEnd, installation))) !== false) return;
     process.exitCode = exitFailed;
     if (call.operation.effect === 'reads' && !call.dryRun) frontEnd.found();
   } catch (error) {

@@ -57,8 +57,6 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly isRoutine?: boolean;
   /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
   readonly isTraced?: boolean;
-  /** True if it uses much CPU time, and can wait while the service, which may be on the same machine, needs it. */
-  readonly isPatient?: (fields: Values<F>) => boolean;
   /** True if it returns a list. */
   readonly isList?: boolean;
   /** True if its result is a URL, which `-o url` prints alone. */

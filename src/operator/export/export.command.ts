@@ -10,7 +10,6 @@ const exportData = defineOperation({
   examples: ['export acme --to acme.tar'],
   access: 'installation',
   effect: 'changes',
-  isPatient: () => true,
   async plan({ slug, to }, { installation }) {
     const { requireNoFile } = await import('./export-tenant.ts');
     const { findTenant } = await import('../tenants/tenants.ts');

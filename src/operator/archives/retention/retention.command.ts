@@ -40,7 +40,6 @@ you name the tenant and give --yes. Run it again after an interruption of any ki
 Exit code: 0 when the retention of every tenant is applied, 1 when it failed for one, 2 for wrong usage.`,
   access: 'installation',
   effect: 'changes',
-  isPatient: () => true,
   isRoutine: true,
   isTraced: true,
   json: 'print JSON lines on stdout, the last one with the totals',
