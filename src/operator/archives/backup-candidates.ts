@@ -8,15 +8,13 @@ import { errorText } from '../command/texts.ts';
 import { identityTables } from '../schema/tenant-tables.ts';
 import { requireFound } from '../tenants/read-tenants.ts';
 import type { ArchiveSource } from './archive-database.ts';
+import type { BackupSubject } from './backup-protocol.ts';
 
 /** A tenant database that may have to be archived. */
-export interface BackupCandidate {
+export interface BackupCandidate extends BackupSubject {
   readonly tenantId: string;
-  readonly guid: string;
   readonly slug: string;
   readonly source: ArchiveSource;
-  /** Undefined: nothing is proved. */
-  readonly counters: ChangeCounters | undefined;
   /** Why it cannot be archived: its server cannot be used, or its database is not complete. */
   readonly fault: string | undefined;
 }
@@ -62,7 +60,8 @@ export async function findCandidates(
       except: identityTables,
       schemaFingerprint,
     };
-    return [{ tenantId: id, guid, slug, source, counters: server.counters.get(database), fault: server.fault }];
+    const counters = server.counters.get(database);
+    return [{ tenantId: id, tenant: guid, slug, source, counters, fault: server.fault }];
   });
 }
 

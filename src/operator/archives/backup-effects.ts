@@ -9,7 +9,7 @@ import { archiveControl } from './archive-control.ts';
 import { archiveDatabase } from './archive-database.ts';
 import { archiveFile } from './archive-name.ts';
 import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
-import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
+import type { BackupEffects } from './backup-protocol.ts';
 import { createKeyring, createMissingKeys, type DataKey, readKeys } from './data-keys.ts';
 import {
   completeArchive,
@@ -53,10 +53,6 @@ interface Run extends Pick<FleetObservers<BackupOutcome>, 'onStart' | 'signal'> 
   readonly report: (outcome: BackupOutcome) => void;
 }
 
-interface Subject extends BackupSubject {
-  readonly candidate: BackupCandidate;
-}
-
 /** An archive that is recorded. */
 interface Planned {
   readonly candidate: BackupCandidate;
@@ -68,14 +64,14 @@ interface Planned {
 type Written = Parameters<typeof completeArchive>[2];
 
 /** The effects of a backup run on PostgreSQL and the target. */
-export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, Written, LedgerEntry> {
+export function createBackupEffects(run: Run): BackupEffects<BackupCandidate, Planned, Written, LedgerEntry> {
   const { installation, control, target, request, signal, onStart, report } = run;
   return {
     removeLeftovers: () => removeLeftovers(control, target),
     poll: async () => {
       const candidates = await findCandidates(installation, control, request.slugs);
       onStart?.(candidates.length + 1); // the control database is one, too
-      return candidates.map(candidate => ({ tenant: candidate.guid, counters: candidate.counters, candidate }));
+      return candidates;
     },
     storeKeys: async () => {
       await createMissingKeys(control, installation.secrets);
@@ -83,10 +79,8 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
     },
     readNewest: () => readNewest(control, target.description),
     markUnchanged: async unchanged => {
-      for (const { archive, subject } of unchanged) {
-        const { slug } = subject.candidate;
-        report({ slug, state: 'unchanged', file: archive.file, rows: 0, bytes: 0, ms: 0, error: null });
-      }
+      for (const { archive, subject } of unchanged)
+        report({ slug: subject.slug, state: 'unchanged', file: archive.file, rows: 0, bytes: 0, ms: 0, error: null });
       if (unchanged.length === 0) return;
       await markUnchanged(
         control,
@@ -122,15 +116,15 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
   };
 }
 
-async function plan({ installation, control, target }: Run, changed: readonly Subject[]): Promise<Planned[]> {
+async function plan({ installation, control, target }: Run, changed: readonly BackupCandidate[]): Promise<Planned[]> {
   const keys = await readKeys(control);
   const keyring = createKeyring(keys, installation.secrets);
   const now = new Date();
   const owners = new Set(keys.map(({ tenant }) => tenant));
   // A tenant that was purged meanwhile has no key.
   const present = changed.filter(({ tenant }) => owners.has(tenant));
-  const planned = present.map(({ tenant, candidate }): Planned => {
-    const { slug, source, counters } = candidate;
+  const planned = present.map((candidate): Planned => {
+    const { tenant, slug, source, counters } = candidate;
     const id = randomUUID();
     const key = keyring.current(tenant);
     const entry = {

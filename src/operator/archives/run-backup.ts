@@ -102,8 +102,9 @@ export async function planBackup(
   return withConnection(installation.controlUrl, async control => {
     await requireOwner(control, target);
     const newest = await readNewest(control, target.description);
-    return (await findCandidates(installation, control, slugs)).map(({ guid, slug, counters, fault = null }) => {
-      return { slug, isArchived: !isArchived(newest.get(guid), { tenant: guid, counters }), fault };
+    return (await findCandidates(installation, control, slugs)).map(candidate => {
+      const { tenant, slug, fault = null } = candidate;
+      return { slug, isArchived: !isArchived(newest.get(tenant), candidate), fault };
     });
   });
 }
