@@ -16,7 +16,7 @@ export interface CheckContext {
   /** The guid of the tenant whose data an orphan database has, by the name of the database. */
   orphanIdentities: ReadonlyMap<string, string>;
   secrets: SecretBox;
-  /** Adds a finding. */
+  /** Adds a finding; in a check of one tenant, with that tenant. */
   report(report: Report): void;
 }
 

@@ -18,28 +18,24 @@ export function checkTenantDatabase(
   if (!database && renamed[0] !== undefined)
     report({
       check: 'renamed_database',
-      tenant: slug,
       problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
       remedy: `Rename it${asOwner(facts, renamed[0])}: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
     });
   else if (!database)
     report({
       check: 'missing_database',
-      tenant: slug,
       problem: `database ${databaseName} is missing`,
       remedy: restore,
     });
   else if (database.broken)
     report({
       check: 'half_dropped_database',
-      tenant: slug,
       problem: `database ${databaseName} is half dropped and cannot be used`,
       remedy: restore,
     });
   else if (!database.open)
     report({
       check: 'closed_database',
-      tenant: slug,
       problem: `database ${databaseName} accepts no connections`,
       remedy: `If it was not closed on purpose, open it${asOwner(facts, databaseName)}: alter database ${quote(databaseName)} allow_connections true;`,
     });

@@ -129,8 +129,9 @@ function checkServerFacts(
     report: report => findings.push(toFinding(server.name, withinRights(withoutRisk(report, orphanIdentities), facts))),
   };
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
-    checkTenantDatabase(tenant, context);
-    checkTenantRole(tenant, context);
+    const ofTenant = { ...context, report: (report: Report) => context.report({ ...report, tenant: tenant.slug }) };
+    checkTenantDatabase(tenant, ofTenant);
+    checkTenantRole(tenant, ofTenant);
   }
   checkOrphans(context);
   checkUnusedDatabases(context);

@@ -15,24 +15,23 @@ export function checkTenantRole(tenant: CheckedTenant, context: CheckContext): v
     reportMissingRole(tenant, context);
     return;
   }
-  checkUnprivileged(role, [tenantGroup(context.server)], tenant.slug, context);
+  checkUnprivileged(role, [tenantGroup(context.server)], context);
   checkNeeds(role, tenant, context);
   checkExcess(role, tenant, context);
 }
 
 function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, report }: CheckContext): void {
-  const { slug, databaseName, roleName } = tenant;
+  const { databaseName, roleName } = tenant;
   const password = openPassword(tenant, secrets);
   const problem = `login role ${roleName} is missing`;
   if (password === undefined) {
     const remedy = 'Run doctor --fix with the right MASTER_KEY: the stored password of the role cannot be decrypted.';
-    report({ check: 'missing_role', tenant: slug, problem, remedy });
+    report({ check: 'missing_role', problem, remedy });
     return;
   }
   const hasDatabase = facts.databases.has(databaseName);
   report({
     check: 'missing_role',
-    tenant: slug,
     problem,
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
@@ -51,14 +50,12 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTe
   if (!role.login)
     report({
       check: 'missing_rights',
-      tenant: slug,
       problem: `role ${roleName} may not log in`,
       remedy: `It may belong to a closed database. Open the database that serves the tenant: npx backoffice databases prune ${slug}`,
     });
   if (!role.groups.includes(group))
     report({
       check: 'missing_rights',
-      tenant: slug,
       problem: `role ${roleName} is not a member of the group ${group}`,
       remedy: `Grant ${group} to ${roleName}`,
       statements: [`grant ${quote(group)} to ${quote(roleName)}`],
@@ -68,7 +65,6 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTe
   if (facts.databases.has(databaseName) && !mayConnect)
     report({
       check: 'missing_rights',
-      tenant: slug,
       problem: `role ${roleName} has no CONNECT on database ${databaseName}`,
       remedy: `Grant CONNECT on database ${databaseName} to ${roleName}`,
       statements: [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`],
@@ -76,11 +72,7 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTe
 }
 
 /** The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any other. */
-function checkExcess(
-  role: RoleFacts,
-  { slug, guid, databaseName, roleName }: CheckedTenant,
-  context: CheckContext,
-): void {
+function checkExcess(role: RoleFacts, { guid, databaseName, roleName }: CheckedTenant, context: CheckContext): void {
   const { facts, orphanIdentities, report } = context;
   const isMissing = !facts.databases.has(databaseName);
   for (const [name, grants] of Map.groupBy(facts.grantsTo.get(roleName) ?? [], ({ database }) => database)) {
@@ -91,7 +83,6 @@ function checkExcess(
     const privileges = [...excess].join(', ');
     report({
       check: 'excess_rights',
-      tenant: slug,
       problem: `role ${roleName} has ${privileges} on database ${name}`,
       remedy: `Revoke ${privileges} on database ${name} from ${roleName}`,
       statements: [`revoke ${privileges} on database ${quote(name)} from ${quote(roleName)}`],
@@ -101,7 +92,6 @@ function checkExcess(
   for (const database of role.grantedIn.filter(name => name !== databaseName))
     report({
       check: 'excess_rights',
-      tenant: slug,
       problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
       remedy:
         'Find out who granted them and why, then revoke them there: ' +

@@ -10,19 +10,12 @@ const ofSuperusers = ['superuser', 'replication', 'bypassrls'];
 /**
  * Checks a login role of a tenant, or the group of all of them: it has no attributes such as `createdb`, owns nothing,
  * and is a member of the given groups at most.
- * @param slug of the tenant; undefined for the group
  */
-export function checkUnprivileged(
-  role: RoleFacts,
-  allowedGroups: string[],
-  slug: string | undefined,
-  { report }: CheckContext,
-): void {
+export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { report }: CheckContext): void {
   const { name, attributes, groups, ownsIn } = role;
   if (attributes.length > 0)
     report({
       check: 'excess_rights',
-      tenant: slug,
       problem: `role ${name} is ${attributes.join(', ')}`,
       remedy: `Remove ${attributes.join(', ')} from role ${name}`,
       statements: [`alter role ${quote(name)} ${attributes.map(attribute => `no${attribute}`).join(' ')}`],
@@ -32,7 +25,6 @@ export function checkUnprivileged(
   for (const group of groups.filter(each => !allowedGroups.includes(each)))
     report({
       check: 'excess_rights',
-      tenant: slug,
       problem: `role ${name} is a member of ${group}`,
       remedy: `Revoke ${group} from ${name}`,
       statements: [`revoke ${quote(group)} from ${quote(name)}`],
@@ -41,7 +33,6 @@ export function checkUnprivileged(
   for (const database of ownsIn)
     report({
       check: 'excess_rights',
-      tenant: slug,
       problem: `role ${name} owns objects ${placeOf(database)}`,
       remedy:
         `Give them another owner, in that database: grant ${quote(name)} to current_user; ` +
@@ -63,7 +54,7 @@ export function checkTenantGroup(context: CheckContext): void {
   const group = tenantGroup(server);
   const role = facts.roles.get(group);
   if (!role) return;
-  checkUnprivileged(role, [], undefined, context);
+  checkUnprivileged(role, [], context);
   if (role.login)
     report({
       check: 'excess_rights',
