@@ -6,8 +6,6 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { LockedTenant } from './database-store.ts';
 
-/** The control migration that made the fence: processes of earlier builds do not know it. */
-const fenceMigration = '0023-tenant-moves';
 /**
  * A process of the service exchanges with the control database every second. One that was silent for longer counts as
  * stopped or gone: it is not waited for, and its connections are ended.
@@ -22,21 +20,15 @@ interface Process {
   id: string;
   host: string;
   pid: number;
-  head: string | null;
 }
 
 /**
  * Announces the fence of a tenant: each running process of the service prepares for it, and confirms that.
  * @param control connected to the control database
  * @param toServer id of the server that the tenant will be on
- * @throws {OperatorError} when a running process is of a build without fences, or does not confirm
+ * @throws {OperatorError} when a running process does not confirm
  */
 export async function announceFence(control: pg.Client, guid: string, toServer: number): Promise<void> {
-  const outdated = (await waitedFor(control)).filter(({ head }) => (head ?? '') < fenceMigration);
-  if (outdated.length > 0)
-    throw new OperatorError(
-      `Replace the processes of an earlier build first, whose requests would fail meanwhile: ${names(outdated)}`,
-    );
   await control.query(liftFence, [guid]);
   await control.query('insert into tenant_fences (tenant_guid, id, to_server_id) values ($1, $2, $3)', [
     guid,
@@ -99,15 +91,15 @@ async function waitForProcesses(control: pg.Client, guid: string, maxMs: number)
   }
 }
 
-/** Returns the running processes of the service, or those of them that have not confirmed the fence of a tenant. */
-async function waitedFor(control: pg.Client, guid?: string): Promise<Process[]> {
+/** Returns the running processes of the service that have not confirmed the fence of a tenant. */
+async function waitedFor(control: pg.Client, guid: string): Promise<Process[]> {
   const { rows } = await control.query<Process>(
-    `select id, host, pid, control_head as head from processes p
+    `select id, host, pid from processes p
       where kind = 'service' and seen_at > clock_timestamp() - interval '${maxSilence}'
         and not exists (select from tenant_fences f join fence_acknowledgements a on a.fence = f.id and a.closed = f.closed
                          where tenant_guid = $1 and process = p.id)
       order by started_at, id`,
-    [guid ?? null],
+    [guid],
   );
   return rows;
 }

@@ -6,6 +6,7 @@ import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import {
   copyList,
+  type DataTable,
   differingTables,
   listDataTables,
   readTableChecksums,
@@ -17,8 +18,8 @@ import { readSequences, setSequences, truncate, withoutTriggers } from './replac
 export interface StoredTable extends TableChecksum {
   name: string;
   columns: string[];
-  /** Of the columns, as PostgreSQL names them. Archives of earlier builds lack them. */
-  types?: string[] | undefined;
+  /** Of the columns, as PostgreSQL names them. */
+  types: string[];
   sequences: { column: string; name: string; lastValue: string; isCalled: boolean }[];
 }
 
@@ -96,11 +97,7 @@ async function* readRows(from: pg.Client, table: StoredTable): AsyncGenerator<Bu
  */
 export async function addMissingColumns(
   client: pg.Client,
-  tables: readonly {
-    readonly name: string;
-    readonly columns: readonly string[];
-    readonly types?: readonly string[] | undefined;
-  }[],
+  tables: readonly Pick<DataTable, 'name' | 'columns' | 'types'>[],
 ): Promise<boolean> {
   const { rows } = await client.query<{ table: string; column: string; type: string }>(
     `select name as table, "column", coalesce(to_regtype(type)::text, 'text') as type

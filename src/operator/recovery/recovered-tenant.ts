@@ -80,12 +80,12 @@ async function readLastChange(from: pg.Client): Promise<Date | undefined> {
 }
 
 /** Returns the names of all databases that a tenant has had at any time. */
-export async function namesOf({ statements }: Installation, { id, server: { prefix } }: Tenant): Promise<string[]> {
+export async function namesOf({ statements }: Installation, { id }: Tenant): Promise<string[]> {
   const rows = await statements.execute<{ name: string }[]>(
     'select database_name as name from tenant_databases where tenant_id = ?',
     [id],
   );
-  return [...rows.map(({ name }) => name), `${prefix}_warm_${id}`]; // earlier builds renamed a warm database
+  return rows.map(({ name }) => name);
 }
 
 /** @throws {OperatorError} unless exactly one of the databases with these names is the tenant's */

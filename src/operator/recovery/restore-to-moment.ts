@@ -34,8 +34,7 @@ export async function restoreToMoment<T>(
   await archiveUntilNow(installation.servers.adminUrl(server));
   onStep(`recovering ${server.name} of ${at}`);
   return withRecoveryCommand(program, [server.name, database, moment.text], url => {
-    const names = [database, `${server.prefix}_warm_${source.id}`]; // earlier builds renamed a warm database
-    return restoreRecovered(source, { url, names, at: moment.text, description: at, onStep }, restore);
+    return restoreRecovered(source, { url, names: [database], at: moment.text, description: at, onStep }, restore);
   });
 }
 

@@ -27,6 +27,7 @@ function manifestOf(tables: Record<string, string[]>): ArchiveManifest {
     tables: Object.entries(tables).map(([name, rows]) => ({
       name,
       columns: ['id'],
+      types: ['bigint'],
       rows: rows.length,
       checksum: '0',
       sequences: [],

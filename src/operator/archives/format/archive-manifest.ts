@@ -3,8 +3,8 @@ import { z } from 'zod';
 const tableContract = z.object({
   name: z.string(),
   columns: z.array(z.string()),
-  /** Of the columns. Archives of earlier builds lack them. */
-  types: z.array(z.string()).optional(),
+  /** Of the columns. */
+  types: z.array(z.string()),
   rows: z.number().int().nonnegative(),
   /** As `TableChecksum.checksum`. */
   checksum: z.string(),
