@@ -73,20 +73,6 @@ export async function beginRun(
   return { id, candidates: rows.map(row => ({ ...row, id: Number(row.id) })) };
 }
 
-/** Begins a run that rolls back one tenant. The run counts as running while `client` is connected. @returns its id */
-export async function beginRollback(client: Queryable, tenant: number, from: string, to: string): Promise<number> {
-  const { rows } = await client.query<{ id: string }>(
-    `with run as (
-       insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
-     ), outcome as (
-       insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, started_at)
-       select id, $3, 'running', $4, $1, now() from run
-     ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
-    [to, operatorName(), tenant, from],
-  );
-  return Number(rows[0]?.id);
-}
-
 /** Ends the runs whose process was killed. The next run migrates their unfinished tenants. */
 export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);

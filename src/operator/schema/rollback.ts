@@ -3,7 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
+import { beginRun, endRun, recordOutcome, recordRunning } from './migration-runs.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from './schema-steps.ts';
 import {
   retryOnLockTimeout,
@@ -39,7 +39,9 @@ export async function rollback(installation: Installation, slug: string): Promis
 
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
-      const run = await beginRollback(control, id, from, to);
+      const servers = new Map([[tenant.server.id, { fingerprint: '' }]]);
+      const { id: run } = await beginRun(control, to, servers, { slugs: [slug], concurrency: 1 });
+      await recordRunning(control, run, id);
       try {
         await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
         const receivedAt = await takeOutOfService(control, database, tenant);
