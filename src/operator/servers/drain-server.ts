@@ -6,6 +6,7 @@ import { errorText } from '../command/texts.ts';
 import { type MoveRequest, moveTenant } from '../databases/move-tenant.ts';
 import type { RunObservers } from '../databases/run-databases.ts';
 import { listServers, noSuchServer, roomiest } from '../tenants/read-servers.ts';
+import { findServer } from '../tenants/servers.ts';
 
 /** What became of one tenant of a drained server. */
 export interface DrainOutcome {
@@ -96,12 +97,11 @@ export async function planRebalanceOf(installation: Installation): Promise<Retur
   return planRebalance(loads);
 }
 
-async function tenantsOn({ statements }: Installation, name: string): Promise<string[]> {
-  const [server] = await statements.execute<{ id: number }[]>('select id from servers where name = ?', [name]);
-  if (!server) throw noSuchServer(name);
-  const rows = await statements.execute<{ slug: string }[]>(
+async function tenantsOn(installation: Installation, name: string): Promise<string[]> {
+  const { id } = await findServer(installation, name);
+  const rows = await installation.statements.execute<{ slug: string }[]>(
     `select slug from tenants where server_id = ? and status <> 'provisioning' order by slug`,
-    [server.id],
+    [id],
   );
   return rows.map(({ slug }) => slug);
 }
