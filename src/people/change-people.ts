@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AuthServices } from '../auth/auth-services.ts';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
 import { runInQueue } from '../control/tenant-queues.ts';
-import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';
-import type { RowValues, Statement } from '../postgres/statement.ts';
+import { fieldProblem, isOutcomeUnknown, type Problem, problem } from '../errors.ts';
+import { nothing, type RowValues, type Statement } from '../postgres/statement.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
 
@@ -30,7 +31,9 @@ export interface PeopleTransaction {
  * 3. I2: after the change, the caller still is; otherwise the transaction is rolled back.
  * So nobody takes `users.manage` from themselves, and of two administrators who disable each other, one fails by I1.
  *
- * @param change makes the change, and returns the statement that reads the result
+ * @param change makes the change, and returns the statement that reads the result. Its second argument throws
+ *   `validation_failed` unless the tenant has the business entity
+ * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
  * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
  * within 2 s
@@ -38,17 +41,18 @@ export interface PeopleTransaction {
 export async function changePeople(
   { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
-  change: (transaction: PeopleTransaction) => Promise<Statement>,
+  change: (transaction: PeopleTransaction, requireEntity: () => void) => Promise<Statement>,
+  entityId: number | null = null,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
   const administrator = { tenantGuid: context.tenant.guid, userId: context.caller.userId };
   const delayMs = await peopleLimits.changeDelay(administrator);
-  const limited = (transaction: PeopleTransaction): Promise<Statement> => {
-    if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which changes nothing
-    return change(transaction);
-  };
   const waitUntil = performance.now() + maxWaitMs;
-  return runInQueue(control, 'change', context, async () => {
+  const changeWith = async (requireEntity: () => void): Promise<RowValues[]> => {
+    const limited = (transaction: PeopleTransaction): Promise<Statement> => {
+      if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which changes nothing
+      return change(transaction, requireEntity);
+    };
     for (;;) {
       const rows = await attempt(control, context, limited);
       if (rows && !context.repeatable?.isReplayed) await peopleLimits.countChange(administrator);
@@ -57,8 +61,33 @@ export async function changePeople(
       await delay(pollMs);
       context.deadline.check();
     }
-  });
+  };
+  return runInQueue(control, 'change', context, () => withEntity(context, entityId, changeWith));
 }
+
+/**
+ * Calls a function while no request can delete a business entity. The entity is in the tenant's database, its users are
+ * in the control database: DELETE waits for the lock of the row, and counts the users after it has the lock itself.
+ */
+async function withEntity(
+  context: RequestContext,
+  id: number | null,
+  changeWith: (requireEntity: () => void) => Promise<RowValues[]>,
+): Promise<RowValues[]> {
+  if (id === null) return changeWith(() => {});
+  let rows: RowValues[] = [];
+  const hold = async (transaction: TenantTransaction): Promise<Statement> => {
+    const found = await transaction.query({ ...lockEntity, values: [id] });
+    rows = await changeWith(() => {
+      if (found.length === 0) throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
+    });
+    return nothing;
+  };
+  await context.write(hold, undefined, false);
+  return rows;
+}
+
+const lockEntity = { name: 'lock_entity', text: 'select from entities where id = $1 for key share' };
 
 /** @returns undefined when another transaction changes people of the tenant */
 async function attempt(

@@ -6,15 +6,16 @@ import { revokeSessionsOf } from '../auth/sessions.ts';
 import { setDisabled } from '../auth/set-disabled.ts';
 import { transactControl } from '../control/database.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
+import type { Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
-import { checkEntity, findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
+import { findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
 import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
 
-type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<void>;
+type Change = (transaction: PeopleTransaction, user: ManagedUser, requireEntity: () => void) => Promise<void>;
 
 /** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
 export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
@@ -25,15 +26,16 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     { params, precondition }: Pick<RouteInput<never>, 'params' | 'precondition'>,
     context: RequestContext,
     change: Change,
+    entityId: number | null = null,
   ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
-    const rows = await changePeople(services, context, async transaction => {
+    const changeFound = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, precondition);
-      await change(transaction, user);
+      await change(transaction, user, requireEntity);
       return userById([['tenant_id = ?', tenantId]], user.id);
-    });
-    return viewOf<UserView>(rows);
+    };
+    return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
   };
   return [
     defineRoute({
@@ -46,12 +48,12 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       response: userView,
       hasTag: true,
       takesIfMatch: true,
-      handler: async (input, context) => {
-        const requireEntity = await checkEntity(context, input.body.EntityId);
-        return changeUser(input, context, async (transaction, user) => {
+      handler: (input, context) => {
+        const replace: Change = async (transaction, user, requireEntity) => {
           requireEntity();
           await replaceUser(transaction, context.tenant.id, user, input.body);
-        });
+        };
+        return changeUser(input, context, replace, input.body.EntityId);
       },
     }),
     defineRoute({
@@ -113,16 +115,16 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     location: user => `${path}/${user.Id}`,
     handler: async ({ body }, context) => {
       const { tenant } = context;
-      const requireEntity = await checkEntity(context, body.EntityId);
       const account = { tenantGuid: tenant.guid, email: body.Email };
       const delayMs = await mailLimits.invitationDelay(account);
       let invitedId: number | undefined;
-      const rows = await changePeople(services, context, async transaction => {
+      const invite = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
         if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which sends no mail
         requireEntity();
         invitedId = await inviteUser(transaction, tenant.id, body);
         return userById([['tenant_id = ?', tenant.id]], invitedId);
-      });
+      };
+      const rows = await changePeople(services, context, invite, body.EntityId);
       const user = invitedId;
       if (user !== undefined) background.run('invite', () => sendInvitation(services, tenant, user, body.Email));
       return viewOf<UserView>(rows);

@@ -3,9 +3,7 @@ import { scopes } from '../control/scopes.ts';
 import { fieldProblem, problem } from '../errors.ts';
 import { describeFields, lengths, longId, text } from '../http/fields.ts';
 import type { Precondition } from '../http/representation.ts';
-import { Entity } from '../resources/entity.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
-import type { RequestContext } from '../tenancy/request-context.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { findRole } from './role-records.ts';
 import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
@@ -93,16 +91,4 @@ export async function replaceUser(
     throw problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
   const roleId = await findGrantableRole(transaction, tenantId, Role);
   await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
-}
-
-/**
- * Checks that the tenant has a business entity. The check runs in the database of the tenant, before the transaction of
- * the change, which awaits nothing but its own queries; so a concurrent delete of the entity may pass unseen.
- * @returns a function for that transaction, which throws `validation_failed` unless the tenant has the entity
- */
-export async function checkEntity({ em, caller }: RequestContext, id: number | null): Promise<() => void> {
-  const exists = id === null || (caller.scope === 'All' && (await em.count(Entity, { id })) > 0);
-  return () => {
-    if (!exists) throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
-  };
 }

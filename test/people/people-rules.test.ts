@@ -200,6 +200,21 @@ describe('management of people', () => {
     expect((await globex.get(`/api/v1/AuditLog?resource=Role&key=${role.Id}`)).body).to.have.length(1);
   });
 
+  it('a user never belongs to an entity that is deleted while the user is changed or invited', async () => {
+    const member = await recordOf(await addSampleUser(world, world.acme));
+    for (let round = 0; round < 10; round++) {
+      const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Brief', EntityType: 'customer' });
+      const fields = { EntityId: entity.Id };
+      const [stored, deleted] = await Promise.all([
+        round % 2 ? admin.put(pathOf(member), changed(member, fields)) : admin.post(usersPath, invitation(fields)),
+        admin.delete(`/api/v1/Entities/${entity.Id}`),
+      ]);
+      if (deleted.status === 204) expectProblem(stored, 400, 'validation_failed');
+      else expectProblem(deleted, 400, 'in_use');
+      expect(stored.status).to.be.oneOf([200, 201, 400]);
+    }
+  });
+
   it('PUT stores no field that it does not declare', async () => {
     const member = await recordOf(await addSampleUser(world, world.acme));
     const secret = {

@@ -2,7 +2,6 @@ import type { EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import { type Problem, problem } from '../../errors.ts';
-import { pathId } from '../../http/route.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -140,7 +139,7 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
 function deleteRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, key, access, table, scopedBy, softDelete, onMissing, isReferenced } = resource;
+  const { name, recordPath, access, table, scopedBy, softDelete, onMissing, isReferenced } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'DELETE',
@@ -151,13 +150,12 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
     problems: changeProblems(resource, 'delete'),
     handler: async ({ params, precondition }, context) => {
       if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
-      const id = 'id' in key ? pathId(params.id, key.id) : undefined;
-      if (id !== undefined && (await isReferenced?.(id, context))) throw problem('in_use');
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
       await writeRecord(resource, context, async transaction => {
-        await lockRecord(resource, transaction, conditions, precondition);
+        const record = await lockRecord(resource, transaction, conditions, precondition);
+        if (await isReferenced?.(Number(record.id), context)) throw problem('in_use');
         return softDelete
           ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions)
           : table.delete(conditions);

@@ -18,7 +18,9 @@ export interface CommonOptions {
   onMissing: 'not_found' | 'unknown_record';
   /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
-  /** True when something without a foreign key refers to the record; DELETE then refuses with `in_use`. */
+  /**
+   * True when something without a foreign key refers to the record, which is locked; DELETE then refuses with `in_use`.
+   */
   isReferenced?: (id: number, context: RequestContext) => Promise<boolean>;
   /** Endpoints of this resource beside the standard ones. */
   extraRoutes?: TenantRoute[];
