@@ -164,7 +164,9 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
     });
     if (!caller) throw basicAuthRequired();
     bindCaller(ctx, caller);
-    await next();
+    if (ctx.method === 'HEAD')
+      ctx.status = 200; // a safe method (RFC 9110 §9.2.1) issues no token
+    else await next();
   };
 }
 

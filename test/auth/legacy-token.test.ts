@@ -96,6 +96,18 @@ describe('legacy tokens', () => {
       for (const token of [one, two, body.token]) expect((await withToken(token).get(data)).status).to.equal(200);
     });
 
+    it('HEAD checks the credentials and issues no token', async () => {
+      const head = async (secret: string) => {
+        const headers = { Authorization: basic(apiClient.id, secret) };
+        return (await fetch(`${world.url}${path}`, { method: 'HEAD', headers })).status;
+      };
+      const countTokens = async () =>
+        (await controlSql<{ count: string }>(world, 'select count(*) from legacy_tokens'))[0]?.count;
+      const before = await countTokens();
+      expect([await head(apiClient.secret), await head('wrong')]).to.deep.equal([200, 401]);
+      expect(await countTokens()).to.equal(before);
+    });
+
     it('the token belongs to the tenant of the API client, whatever X-Tenant says', async () => {
       for (const guid of [world.globex.guid, 'nonsense']) {
         const { body } = await generate(apiClient, { 'X-Tenant': guid });
