@@ -70,7 +70,7 @@ export function requirePlain(headers: IncomingHttpHeaders, mediaTypes: readonly 
     .toLowerCase()
     .split(';')
     .map(part => part.trim());
-  const isKnown = (parameter: string) => /^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
+  const isKnown = (parameter: string) => /^$|^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
   if (mediaTypes.includes(type) && parameters.every(isKnown) && coding.toLowerCase() === 'identity') return;
   const detail = `The body must be ${mediaTypes.join(' or ')} in UTF-8, not compressed.`;
   throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });

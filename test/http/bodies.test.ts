@@ -125,6 +125,7 @@ describe('request bodies', () => {
     it('every spelling of the content type JSON in UTF-8 is accepted', async () => {
       for (const type of [
         'application/json',
+        'application/json;',
         'application/json;charset=utf-8',
         'application/json; charset=UTF-8',
         'Application/JSON ; charset="utf-8"',
