@@ -4,8 +4,8 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
 const loops = `
   const { parentPort, workerData: { url, token, clients } } = require('node:worker_threads');
@@ -21,13 +21,12 @@ const loops = `
 `;
 
 describe('drill: a tenant whose tables are full', () => {
-  let world: World;
-  const processes = createServiceProcesses();
+  const world = useWorld();
+  const processes = useServiceProcesses();
   let url: string;
   let sorted: TestTenant;
 
   before(async () => {
-    world = await createWorld();
     await fill(world.acme);
     sorted = await world.provision('sorted');
     await withConnection(sorted.adminUrl, async client => {
@@ -35,10 +34,6 @@ describe('drill: a tenant whose tables are full', () => {
     });
     await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
     url = (await processes.start(world.environment)).url;
-  });
-  after(async () => {
-    await processes.killAll();
-    await world.close();
   });
 
   /** As many options as a tenant may have, with as much text as fits; and activities as long as they can be. */

@@ -5,7 +5,7 @@ import type { Client } from '../support/client.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { unlessLate } from '../support/late-refusals.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
 import { sql, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -16,7 +16,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
   const fleet = useMigrationFleet(6);
   const { world, next, tenants, query, runTenant, migrate, linesOf, slugs, all } = fleet;
   const { resetTenant, blockMigration, versions, runs, expectAllMigratedOnce } = fleet;
-  const processes = createServiceProcesses();
+  const processes = useServiceProcesses();
   /** Of a process of the next build. */
   let serviceUrl: string;
 
@@ -25,7 +25,6 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     const environment = { ...world.environment, ACQUIRE_TIMEOUT_MS: '20000' };
     serviceUrl = (await processes.start(environment, next.file('src/main.ts'))).url;
   });
-  after(() => processes.killAll());
 
   it('a run migrates all other tenants under load without errors, and reports the failed one', async () => {
     const [broken, ...others] = tenants as [TestTenant, ...TestTenant[]];

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 import { invalidUtf8, type UploadedFile, worstFiles } from '../support/worst-uploads.ts';
 
 /** Requests of the other tenant per second: one in two is served from memory. */
@@ -38,27 +38,22 @@ function p95Of(served: readonly Served[]): number {
 
 describe('drill: uploads that are meant to occupy the service', function () {
   this.timeout(900_000);
-  let world: World;
+  const world = useWorld();
   let other: Client;
   let pid: number;
   let calm: readonly Served[];
   let url: string;
-  const { start, killAll } = createServiceProcesses();
+  const { start } = useServiceProcesses();
   const table: Record<string, Record<string, number | string>> = {};
 
   before(async () => {
-    world = await createWorld();
     const service = await start({ ...world.environment, NODE_OPTIONS: v8Options });
     pid = service.process.pid ?? 0;
     url = service.url;
     other = (await world.login(world.globex)).at(url);
     calm = (await measure('calm, first', () => sleep(2 * calmMs))).served;
   });
-  after(async () => {
-    console.table(table);
-    await killAll();
-    await world.close();
-  });
+  after(() => console.table(table));
 
   /** In MiB. @param name `VmRSS`, or `VmHWM` for the maximum since `resetPeak` */
   async function memory(name: 'VmRSS' | 'VmHWM'): Promise<number> {
