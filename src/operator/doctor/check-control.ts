@@ -12,8 +12,7 @@ import { type Finding, toFinding } from './finding.ts';
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
   const controlServer = facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control';
   return [
-    ...checkServerUrls(installation, facts),
-    ...facts.servers.flatMap(server => checkTls(installation, server)),
+    ...facts.servers.flatMap(server => checkServerUrl(installation, server)),
     ...checkLeftovers(facts),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkMasterKeys(facts, controlServer),
@@ -22,27 +21,16 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
   ];
 }
 
-function checkServerUrls(installation: Installation, { servers }: ControlFacts): Finding[] {
-  const unreadable = servers.filter(
-    ({ name, adminUrl }) => adminUrl && !canDecrypt(installation, adminUrl, owners.serverUrl(name)),
-  );
-  return unreadable.map(({ name }) =>
-    toFinding(name, {
-      check: 'secret_does_not_open',
-      problem: `the URL of server ${name} cannot be decrypted with MASTER_KEY`,
-      remedy: 'Run with the MASTER_KEY that the server was added with.',
-    }),
-  );
-}
-
 /** Connects to nothing: a finding is about the URL, also when the server is away. */
-function checkTls({ servers }: Installation, server: Server): Finding[] {
+function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
   const { name, adminUrl } = server;
   let url: string;
   try {
     url = servers.adminUrl(server);
   } catch {
-    return []; // checkServerUrls reports that the URL cannot be decrypted
+    const problem = `the URL of server ${name} cannot be decrypted with MASTER_KEY`;
+    const remedy = 'Run with the MASTER_KEY that the server was added with.';
+    return [toFinding(name, { check: 'secret_does_not_open', problem, remedy })];
   }
   const host = unverifiedHost(url);
   if (host === undefined) return [];

@@ -19,7 +19,6 @@ const doctor = defineOperation({
   examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
   help: `Exit code: 0 when nothing is wrong, everything was fixed, or only warnings and accepted findings are left;
 otherwise 1.`,
-  access: 'installation',
   effect: 'reads',
   changingFields: ['fix'],
   dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',
