@@ -11,7 +11,6 @@ export const initOperation = defineOperation({
   help: `Writes into the target whose it is. No run writes to a folder that is not mounted, or to the target of another
 installation. In a target of this installation that another control database of it has written to, such as the one that
 this one has replaced, it takes that one's place: it records its archives.`,
-  access: 'installation',
   effect: 'changes',
   async plan({ lost }, { installation: { controlUrl } }) {
     const { withConnection } = await import('../../postgres/connection.ts');

@@ -15,9 +15,7 @@ import type { BackupTarget } from './targets/backup-target.ts';
 const pruneOperation = defineOperation({
   name: 'backup prune',
   description: 'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
-  fields: {},
   examples: ['backup prune'],
-  access: 'installation',
   effect: 'changes',
   isRoutine: true,
   async plan(_, { installation }) {
@@ -69,7 +67,6 @@ encrypted with the key of its tenant. Afterwards removes the archives that BACKU
 Run it again after an interruption of any kind. Only one run is in progress at a time.
 
 Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usage.`,
-  access: 'installation',
   effect: 'changes',
   isRoutine: true,
   isTraced: true,
@@ -106,7 +103,6 @@ const list = defineOperation({
   description: 'list the archives, the newest first',
   fields: { slug },
   examples: ['backup list', 'backup list acme -o wide'],
-  access: 'installation',
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
@@ -129,7 +125,6 @@ const verify = defineOperation({
   description: 'check every byte of the archives, and name each one that is missing or was changed',
   fields: { slug },
   examples: ['backup verify', 'backup verify acme'],
-  access: 'installation',
   effect: 'reads',
   json,
   async run({ slug }, context) {
@@ -160,7 +155,6 @@ const drill = defineOperation({
     }),
   },
   examples: ['backup drill --count 3'],
-  access: 'installation',
   effect: 'reads',
   isRoutine: true,
   isTraced: true,

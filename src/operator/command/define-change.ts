@@ -1,4 +1,12 @@
-import { type Access, type Confirmation, type Context, defineOperation, type Operation } from './operation.ts';
+import {
+  type Access,
+  type Confirmation,
+  type Context,
+  type Definition,
+  defineOperation,
+  type NoFields,
+  type Operation,
+} from './operation.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /** A change that was made, or for a dry run checked as far as that is possible without it. */
@@ -17,13 +25,13 @@ interface Change {
   readonly steady?: string;
 }
 
-interface ChangeDefinition<F extends Fields, A extends Access> extends Omit<Operation<F, A>, 'plan' | 'run'> {
+interface ChangeDefinition<F extends Fields, A extends Access> extends Omit<Definition<F, A>, 'plan' | 'run'> {
   /** @param isDryRun true to change nothing, and to fail where the change would */
   change(values: Values<F>, context: Context<A>, isDryRun: boolean): Promise<Change>;
 }
 
 /** Returns an operation that makes one change and returns its result: the plan is the same change as a dry run. */
-export function defineChange<const F extends Fields, A extends Access>({
+export function defineChange<const F extends Fields = NoFields, A extends Access = 'installation'>({
   change,
   ...definition
 }: ChangeDefinition<F, A>): Operation {

@@ -1,8 +1,16 @@
-import { type Access, type Context, defineOperation, type ListText, type Operation } from './operation.ts';
+import {
+  type Access,
+  type Context,
+  type Definition,
+  defineOperation,
+  type ListText,
+  type NoFields,
+  type Operation,
+} from './operation.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 interface ListDefinition<F extends Fields, A extends Access, Item extends object>
-  extends Omit<Operation<F, A>, 'effect' | 'isList' | 'plan' | 'run'>,
+  extends Omit<Definition<F, A>, 'effect' | 'isList' | 'plan' | 'run'>,
     Pick<ListText<Item>, 'wide'> {
   items(values: Values<F>, context: Context<A>): Promise<readonly Item[]>;
   /** The columns of an item. Without it, all of its fields. */
@@ -16,15 +24,11 @@ interface ListDefinition<F extends Fields, A extends Access, Item extends object
 }
 
 /** Returns an operation that reads a list. */
-export function defineList<const F extends Fields, A extends Access, Item extends object>({
-  items,
-  row = item => item,
-  wide,
-  isWide,
-  nameOf,
-  empty,
-  ...definition
-}: ListDefinition<F, A, Item>): Operation {
+export function defineList<
+  const F extends Fields = NoFields,
+  Item extends object = object,
+  A extends Access = 'installation',
+>({ items, row = item => item, wide, isWide, nameOf, empty, ...definition }: ListDefinition<F, A, Item>): Operation {
   return defineOperation<F, A>({
     ...definition,
     effect: 'reads',

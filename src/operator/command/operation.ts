@@ -118,9 +118,19 @@ export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
 
+/** What defines an operation: one without fields, and with the whole installation, unless it says so. */
+export interface Definition<F extends Fields, A extends Access> extends Omit<Operation<F, A>, 'access' | 'fields'> {
+  readonly access?: Operation<F, A>['access'];
+  readonly fields?: F;
+}
+
+export type NoFields = Readonly<Record<never, never>>;
+
 /** Returns the operation, with the types of its fields checked. */
-export function defineOperation<const F extends Fields, A extends Access>(operation: Operation<F, A>): Operation {
-  return operation as unknown as Operation;
+export function defineOperation<const F extends Fields = NoFields, A extends Access = 'installation'>(
+  definition: Definition<F, A>,
+): Operation {
+  return { access: 'installation', fields: {}, ...definition } as unknown as Operation;
 }
 
 /** What an operation can have opened for it, by what it needs. */

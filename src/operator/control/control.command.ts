@@ -24,7 +24,6 @@ const resealOperation = defineOperation({
   help: `The command is refused while a process of the service, or another command, runs with another MASTER_KEY than
 this one: without this key it could open no secret, and with this key as MASTER_KEY_PREVIOUS it could not start again.
 A process that has sent no heartbeat for 10 s does not count.`,
-  access: 'installation',
   effect: 'locks out',
   async plan({ despiteRunning }, { installation }) {
     const { processesBlockingReseal, resealSecrets } = await import('../people/master-key-change.ts');
@@ -115,9 +114,7 @@ const serviceLogin = defineOperation({
   name: 'control service-login',
   description:
     'create the login of the service, which can neither create databases nor grant rights, or change its password',
-  fields: {},
   examples: ['control service-login', 'control service-login -o url > service-database-url # a file for the service'],
-  access: 'installation',
   effect: 'locks out',
   makesUrl: true,
   async plan(_, { installation }) {
@@ -143,9 +140,7 @@ const registerKey = defineChange({
   name: 'control register-key',
   description:
     'let processes start with the key in MASTER_KEY_PREVIOUS as their MASTER_KEY: the first step of a change of the key',
-  fields: {},
   examples: ['control register-key'],
-  access: 'installation',
   effect: 'changes',
   async change(_, { installation }, isDryRun) {
     const { registerNextKey } = await import('../people/master-key-change.ts');

@@ -129,7 +129,6 @@ export const afterRestoreOperation = defineOperation({
     'control after-restore # control restore does it by itself; run it after pg_restore',
     'control after-restore --replay --yes < url-file # the URL of the replaced control database',
   ],
-  access: 'installation',
   effect: 'destroys',
   async plan(_, { installation }) {
     const rows = await installation.statements.execute<{ sessions: number; keys: number; tokens: number }[]>(

@@ -41,7 +41,6 @@ const prune = defineChange({
     'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
   fields: { slug: optionalArgument('slug') },
   examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
-  access: 'installation',
   effect: 'changes',
   isRoutine: true,
   async change({ slug }, context, isDryRun) {
@@ -60,7 +59,6 @@ const drop = defineChange({
   description: 'drop a restored or a kept database of a tenant for good',
   fields: { slug: argument('slug'), database: argument('database') },
   examples: ['databases drop acme backoffice_tenant_17'],
-  access: 'installation',
   effect: 'destroys',
   async change({ slug, database }, context, isDryRun) {
     const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');

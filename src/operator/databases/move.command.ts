@@ -33,7 +33,6 @@ compared; cached responses are served all the time. At the end every process use
 fail as long as the pause is shorter than ACQUIRE_TIMEOUT_MS. The old database is kept, closed, for --keep hours.
 
 A move that fails or is killed leaves the tenant in the database that it had. Run the command again: it begins anew.`,
-  access: 'installation',
   effect: 'changes',
   isTraced: true,
   json: moveJson,
@@ -60,7 +59,6 @@ const settle = defineChange({
   description: 'drop the old database of a moved tenant at once; it cannot be moved back any more',
   fields: { slug: argument('slug') },
   examples: ['move settle acme'],
-  access: 'installation',
   effect: 'destroys',
   async change({ slug }, context, isDryRun) {
     const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');

@@ -19,7 +19,6 @@ const fill = defineOperation({
     server,
   },
   examples: ['pool fill --size 20'],
-  access: 'installation',
   effect: 'changes',
   isRoutine: true,
   async plan({ size, server: only }, { installation }) {
@@ -45,9 +44,7 @@ const fill = defineOperation({
 const list = defineList({
   name: 'pool list',
   description: 'list the warm databases',
-  fields: {},
   examples: ['pool list'],
-  access: 'installation',
   async items(_, { installation }) {
     const { listPool } = await import('./warm-pool.ts');
     return listPool(installation);
@@ -61,7 +58,6 @@ const drain = defineChange({
   description: 'drop the warm databases; new tenants take longer until the next pool fill',
   fields: { server },
   examples: ['pool drain --server second --dry-run', 'pool drain --server second'],
-  access: 'installation',
   effect: 'changes',
   async change({ server: only }, { installation }, isDryRun) {
     const { drainPool, listPool } = await import('./warm-pool.ts');

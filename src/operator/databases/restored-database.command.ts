@@ -14,7 +14,6 @@ const diff = defineOperation({
   description: 'show the rows that a tenant has added, changed and removed since its restored data',
   fields: chosen,
   examples: ['restore diff acme'],
-  access: 'installation',
   effect: 'reads',
   async run({ slug, database }, { installation, output, progress }) {
     const { diffDatabases } = await import('./diff-databases.ts');
@@ -36,7 +35,6 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
       ...chosen,
       keep: option('<hours>', 'how long the present data is kept', { parse: parseAmount('hours'), default: 720 }),
     },
-    access: 'installation',
     effect: 'destroys',
     interrupt: moveInterrupt,
     async plan({ slug, database }, { installation }) {

@@ -8,7 +8,6 @@ const exportData = defineOperation({
   description: 'write the data of a tenant, for the tenant, into a tar file of JSON Lines, CSV and JSON Schemas',
   fields: { slug: argument('slug'), to: requiredOption('<file>', 'the tar file, which must not exist') },
   examples: ['export acme --to acme.tar'],
-  access: 'installation',
   effect: 'changes',
   async plan({ slug, to }, { installation }) {
     const { requireNoFile } = await import('./export-tenant.ts');

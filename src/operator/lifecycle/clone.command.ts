@@ -18,7 +18,6 @@ const clone = defineOperation({
     from: fromField,
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
-  access: 'installation',
   effect: 'changes',
   async plan({ slug, newSlug, ...values }, { installation }) {
     requireOneChoice(values);

@@ -15,7 +15,6 @@ const list = defineList({
   description: 'list the packs, and with a slug how many of their rows the tenant has',
   fields: { slug: optionalArgument('slug') },
   examples: ['packs list', 'packs list acme'],
-  access: 'installation',
   async items({ slug }, { installation }) {
     const { packNames, readPack } = await import('./read-pack.ts');
     const { compareTenantPacks } = await import('./tenant-packs.ts');
@@ -34,7 +33,6 @@ const diff = defineOperation({
   description: 'show the rows of packs that a tenant lacks, has deleted, or has with other values',
   fields,
   examples: ['packs diff acme --packs currencies'],
-  access: 'installation',
   effect: 'reads',
   async run(values, context) {
     const { rows, text } = await differences(values, context);
@@ -47,7 +45,6 @@ const apply = defineOperation({
   description: 'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
   fields,
   examples: ['packs apply acme --packs countries,units', 'packs apply acme # all packs'],
-  access: 'installation',
   effect: 'changes',
   async plan(values, context) {
     const { rows } = await differences(values, context);

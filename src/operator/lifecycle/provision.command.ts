@@ -36,7 +36,6 @@ const provisionTenant = defineOperation({
     'provision acme --name "Acme Ltd" --admin-email admin@acme.test --packs countries,currencies',
     'provision --file tenants/demo.json',
   ],
-  access: 'installation',
   effect: 'changes',
   json: 'print one JSON document on stdout; for a folder, one line for each manifest',
   async plan(values, { installation }) {

@@ -15,7 +15,6 @@ const purge = defineOperation({
     lostTargets: flag('other backup targets that have its archives do not exist any more: the record names them'),
   },
   examples: ['purge acme --reason "30 days after the end of the contract"'],
-  access: 'installation',
   effect: 'destroys',
   async plan({ slug }, { installation }) {
     const { planPurge } = await import('./purge-tenant.ts');

@@ -9,7 +9,6 @@ const add = defineChange({
   description: 'add a program that acts for a user with legacy tokens; its secret is shown only once',
   fields: { slug: argument('slug'), email: argument('email'), name: requiredOption('<name>', 'name of the program') },
   examples: ['client add acme till@acme.test --name "Till in Graz"'],
-  access: 'installation',
   effect: 'changes',
   async change({ slug, email, name }, { installation }, isDryRun) {
     const { addClient } = await import('./clients.ts');
@@ -27,7 +26,6 @@ const list = defineList({
   description: 'list the API clients of a tenant, with the number of their tokens and uses',
   fields: { slug: argument('slug') },
   examples: ['client list acme'],
-  access: 'installation',
   async items({ slug }, { installation }) {
     const { listClients } = await import('../tenants/read-users.ts');
     return listClients(installation, slug);
@@ -41,7 +39,6 @@ const revoke = defineChange({
   description: 'refuse an API client and every token that was issued to it',
   fields: { slug: argument('slug'), id: argument('text') },
   examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
-  access: 'installation',
   effect: 'locks out',
   async change({ slug, id }, { installation }, isDryRun) {
     const { revokeClient } = await import('./clients.ts');

@@ -21,7 +21,6 @@ const rotate = defineChange({
   description: 'sign with a new key; tokens signed with the previous key stay valid until they expire',
   fields: { slug: argument('slug') },
   examples: ['key rotate acme --reason "yearly rotation"'],
-  access: 'installation',
   effect: 'changes',
   async change({ slug }, { installation }, isDryRun) {
     const { rotateKey } = await import('./keys.ts');
@@ -40,7 +39,6 @@ const disable = defineChange({
   description: 'refuse every token of a key at once; if the key is the active one, a new key replaces it',
   fields: { slug: argument('slug'), kid: argument('kid') },
   examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
-  access: 'installation',
   effect: 'locks out',
   async change({ slug, kid }, { installation }, isDryRun) {
     const { disableKey } = await import('./keys.ts');

@@ -26,7 +26,6 @@ const add = defineChange({
   description: 'add a role',
   fields: { slug: argument('slug'), role: argument('text'), permissions: argumentList('permission') },
   examples: ['role add acme Buyer orders.read orders.write'],
-  access: 'installation',
   effect: 'changes',
   async change({ slug, role, permissions }, { installation }, isDryRun) {
     const { addRole } = await import('./roles.ts');
@@ -45,7 +44,6 @@ const defineRights = (change: 'grant' | 'revoke', more: Pick<Operation, 'descrip
       role: argument('role'),
       permissions: argumentList('permission', { isRequired: true }),
     },
-    access: 'installation',
     effect: 'changes',
     async change(fields, { installation }, isDryRun) {
       const { changePermissions } = await import('./roles.ts');
@@ -66,7 +64,6 @@ const remove = defineChange({
   description: 'remove a role that no user has',
   fields: { slug: argument('slug'), role: argument('role') },
   examples: ['role remove acme Buyer'],
-  access: 'installation',
   effect: 'destroys',
   async change({ slug, role }, { installation }, isDryRun) {
     const { removeRole } = await import('./roles.ts');

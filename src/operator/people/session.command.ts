@@ -9,7 +9,6 @@ const list = defineList({
   description: 'list the open sessions of a tenant, or of one user',
   fields: { slug: argument('slug'), email: optionalArgument('email') },
   examples: ['session list acme', 'session list acme bob@acme.test'],
-  access: 'installation',
   async items({ slug, email }, { installation }) {
     const { listSessions } = await import('./user-sessions.ts');
     return listSessions(installation, slug, email);
@@ -27,7 +26,6 @@ const revoke = defineChange({
     user: option('<email>', 'revoke all sessions of this user', { kind: 'email' }),
   },
   examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
-  access: 'installation',
   effect: 'locks out',
   async change({ slug, id, user }, { installation }, isDryRun) {
     const { revokeSessions } = await import('./user-sessions.ts');

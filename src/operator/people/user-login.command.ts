@@ -16,7 +16,6 @@ const disable = defineChange({
   description: 'refuse the logins of a user and end all their sessions',
   fields: user,
   examples: ['user disable acme bob@acme.test --reason "left the company"'],
-  access: 'installation',
   effect: 'locks out',
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
@@ -29,7 +28,6 @@ const enable = defineChange({
   description: 'allow the logins of a disabled user again',
   fields: user,
   examples: ['user enable acme bob@acme.test'],
-  access: 'installation',
   effect: 'changes',
   async change(values, { installation }, isDryRun) {
     const enabled = await setState(installation, values, 'enabled', isDryRun);
@@ -42,7 +40,6 @@ const setPassword = defineChange({
   description: 'set a new password and end all sessions of the user; it is generated and shown only once',
   fields: { ...user, password },
   examples: ['user password acme bob@acme.test'],
-  access: 'installation',
   effect: 'locks out',
   async change({ password: given, ...values }, { installation, output }, isDryRun) {
     const { generatePassword, setPassword } = await import('./users.ts');

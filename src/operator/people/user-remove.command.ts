@@ -8,7 +8,6 @@ export const removeUserOperation = defineChange({
   description: 'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
   fields: { slug: argument('slug'), email: argument('email') },
   examples: ['user remove acme bob@acme.test --dry-run', 'user remove acme bob@acme.test --reason "asked for it"'],
-  access: 'installation',
   effect: 'destroys',
   async change({ slug, email: address }, { installation }, isDryRun) {
     const { removeUser } = await import('./users.ts');

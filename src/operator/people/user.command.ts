@@ -48,7 +48,6 @@ const add = defineChange({
     'user add acme bob@acme.test --first-name Bob --last-name Miller --role Member --scope All',
     'user add acme bob@acme.test --password-stdin < password-file',
   ],
-  access: 'installation',
   effect: 'changes',
   async change({ slug, entity: entityId = null, password: given, ...fields }, { installation }, isDryRun) {
     const { addUser, generatePassword } = await import('./users.ts');
@@ -102,7 +101,6 @@ const change = defineChange({
     noEntity: flag('the user belongs to no entity'),
   },
   examples: ['user change acme bob@acme.test --role Administrator --scope All'],
-  access: 'installation',
   effect: 'changes',
   async change({ slug, email, entity, noEntity, ...changes }, { installation }, isDryRun) {
     const { changeUser } = await import('./change-user.ts');
@@ -123,7 +121,6 @@ const role = defineChange({
     role: optionalArgument('role', { description: 'the new role; every user has exactly one' }),
   },
   examples: ['user role acme bob@acme.test', 'user role acme bob@acme.test Administrator'],
-  access: 'installation',
   effect: 'reads',
   changingFields: ['role'],
   async change({ slug, email, role }, { installation }, isDryRun) {

@@ -151,7 +151,6 @@ const moments = defineList({
   description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
   fields: { slug: argument('slug') },
   examples: ['restore moments acme'],
-  access: 'installation',
   async items({ slug }, { installation }) {
     const { readMoments } = await import('./restore-to-moment.ts');
     return readMoments(installation, await findTenant(installation, slug));

@@ -42,7 +42,6 @@ same time share the work. Ctrl-C starts no further tenant and waits for the runn
 npx backoffice status shows what failed, and why.
 
 Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`,
-  access: 'installation',
   effect: 'changes',
   isTraced: true,
   json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',

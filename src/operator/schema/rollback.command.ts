@@ -10,7 +10,6 @@ const rollbackTenant = defineOperation({
   help: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
 build responds with 503 migration_pending, so the command is refused while a process of this build runs.
 Bring the tenant back to head: npx backoffice migrate <slug>`,
-  access: 'installation',
   effect: 'destroys',
   async plan({ slug, despiteRunning }, { installation }) {
     const { processesBlockingRollback } = await import('./blocking-processes.ts');

@@ -8,7 +8,6 @@ import type { RunSummary } from './list-runs.ts';
 const status = defineOperation({
   name: 'status',
   description: 'show the fleet by schema version and state, and the outcome of the last migration run',
-  fields: {},
   examples: ['status', 'status --watch'],
   access: 'statements',
   effect: 'reads',

@@ -8,7 +8,6 @@ export const removeServerOperation = defineChange({
   description: 'remove a server on which no tenant is, with its warm databases and templates; drain it first',
   fields: { name: argument('server'), lost: flag('the server is gone: drop nothing on it') },
   examples: ['server remove second --dry-run', 'server remove second --reason "machine is replaced"'],
-  access: 'installation',
   effect: 'destroys',
   async change({ name, lost }, { installation }, isDryRun) {
     const { removeServer } = await import('./remove-server.ts');

@@ -22,7 +22,6 @@ const add = defineChange({
     url: secret('URL of the server'),
   },
   examples: ['server add second --capacity 500 < url-file'],
-  access: 'installation',
   effect: 'changes',
   async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
     const { addServer } = await import('../tenants/servers.ts');
@@ -47,7 +46,6 @@ const add = defineChange({
 const list = defineList({
   name: 'server list',
   description: 'list the servers, with the tenants and the connections of each',
-  fields: {},
   examples: ['server list', 'server list -o wide'],
   access: 'statements',
   async items(_, { installation }) {
@@ -97,7 +95,6 @@ const drain = defineOperation({
     ...moveFields,
   },
   examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],
-  access: 'installation',
   effect: 'changes',
   isTraced: true,
   json: moveJson,
@@ -125,9 +122,7 @@ const drain = defineOperation({
 const rebalance = defineChange({
   name: 'server rebalance',
   description: 'plan moves that even out the servers by the size of their tenants, and change nothing',
-  fields: {},
   examples: ['server rebalance'],
-  access: 'installation',
   effect: 'reads',
   dryRun: 'the default: only plans',
   async change(_, { installation }) {

@@ -4,7 +4,6 @@ import type { ProcessSummary } from './processes.ts';
 const processes = defineList({
   name: 'processes',
   description: 'list the running processes and their connections to each server',
-  fields: {},
   examples: ['processes', 'processes --watch'],
   help: `Of the connections to each server, those that are held exist, granted ones may be opened, and wanted is how many the
 process had a use for in the last seconds. npx backoffice server list shows the sums of all processes.`,

@@ -8,7 +8,6 @@ const list = defineOperation({
   fields: { slug: optionalArgument('slug') },
   examples: ['webhooks', 'webhooks acme'],
   help: 'The numbers of all tenants are those of the last time at which their webhooks were served.',
-  access: 'installation',
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
@@ -38,7 +37,6 @@ const skip = defineChange({
   description: 'let a webhook leave out the change at which it stands, or all until now',
   fields: { ...webhook, all: flag('leave out all changes until now') },
   examples: ['webhooks skip acme 3 --reason "the receiver cannot read this change"'],
-  access: 'installation',
   effect: 'destroys',
   async change({ slug, id, all }, { installation }, isDryRun) {
     const { skipChanges } = await import('./webhooks.ts');
@@ -59,7 +57,6 @@ const disable = defineChange({
   description: 'send nothing more to a webhook until its tenant enables it again',
   fields: webhook,
   examples: ['webhooks disable acme 3 --reason "the receiver is a stranger\'s"'],
-  access: 'installation',
   effect: 'locks out',
   async change({ slug, id }, { installation }, isDryRun) {
     const { disableWebhook } = await import('./webhooks.ts');

@@ -38,7 +38,6 @@ Refused for a tenant: no archive, or a faulty one; rows from the future or a wro
 you name the tenant and give --yes. Run it again after an interruption of any kind: it goes on.
 
 Exit code: 0 when the retention of every tenant is applied, 1 when it failed for one, 2 for wrong usage.`,
-  access: 'installation',
   effect: 'changes',
   isRoutine: true,
   isTraced: true,
