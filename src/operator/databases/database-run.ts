@@ -104,8 +104,8 @@ export class DatabaseRun {
   }
 
   async #reserve(): Promise<void> {
-    const { server, origin, mayBeWarm } = required(this.#plan.placement);
-    const warmDigest = mayBeWarm ? await migrationsDigest() : undefined;
+    const { server, origin, fill, version } = required(this.#plan.placement);
+    const warmDigest = fill && version === undefined ? await migrationsDigest() : undefined;
     const reservation = { server, origin, warmDigest, epoch: this.#run.epoch };
     this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
   }

@@ -68,7 +68,7 @@ export async function provision(
       const tenant = await findTenant(installation, slug);
       logins = await populate(Object.assign(tenant, { server, databaseName }));
     };
-    const placement = { server, origin: 'template', mayBeWarm: version === undefined, version, fill };
+    const placement = { server, origin: 'template', version, fill };
     await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
     return { tenant: await findTenant(installation, slug), created: true, logins };
   });
