@@ -1,4 +1,5 @@
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
+import type { LedgerEntry } from './ledger.ts';
 
 /** A tenant that may have to be archived. */
 export interface BackupSubject {
@@ -9,13 +10,7 @@ export interface BackupSubject {
 }
 
 /** The newest complete archive of a tenant. */
-export interface NewestArchive {
-  readonly id: string;
-  /** The counters before its snapshot; null: nothing was proved. */
-  readonly proof: string | null;
-  /** What a verification found; null: nothing. */
-  readonly fault: string | null;
-}
+export type NewestArchive = Pick<LedgerEntry, 'id' | 'proof' | 'fault'>;
 
 /** The effects of a backup run on the control database and the target. Each can be the last one of a killed run. */
 export interface BackupEffects<Subject extends BackupSubject, Planned, Written, Newest extends NewestArchive> {

@@ -20,12 +20,7 @@ import { readTargetKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /** The result of a check of one archive. */
-export interface ArchiveCheck {
-  id: string;
-  /** The tenant; null for the control database. */
-  slug: string | null;
-  file: string;
-  bytes: number;
+export interface ArchiveCheck extends Pick<LedgerEntry, 'id' | 'slug' | 'file' | 'bytes'> {
   fault: ArchiveFaultKind | null;
   /** What is wrong, as the end of a sentence that begins with the file. */
   message: string | null;

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { ArchiveManifest } from './format/archive-manifest.ts';
 
 /** An archive as the control database knows it. */
 export interface LedgerEntry {
@@ -85,13 +86,8 @@ export async function planArchives(control: Queryable, archives: readonly Planne
   );
 }
 
-interface Written {
-  snapshotAt: string;
-  schemaVersion: string;
-  schemaFingerprint: string | null;
-  rows: number;
-  bytes: number;
-}
+type Written = Pick<ArchiveManifest, 'snapshotAt' | 'schemaVersion' | 'schemaFingerprint'> &
+  Pick<LedgerEntry, 'rows' | 'bytes'>;
 
 /** Records that the file of an archive is complete. */
 export async function completeArchive(control: Queryable, id: string, written: Written): Promise<void> {

@@ -1,21 +1,16 @@
 import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
+import type { LedgerEntry } from './ledger.ts';
 
 /** An archive as the command line and the console show it. Times are in ISO 8601. */
-export interface ArchiveSummary {
-  id: string;
-  /** The tenant at the time of the archive; null for the control database. */
-  slug: string | null;
-  tenant: string | null;
-  file: string;
+export interface ArchiveSummary
+  extends Pick<
+    LedgerEntry,
+    'id' | 'slug' | 'tenant' | 'file' | 'schemaVersion' | 'rows' | 'bytes' | 'server' | 'database'
+  > {
   snapshotAt: string;
   /** Until when the database is known to be the same as the archive; null: nothing is known after the snapshot. */
   unchangedAt: string | null;
-  schemaVersion: string | null;
-  rows: number;
-  bytes: number;
-  server: string;
-  database: string;
   verifiedAt: string | null;
   provedAt: string | null;
   /** What the last verification or drill found. */

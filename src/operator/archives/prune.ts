@@ -67,19 +67,12 @@ async function removeArchives(
   });
 }
 
-/** What the choice of archives to keep depends on. */
-export interface KeptArchive {
-  readonly snapshotAt: Date;
-  /** When it was restored and compared; null: never. */
-  readonly provedAt: Date | null;
-}
-
 /**
  * Chooses the archives of one database that are kept: the newest one of each hour, for the last `hours` hours that have
  * one, and so with days, weeks and months (in UTC). Hours without an archive do not count, because an unchanged
  * database has none. The newest archive, and the newest that was proved to be restorable, are always kept.
  */
-export function archivesToKeep<Archive extends KeptArchive>(
+export function archivesToKeep<Archive extends Pick<LedgerEntry, 'snapshotAt' | 'provedAt'>>(
   archives: readonly Archive[],
   keep: Retention,
 ): Set<Archive> {

@@ -2,7 +2,7 @@ import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { type DatabaseState, readCurrent, readDatabases } from './database-store.ts';
+import { readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
 import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
@@ -10,11 +10,7 @@ import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /** A database that is dropped, or serves its tenant again. */
-export interface PrunedDatabase {
-  slug: string;
-  server: string;
-  database: string;
-  state: DatabaseState;
+export interface PrunedDatabase extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
   action: 'drop' | 'serve';
 }
 

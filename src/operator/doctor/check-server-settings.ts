@@ -1,9 +1,10 @@
 import type pg from 'pg';
 import { embeddedCluster } from '../../embedded/cluster.ts';
 import type { Report } from './finding.ts';
+import type { ServerMeasures } from './reports.ts';
 
 /** The settings of a server that depend on what an installation does with it, and what they are compared with. */
-export interface ServerSettings {
+export interface ServerSettings extends Pick<ServerMeasures, 'databases' | 'archiveFails' | 'receivers' | 'lagBytes'> {
   /** `server_version_num`: 160003 is PostgreSQL 16.3. */
   version: number;
   /** Connections for logins that are not superusers. */
@@ -21,16 +22,10 @@ export interface ServerSettings {
   archiver: string;
   /** When the server has last archived a part of the write-ahead log; null: never. */
   archivedAt: Date | null;
-  /** True if the last attempt to archive a part of it has failed. */
-  archiveFails: boolean;
   /** True if the project has started the server, on a machine without one. */
   embedded: boolean;
-  databases: number;
   /** Replication slots of all databases. */
   slots: number;
-  /** As `ServerMeasures`. */
-  receivers: number;
-  lagBytes: number | null;
   /** The database with the oldest transaction ids, and how many transactions ago the oldest one was. */
   oldest: string;
   oldestAge: number;

@@ -12,7 +12,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
-import { noSuchUser } from '../tenants/read-users.ts';
+import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
 import { requireName } from './require-name.ts';
@@ -147,11 +147,7 @@ export function generatePassword(): string {
 }
 
 /** A user, and what ends when the user is removed. */
-export interface UserRemoval {
-  guid: string;
-  email: string;
-  role: string;
-  scope: string;
+export interface UserRemoval extends Pick<UserSummary, 'guid' | 'email' | 'role' | 'scope'> {
   /** Open sessions. */
   sessions: number;
   /** Active legacy clients that act for the user. */

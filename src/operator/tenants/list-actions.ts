@@ -53,13 +53,7 @@ export async function listActions(
 }
 
 /** The last run of a command that timers run. */
-export interface RoutineRun {
-  command: string;
-  state: 'running' | 'done' | 'failed' | 'refused';
-  operator: string;
-  startedAt: string;
-  error: string | null;
-}
+export type RoutineRun = Pick<ActionSummary, 'command' | 'state' | 'operator' | 'startedAt' | 'error'>;
 
 /** Returns the last run of each command that has run. @param commands those that timers run */
 export async function lastRoutineRuns(

@@ -1,18 +1,11 @@
 import type { ControlStatements } from '../../../installation.ts';
 import { isoTime } from '../../../postgres/iso-time.ts';
+import type { RemovedRows } from './retention-run.ts';
 
 /** The record of a removal: rows that were removed from a tenant. Times are in ISO 8601. */
-export interface RemovalSummary {
+export interface RemovalSummary extends Omit<RemovedRows, 'file'> {
   slug: string;
-  kind: string;
   state: string;
-  rows: number;
-  /** The times of the first and the last row. */
-  oldest: string | null;
-  newest: string | null;
-  removedBefore: string;
-  /** The id of the archive that has the rows. */
-  archive: string;
   /** Until when `backup prune` keeps it; null: it is gone, and so are the rows. */
   archiveKeptUntil: string | null;
   requestedBy: string;
