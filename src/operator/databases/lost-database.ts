@@ -56,7 +56,9 @@ export async function findDatabase(
     [guid],
   );
   const { server, adminUrl } = tenant;
-  const find = (admin: pg.Client) => findRemains(admin, tenant);
-  const found = withConnection(servers.adminUrl({ name: server, adminUrl }), find, { kind: 'probe' });
-  return { server, lost: await found.then(isLost, () => undefined) };
+  const find = async () =>
+    withConnection(servers.adminUrl({ name: server, adminUrl }), admin => findRemains(admin, tenant), {
+      kind: 'probe',
+    });
+  return { server, lost: await find().then(isLost, () => undefined) };
 }
