@@ -106,10 +106,10 @@ export function s3Target(settings: S3Settings, limits: TargetLimits = targetLimi
       let next = '';
       do {
         const url = `${root}?uploads=&prefix=${encodeURIComponent(keyOf(folder))}${next}`;
-        // Some stores do not list uploads. They end forgotten ones by a rule of the bucket.
-        const request = { call: 'list unfinished files', method: 'GET', url, allowed: [501] } as const;
+        // Some stores do not list uploads, and a login may not. A rule of the bucket ends forgotten ones.
+        const request = { call: 'list unfinished files', method: 'GET', url, allowed: [403, 501] } as const;
         const { status, text } = await requests.send(request);
-        if (status === 501) return;
+        if (status >= 400) return;
         for (const block of xmlBlocks(text, 'Upload'))
           await endUpload(nameOf(required(block, 'Key')), required(block, 'UploadId'));
         next = '';
