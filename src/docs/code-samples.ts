@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { isJson } from './media-types.ts';
 import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
 
@@ -78,8 +79,10 @@ export function clientSample(endpoint: Endpoint, values: SampleValues): string {
     return `for await (const record of office.all(${literal(path)}))\n  console.log(record.${first}, record.${second});`;
   const shown = response.isList ? 'data.length' : `data${response.mayBeEmpty ? '?' : ''}.${first}`;
   const results = response.body ? '{ data, error }' : '{ error }';
+  const options = callOptions(endpoint, values);
+  const passed = Object.keys(options).length > 0 ? `, ${literal(options)}` : '';
   return [
-    call(`const ${results} = await office.${method}(${literal(path)}`, callOptions(endpoint, values)),
+    `const ${results} = await office.${method}(${literal(path)}${passed});`,
     'if (error) throw new Error(error.title);',
     ...(response.body ? [`console.log(${shown});`] : []),
   ].join('\n');
@@ -90,13 +93,6 @@ function tokenSample(path: string): string {
   return `const credentials = btoa(\`\${clientId}:\${clientSecret}\`);
 const response = await fetch(\`\${url}${path}\`, { headers: { Authorization: \`Basic \${credentials}\` } });
 const { token } = await response.json();`;
-}
-
-/** @param begin the call up to its last argument */
-function call(begin: string, options: object): string {
-  if (Object.keys(options).length === 0) return `${begin});`;
-  const line = `${begin}, ${literal(options)});`;
-  return line.length <= maxLine || line.includes('\n') ? line : `${begin}, ${broken(options, '')});`;
 }
 
 function callOptions(endpoint: Endpoint, values: SampleValues): object {
@@ -141,31 +137,15 @@ class Expression {
   constructor(code: string) {
     this.code = code;
   }
+  [inspect.custom](): string {
+    return this.code;
+  }
 }
 
 /** Maximum characters of a line of an example: the column of the examples is narrow. */
 const maxLine = 60;
 
 /** A value as a literal of TypeScript, on one line if it is short. */
-function literal(value: unknown, indent = ''): string {
-  if (value instanceof Expression) return value.code;
-  if (typeof value === 'string') return `'${value.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
-  if (typeof value !== 'object' || value === null) return String(value);
-  const items = itemsOf(value, indent).join(', ');
-  const line = Array.isArray(value) ? `[${items}]` : items === '' ? '{}' : `{ ${items} }`;
-  return indent.length + line.length <= maxLine && !line.includes('\n') ? line : broken(value, indent);
-}
-
-/** The literal of an object or a list, with each of its items on lines of its own. */
-function broken(value: object, indent: string): string {
-  const inner = `${indent}  `;
-  const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
-  const lines = itemsOf(value, inner).map(item => `${inner}${item},\n`);
-  return `${open}\n${lines.join('')}${indent}${close}`;
-}
-
-function itemsOf(value: object, indent: string): string[] {
-  if (Array.isArray(value)) return value.map(each => literal(each, indent));
-  const named = (name: string): string => (/^\w+$/.test(name) ? name : `'${name}'`);
-  return Object.entries(value).map(([name, each]) => `${named(name)}: ${literal(each, indent)}`);
+function literal(value: unknown): string {
+  return inspect(value, { depth: null, maxArrayLength: null, breakLength: maxLine });
 }
