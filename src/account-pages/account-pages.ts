@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import type { Context, Middleware } from 'koa';
 import type { AccountAction } from '../auth/account-link.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
@@ -40,7 +39,6 @@ export function accountPages(services: AccountPageServices): Middleware {
   const { limit } = services;
   return async (ctx, next) => {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
-    if (isRead && ctx.path === '/css/account.css') return sendStyle(ctx);
     const action = Object.hasOwn(actions, ctx.path) ? actions[ctx.path] : undefined;
     if (!action) return next();
     if (!isRead && ctx.method !== 'POST')
@@ -149,13 +147,6 @@ function send(ctx: Context, page: AccountPage): void {
   ctx.status = page.isRefused ? 400 : 200;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = accountPage(page);
-}
-
-async function sendStyle(ctx: Context): Promise<void> {
-  ctx.state.route = ctx.path;
-  ctx.set('Cache-Control', 'no-cache');
-  ctx.type = 'text/css; charset=utf-8';
-  ctx.body = await readFile(new URL('account.css', import.meta.url), 'utf8');
 }
 
 interface AccountPage {

@@ -29,6 +29,7 @@ type Asset = readonly [path: string, content: Content];
 /** What pages outside the documentation load too, by path. */
 export const sharedAssets: readonly Asset[] = [
   ['/css/base.css', { type: 'css', render: () => ownFile('base.css') }],
+  ['/css/account.css', { type: 'css', render: () => ownFile('../account-pages/account.css') }],
   ['/favicon.ico', { type: 'svg', render: () => icon }],
 ];
 
@@ -40,7 +41,7 @@ export const assets: readonly Asset[] = [
   ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
 ];
 
-/** Reads a file of this folder. */
+/** Reads a file. @param name its path from this folder */
 export function ownFile(name: string): Promise<string> {
   return readFile(new URL(name, import.meta.url), 'utf8');
 }
