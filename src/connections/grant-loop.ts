@@ -1,9 +1,9 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { GrantReply, GrantRequest, ServerUse } from '../budget/exchange-messages.ts';
 import { GrantHolder } from '../budget/grant-holder.ts';
 import type { GrantStore } from '../control/connection-grants.ts';
 import { describeError } from '../log/describe-error.ts';
+import { within } from '../runtime/within.ts';
 
 interface GrantLoopOptions {
   /** The server, as all processes name it. */
@@ -106,13 +106,8 @@ export class GrantLoop {
 
   /** Never rejects. A request that takes too long may still have an effect. */
   async #perform(request: GrantRequest): Promise<GrantReply> {
-    const timeout = new AbortController();
-    const late = delay(requestTimeoutMs, undefined, { signal: timeout.signal, ref: false }).then(
-      () => Promise.reject(new Error('the control database did not answer in time')),
-      () => failed,
-    );
     try {
-      const reply = await Promise.race([this.#send(request), late]);
+      const reply = await within(this.#send(request), requestTimeoutMs);
       this.#isFailing = false;
       return reply;
     } catch (error) {
@@ -122,9 +117,7 @@ export class GrantLoop {
           'no connection is opened until the control database confirms how many this process may have',
         );
       this.#isFailing = true;
-      return failed;
-    } finally {
-      timeout.abort();
+      return { kind: 'failed' };
     }
   }
 
@@ -133,13 +126,10 @@ export class GrantLoop {
     if (request.kind === 'read') return { kind: 'grants', server: await store.read(server) };
     if (request.kind === 'write') return { kind: (await store.write(server, request.change)) ? 'written' : 'outdated' };
     // A process counts as connected until it is known not to be. An exchange must not fail for that.
-    const connected = findConnections(request.of, request.end).catch(() => [...request.of]);
-    const late = delay(requestTimeoutMs / 2, [...request.of], { ref: false });
-    return { kind: 'connections', of: await Promise.race([connected, late]) };
+    const connected = within(findConnections(request.of, request.end), requestTimeoutMs / 2);
+    return { kind: 'connections', of: await connected.catch(() => [...request.of]) };
   }
 }
-
-const failed: GrantReply = { kind: 'failed' };
 
 function useOf({ usage, unmetDemand }: LimitedConnections): ServerUse {
   return { held: usage.open, inUse: usage.inUse, waiting: unmetDemand };

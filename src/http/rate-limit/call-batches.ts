@@ -1,6 +1,6 @@
+import { within } from '../../runtime/within.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
-import { within } from './within.ts';
 
 /** The calls of one client in one turn of the event loop; with 0 calls, only the state of its window is wanted. */
 export interface CallBatch {

@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
+import { within } from '../../runtime/within.ts';
 import { createCallBatches } from './call-batches.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import { groupSpan } from './sliding-window.ts';
-import { within } from './within.ts';
 
 const maxStartMs = 1_000;
 
