@@ -38,32 +38,25 @@ function resembles(name: string, setting: string): boolean {
   const maxErrors = setting.length < 10 ? 1 : 2;
   // Each letter of a difference in length is an error, and most names differ by more: a start compares thousands of
   // pairs.
-  return Math.abs(name.length - setting.length) <= maxErrors && hasErrors(name, setting, maxErrors);
+  return Math.abs(name.length - setting.length) <= maxErrors && countErrors(name, setting) <= maxErrors;
 }
 
 /**
- * Whether two names differ by at most so many letters added, missing, replaced, or swapped with the next one (the
- * Damerau-Levenshtein distance). Ends early: a value depends on the row before it, or for a swap, plus one, on the row
- * before that, so two rows beyond the limit decide.
+ * The letters added, missing, replaced, or swapped with the next one, by which two names differ (the
+ * Damerau-Levenshtein distance).
  */
-function hasErrors(a: string, b: string, max: number): boolean {
-  let twoBefore: number[] = [];
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  let minBefore = 0;
+function countErrors(a: string, b: string): number {
+  const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  const at = (i: number, j: number): number => rows[i]?.[j] ?? Number.POSITIVE_INFINITY;
   for (let i = 1; i <= a.length; i++) {
-    [twoBefore, before, row] = [before, row, [i]];
-    let min = i;
+    const row = [i];
+    rows.push(row);
     for (let j = 1; j <= b.length; j++) {
-      const replaced = (before[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      let errors = Math.min((before[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, replaced);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        errors = Math.min(errors, (twoBefore[j - 2] ?? 0) + 1);
-      row[j] = errors;
-      min = Math.min(min, errors);
+      const replaced = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      const isSwapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swapped = isSwapped ? at(i - 2, j - 2) + 1 : replaced;
+      row.push(Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, replaced, swapped));
     }
-    if (min > max && minBefore >= max) return false;
-    minBefore = min;
   }
-  return (row[b.length] ?? max + 1) <= max;
+  return at(a.length, b.length);
 }
