@@ -37,6 +37,18 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     };
     return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
   };
+  const disabling = (action: 'disable' | 'enable', summary: string): TenantRoute =>
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${recordPath}/${action}`,
+      summary,
+      response: userView,
+      hasTag: true,
+      takesIdempotencyKey: true,
+      handler: (input, context) =>
+        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, action === 'disable')),
+    });
   return [
     defineRoute({
       ...common,
@@ -56,26 +68,11 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
         return changeUser(input, context, replace, input.body.EntityId);
       },
     }),
-    defineRoute({
-      ...common,
-      method: 'POST',
-      path: `${recordPath}/disable`,
-      summary: 'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
-      response: userView,
-      hasTag: true,
-      takesIdempotencyKey: true,
-      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, true)),
-    }),
-    defineRoute({
-      ...common,
-      method: 'POST',
-      path: `${recordPath}/enable`,
-      summary: 'Allow the logins of one disabled User again; links in earlier mails stay void',
-      response: userView,
-      hasTag: true,
-      takesIdempotencyKey: true,
-      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, false)),
-    }),
+    disabling(
+      'disable',
+      'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
+    ),
+    disabling('enable', 'Allow the logins of one disabled User again; links in earlier mails stay void'),
     defineRoute({
       ...common,
       method: 'DELETE',
