@@ -1,36 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createApp } from './app.ts';
-import type { TenantDatabases } from './connections/tenant-databases.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer, type UnreadyReason } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
 import { listen, managementNames, portOf } from './http/server-ports.ts';
-import type { Metrics } from './metrics/metrics.ts';
-import type { WriteMonitor } from './response-cache/write-monitor.ts';
 import { requestDeadlineMs } from './runtime/deadline.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 
 /** The API without a management server: what each worker process runs. */
-export interface RunningApi {
-  readonly port: number;
-  readonly databases: TenantDatabases;
-  readonly writeMonitor: WriteMonitor;
-  readonly metrics: Metrics;
-  /** Returns why no request should be sent to the process at the moment; undefined when it is ready. */
-  unreadyReason(): UnreadyReason | undefined;
-  /**
-   * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
-   * connections and finishes running requests.
-   * @returns false when requests were cut off
-   */
-  stop(delayMs?: number): Promise<boolean>;
-  /**
-   * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds, each
-   * open connection may send a request and is closed after its response; then `stop`.
-   */
-  handOver(delayMs: number): Promise<boolean>;
-}
+export type RunningApi = Awaited<ReturnType<typeof startApi>>;
 
 export interface RunningServer extends Pick<RunningApi, 'port' | 'databases' | 'writeMonitor' | 'stop'> {
   /** Port of the health checks and metrics. */
@@ -74,7 +53,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 }
 
 /** As `startServer`, without health checks and metrics. */
-export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions): Promise<RunningApi> {
+export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
   const services = await createServices(options);
   const { feed, masterKey, metrics, databases, writeMonitor, responseCache, unsentResponses, imports, countRequest } =
@@ -114,18 +93,28 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     databases,
     writeMonitor,
     metrics,
-    unreadyReason: () => {
+    /** Returns why no request should be sent to the process at the moment; undefined when it is ready. */
+    unreadyReason: (): UnreadyReason | undefined => {
       if (stopping.signal.aborted) return 'stopping';
       if (!feed.current) return 'control_database';
       return masterKey.isKnown ? undefined : 'master_key';
     },
-    stop: async (delayMs = 0) => {
+    /**
+     * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
+     * connections and finishes running requests.
+     * @returns false when requests were cut off
+     */
+    stop: async (delayMs = 0): Promise<boolean> => {
       stopping.abort();
       api.closeAfterResponses();
       if (delayMs > 0) await delay(delayMs);
       return drain(maxStopMs - delayMs);
     },
-    handOver: async delayMs => {
+    /**
+     * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds, each
+     * open connection may send a request and is closed after its response; then `stop`.
+     */
+    handOver: async (delayMs: number): Promise<boolean> => {
       stopping.abort();
       api.closeAfterResponses();
       await Promise.race([api.refuseConnections(), delay(delayMs, undefined, { ref: false })]);

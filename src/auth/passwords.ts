@@ -29,23 +29,7 @@ const busyUtilization = 0.8;
 const maxPauseMs = 40; // a hash that takes longer than usual shows that other processes get the CPU already
 
 /** Hashes and verifies passwords on other threads, a few at a time, so that other requests are still served. */
-export interface Passwords {
-  /** `hashed`: hashes and verifications since the start. `waiting`: length of the queue. */
-  readonly usage: { readonly hashed: number; readonly waiting: number };
-  /**
-   * @param requester absent: an operator
-   * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
-   */
-  hash(password: string, requester?: HashRequester): Promise<string>;
-  /**
-   * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns
-   * false. After a wrong password for a hash that takes less work than a current one, it does the rest of that work, so
-   * that an imported hash does not disclose its account by a quick response.
-   */
-  verify(storedHash: string | undefined, password: string, requester?: HashRequester): Promise<boolean>;
-  /** True for a stored hash with other parameters than the current ones. */
-  isOutdated(storedHash: string): boolean;
-}
+export type Passwords = ReturnType<typeof createPasswords>;
 
 /** Hashes at a time, while the event loop is busy and while it is idle. */
 type HashConcurrency = Readonly<Record<'busy' | 'idle', number>>;
@@ -61,15 +45,24 @@ export function hashConcurrency(processes: number): HashConcurrency {
 }
 
 /** @param work of new hashes */
-export function createPasswords(concurrency = hashConcurrency(1), work = defaultWork): Passwords {
+export function createPasswords(concurrency = hashConcurrency(1), work = defaultWork) {
   const parameters = { ...variant, ...work };
   const currentPrefix = `$argon2id$v=19$m=${work.memoryCost},t=${work.timeCost},p=${variant.parallelism}$`;
   const { usage, run, countHash } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
-    hash: (password, requester = operator) => run(() => hash(normalise(password), parameters), requester),
-    verify: async (storedHash, password, requester = operator) => {
+    /**
+     * @param requester by default an operator
+     * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
+     */
+    hash: (password: string, requester = operator) => run(() => hash(normalise(password), parameters), requester),
+    /**
+     * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns
+     * false. After a wrong password for a hash that takes less work than a current one, it does the rest of that work,
+     * so that an imported hash does not disclose its account by a quick response.
+     */
+    verify: async (storedHash: string | undefined, password: string, requester = operator): Promise<boolean> => {
       const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
       return run(async () => {
         const stored = storedHash === undefined ? undefined : readParameters(storedHash);
@@ -87,7 +80,8 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
         return false;
       }, requester);
     },
-    isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
+    /** True for a stored hash with other parameters than the current ones. */
+    isOutdated: (storedHash: string) => !storedHash.startsWith(currentPrefix),
   };
 }
 
@@ -119,19 +113,12 @@ function normalise(password: string): string {
   return password.normalize('NFKC');
 }
 
-interface Limiter {
-  readonly usage: Passwords['usage'];
-  /** Counts a second hash of the same task. */
-  countHash(): void;
-  run<T>(task: () => Promise<T>, requester: HashRequester): Promise<T>;
-}
-
 /**
  * Runs as many tasks at a time as `concurrency` says for the event loop during the last task, and queues at most
  * `maxWaiting`. While the event loop is busy, each task is followed by a pause twice as long as the task, at most
  * `maxPauseMs`: that leaves most of the cores to the database, Redis and other processes that the requests depend on.
  */
-function createLimiter(concurrency: HashConcurrency, maxWaiting: number): Limiter {
+function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
   const queue = new HashQueue(maxWaiting);
   let limit = concurrency.idle;
   let running = 0;
@@ -141,16 +128,18 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number): Limite
     while (running < limit && queue.startNext()) running++;
   };
   return {
+    /** `hashed`: hashes and verifications since the start. `waiting`: length of the queue. */
     usage: {
-      get hashed() {
+      get hashed(): number {
         return hashed;
       },
-      get waiting() {
+      get waiting(): number {
         return queue.length;
       },
     },
-    countHash: () => void hashed++,
-    run: async (task, requester) => {
+    /** Counts a second hash of the same task. */
+    countHash: (): void => void hashed++,
+    run: async <T>(task: () => Promise<T>, requester: HashRequester): Promise<T> => {
       const trace = requester.deadline?.trace;
       const requestedAt = performance.now();
       if (running >= limit) await queue.enqueue(requester);

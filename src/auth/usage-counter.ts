@@ -5,13 +5,9 @@ import { describeError } from '../log/describe-error.ts';
 const writeIntervalMs = 2_000;
 
 /** Counts the uses of legacy tokens in memory and stores the counts every 2 s, so that no request waits for it. */
-export interface UsageCounter {
-  count(hash: string): void;
-  /** Stores the remaining counts and stops the timer. */
-  stop(): Promise<void>;
-}
+export type UsageCounter = ReturnType<typeof createUsageCounter>;
 
-export function createUsageCounter(control: ControlDatabase, log: Logger): UsageCounter {
+export function createUsageCounter(control: ControlDatabase, log: Logger) {
   const counts = new Map<string, number>();
   const write = async (): Promise<void> => {
     const batch = [...counts];
@@ -32,8 +28,9 @@ export function createUsageCounter(control: ControlDatabase, log: Logger): Usage
     if (counts.size > 0) lastWrite = lastWrite.then(write).catch(onError);
   }, writeIntervalMs).unref();
   return {
-    count: hash => void counts.set(hash, (counts.get(hash) ?? 0) + 1),
-    stop: async () => {
+    count: (hash: string): void => void counts.set(hash, (counts.get(hash) ?? 0) + 1),
+    /** Stores the remaining counts and stops the timer. */
+    stop: async (): Promise<void> => {
       clearInterval(timer);
       await lastWrite.then(write).catch(onError);
     },

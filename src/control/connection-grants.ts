@@ -55,16 +55,7 @@ const forgetStatement = `
      and not exists (select from connection_grants where process = p.id)`;
 
 /** The grants of all servers in the control database, for one process. */
-export interface GrantStore {
-  readonly process: ProcessIdentity;
-  read(server: string): Promise<ServerGrants>;
-  /** @returns false when the change had no effect, because its version is not the current one */
-  write(server: string, change: GrantChange): Promise<boolean>;
-  /** Removes the process and its grants. None of its connections may exist, or be opened afterwards. */
-  leave(): Promise<void>;
-  /** Finds and ends connections to the server of the control database, as `findStatement` does. */
-  findConnections(processes: readonly string[], end: readonly string[]): Promise<ProcessConnection[]>;
-}
+export type GrantStore = ReturnType<typeof createGrantStore>;
 
 /** Connections of a process to one database. */
 export interface ProcessConnection {
@@ -97,7 +88,7 @@ export function createGrantStore(
   control: ControlDatabase,
   process: ProcessIdentity,
   keys: Pick<SecretBox, 'current' | 'previous'>,
-): GrantStore {
+) {
   const { id, heads, ...identity } = process;
   const registered = JSON.stringify({
     ...identity,
@@ -108,7 +99,7 @@ export function createGrantStore(
   });
   return {
     process,
-    read: async server => {
+    read: async (server: string): Promise<ServerGrants> => {
       const read = (): Promise<GrantRow[]> => queryControl<GrantRow>(control, 'grants_read', readStatement, [server]);
       let rows = await read();
       if (rows.length === 0) {
@@ -122,7 +113,8 @@ export function createGrantStore(
       );
       return { version: Number(rows[0]?.version), grants };
     },
-    write: async (server, { version, own, remove }) => {
+    /** @returns false when the change had no effect, because its version is not the current one */
+    write: async (server: string, { version, own, remove }: GrantChange): Promise<boolean> => {
       const { granted, held, wanted, reserved, budget, heartbeat } = own;
       const grant = [granted, held, wanted, reserved, budget, heartbeat];
       const values = [server, version, id, registered, ...grant, remove];
@@ -130,10 +122,12 @@ export function createGrantStore(
       if (rows.length > 0 && remove.length > 0) await queryControl(control, 'grants_forget', forgetStatement, [remove]);
       return rows.length > 0;
     },
-    leave: async () => {
+    /** Removes the process and its grants. None of its connections may exist, or be opened afterwards. */
+    leave: async (): Promise<void> => {
       await queryControl(control, 'grants_leave', leaveStatement, [id]);
     },
-    findConnections: (processes, end) => {
+    /** Finds and ends connections to the server of the control database, as `findStatement` does. */
+    findConnections: (processes: readonly string[], end: readonly string[]) => {
       const { name, text, values } = findStatement(processes, end);
       return queryControl<ProcessConnection>(control, name, text, values);
     },

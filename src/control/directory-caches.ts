@@ -2,7 +2,6 @@ import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { changeTopics } from './change-topics.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
-import { loadLegacyToken } from './load-legacy-token.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { LegacyTokenRecord, RoleRecord, SessionRecord, TenantRecord, UserRecord } from './records.ts';
 
@@ -100,4 +99,21 @@ async function loadSession(
 
 function toRole({ role }: Pick<CallerRow, 'role'>): RoleRecord {
   return { ...role, permissions: new Set(role.permissions) };
+}
+
+/**
+ * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which the change feed uses too.
+ */
+export function legacyTokenKey(hash: string): string {
+  return `\\x${hash}`;
+}
+
+const tokenByKey = `
+  select t.guid as "tenantGuid", user_id::float8 as "userId", entity_type as "entityType",
+         (extract(epoch from expires_at) * 1000)::float8 as "expiresAt", revoked_at is not null as revoked
+    from legacy_tokens join tenants t on t.id = tenant_id where hash = $1::bytea`;
+
+async function loadLegacyToken(key: string, control: ControlDatabase): Promise<LegacyTokenRecord | undefined> {
+  const [token] = await queryControl<LegacyTokenRecord>(control, 'legacy_token_by_key', tokenByKey, [key]);
+  return token;
 }

@@ -6,48 +6,15 @@ import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { User } from './control-entities.ts';
 import { queryControl } from './database.ts';
-import { createDirectoryCaches, type DirectoryCaches } from './directory-caches.ts';
-import { legacyTokenKey } from './load-legacy-token.ts';
+import { createDirectoryCaches, type DirectoryCaches, legacyTokenKey } from './directory-caches.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
-import type {
-  CallerRecords,
-  LegacyTokenRecord,
-  RoleRecord,
-  SessionRecord,
-  TenantRecord,
-  UserRecord,
-} from './records.ts';
+import type { CallerRecords, TenantRecord } from './records.ts';
 
 /**
  * The look-ups that requests make in the control database. Each result is cached until the change feed announces a
  * change of its row. A look-up returns undefined when there is no such row.
  */
-export interface Directory {
-  tenant(guid: string): Promise<TenantRecord | undefined>;
-  /** Looks the slug up each time: only requests without a token have one, such as a login. */
-  tenantBySlug(slug: string): Promise<TenantRecord | undefined>;
-  /**
-   * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
-   * rotation yet: reads the keys from the database, at most five times a second for each tenant, so that invented keys
-   * cost next to nothing.
-   */
-  reloadTenant(guid: string): Promise<TenantRecord | undefined>;
-  session(id: string): Promise<SessionRecord | undefined>;
-  /** Removes a session from the cache, so that the process that revoked it need not wait for the change feed. */
-  invalidateSession(id: string): void;
-  user(id: number): Promise<UserRecord | undefined>;
-  role(id: number): Promise<RoleRecord | undefined>;
-  /**
-   * Returns a function that is true while the directory would return these very objects from memory. It checks the age
-   * of the cache entries once a second, and everything else at each call.
-   * @returns undefined when the directory would not return these objects now
-   */
-  freshnessCheck(records: CallerRecords): (() => boolean) | undefined;
-  /** Counts the users of a business entity. Never cached. */
-  countUsers(tenantId: number, entityId: number): Promise<number>;
-  /** @param hash of the token, in hexadecimal */
-  legacyToken(hash: string): Promise<LegacyTokenRecord | undefined>;
-}
+export type Directory = ReturnType<typeof createDirectory>;
 
 interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
@@ -57,24 +24,38 @@ interface DirectoryOptions extends TenantLoaderOptions {
 
 const guidBySlug = 'select guid from tenants where slug = $1';
 
-export function createDirectory(options: DirectoryOptions): Directory {
+export function createDirectory(options: DirectoryOptions) {
   const { control, feed, clock = processClock } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
   return {
-    tenant: guid => tenants.get(guid),
-    tenantBySlug: async slug => {
+    tenant: (guid: string) => tenants.get(guid),
+    /** Looks the slug up each time: only requests without a token have one, such as a login. */
+    tenantBySlug: async (slug: string) => {
       const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [slug]);
       return found && tenants.get(found.guid);
     },
+    /**
+     * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
+     * rotation yet: reads the keys from the database, at most five times a second for each tenant, so that invented
+     * keys cost next to nothing.
+     */
     reloadTenant: createTenantReload(tenants, options),
-    session: id => sessions.get(id),
-    invalidateSession: id => sessions.invalidate(id),
-    user: id => users.get(String(id)),
-    role: id => roles.get(String(id)),
+    session: (id: string) => sessions.get(id),
+    /** Removes a session from the cache, so that the process that revoked it need not wait for the change feed. */
+    invalidateSession: (id: string) => sessions.invalidate(id),
+    user: (id: number) => users.get(String(id)),
+    role: (id: number) => roles.get(String(id)),
+    /**
+     * Returns a function that is true while the directory would return these very objects from memory. It checks the
+     * age of the cache entries once a second, and everything else at each call.
+     * @returns undefined when the directory would not return these objects now
+     */
     freshnessCheck: createFreshnessCheck(caches, feed, clock),
-    countUsers: (tenant, entityId) => control.em.fork().count(User, { tenant, entityId }),
-    legacyToken: hash => legacyTokens.get(legacyTokenKey(hash)),
+    /** Counts the users of a business entity. Never cached. */
+    countUsers: (tenant: number, entityId: number) => control.em.fork().count(User, { tenant, entityId }),
+    /** @param hash of the token, in hexadecimal */
+    legacyToken: (hash: string) => legacyTokens.get(legacyTokenKey(hash)),
   };
 }
 

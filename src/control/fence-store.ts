@@ -12,12 +12,7 @@ export interface TenantFence {
 }
 
 /** The fences in the control database, for one process of the service. */
-export interface FenceStore {
-  /** Returns the fence of a tenant, or the fences of all tenants (`*`). */
-  read(guid: string): Promise<TenantFence[]>;
-  /** Records that this process is prepared, or, for a closed fence, that it uses no connection of the tenant. */
-  acknowledge(fence: TenantFence): Promise<void>;
-}
+export type FenceStore = ReturnType<typeof createFenceStore>;
 
 interface FenceRow extends Omit<TenantFence, 'target'> {
   readonly address: string | null;
@@ -35,16 +30,18 @@ const acknowledgeStatement = `
       on conflict do nothing`;
 
 /** @param controlUrl URL of the control database: its server also holds tenants, without an address of its own */
-export function createFenceStore(control: ControlDatabase, controlUrl: string, processId: string): FenceStore {
+export function createFenceStore(control: ControlDatabase, controlUrl: string, processId: string) {
   return {
-    read: async guid => {
+    /** Returns the fence of a tenant, or the fences of all tenants (`*`). */
+    read: async (guid: string): Promise<TenantFence[]> => {
       const rows = await queryControl<FenceRow>(control, 'fences_read', readStatement, [guid]);
       return rows.map(({ address, identity, ...fence }) => ({
         ...fence,
         target: { address: address ?? controlUrl, identity: identity ?? undefined },
       }));
     },
-    acknowledge: async ({ id, closed }) => {
+    /** Records that this process is prepared, or, for a closed fence, that it uses no connection of the tenant. */
+    acknowledge: async ({ id, closed }: TenantFence): Promise<void> => {
       await queryControl(control, 'fences_acknowledge', acknowledgeStatement, [id, processId, closed]);
     },
   };

@@ -1,16 +1,5 @@
 import { renewalMs } from './leases.ts';
 
-/** Leases work from the control database: at intervals, and when it is woken. */
-export interface LeaseLoop {
-  /** Begins to lease, also what other processes left when they ended. */
-  start(): void;
-  /** Leases now, because there may be work. */
-  wake(): void;
-  /** Leases no more. */
-  stop(): void;
-  readonly isStopping: boolean;
-}
-
 interface LeaseLoopOptions {
   /** Leases what this process can do now. Not called while it runs. A failure is repeated at the next interval. */
   lease: () => Promise<void>;
@@ -19,7 +8,8 @@ interface LeaseLoopOptions {
   pollMs: number;
 }
 
-export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions): LeaseLoop {
+/** Leases work from the control database: at intervals, and when it is woken. */
+export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
   const timers: NodeJS.Timeout[] = [];
   let isStopping = false;
   let isLeasing = false;
@@ -42,8 +32,10 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions): Lea
     if (!isLeasing) void leaseWhileWoken();
   };
   return {
+    /** Leases now, because there may be work. */
     wake,
-    start: () => {
+    /** Begins to lease, also what other processes left when they ended. */
+    start: (): void => {
       timers.push(
         setInterval(wake, pollMs),
         setInterval(() => void renew().catch(() => {}), renewalMs),
@@ -51,11 +43,12 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions): Lea
       for (const timer of timers) timer.unref();
       wake();
     },
-    stop: () => {
+    /** Leases no more. */
+    stop: (): void => {
       isStopping = true;
       for (const timer of timers) clearInterval(timer);
     },
-    get isStopping() {
+    get isStopping(): boolean {
       return isStopping;
     },
   };

@@ -1,19 +1,7 @@
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** The leases that this process holds in a table of the control database with `id`, `holder` and `leased_until`. */
-export interface Leases {
-  /**
-   * Says that this process has leased an entry: `renew` extends its lease from now on.
-   * @param sentAt when the statement was sent, by `performance.now()`
-   */
-  hold(id: number, sentAt: number): void;
-  /** Says that this process no longer holds an entry. */
-  forget(id: number): void;
-  /** Extends the leases of this process. Call it every `renewalMs`. */
-  renew(): Promise<void>;
-  /** True while no other process can have leased the entry, unless the clock of the control database was set. */
-  isHeld(id: number): boolean;
-}
+export type Leases = ReturnType<typeof createLeases>;
 
 export const renewalMs = 3_000;
 const leaseSeconds = 10;
@@ -27,14 +15,22 @@ export const isLeased = (row: string): string =>
   `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
 
 /** @param holder identifies this process */
-export function createLeases(control: ControlDatabase, table: string, holder: string): Leases {
+export function createLeases(control: ControlDatabase, table: string, holder: string) {
   /** A time that is not later than the begin or the last extension of each lease, by `performance.now()`. */
   const held = new Map<number, number>();
   return {
-    hold: (id, sentAt) => void held.set(id, sentAt),
-    forget: id => void held.delete(id),
-    isHeld: id => performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
-    renew: async () => {
+    /**
+     * Says that this process has leased an entry: `renew` extends its lease from now on.
+     * @param sentAt when the statement was sent, by `performance.now()`
+     */
+    hold: (id: number, sentAt: number): void => void held.set(id, sentAt),
+    /** Says that this process no longer holds an entry. */
+    forget: (id: number): void => void held.delete(id),
+    /** True while no other process can have leased the entry, unless the clock of the control database was set. */
+    isHeld: (id: number): boolean =>
+      performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
+    /** Extends the leases of this process. Call it every `renewalMs`. */
+    renew: async (): Promise<void> => {
       if (held.size === 0) return;
       const sentAt = performance.now();
       const renewed = await queryControl<{ id: number }>(

@@ -21,27 +21,18 @@ export interface MasterKey extends Sealer {
 }
 
 /** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
-export interface SecretBox extends Sealer {
-  /** The master key alone. */
-  readonly current: MasterKey;
-  /** The previous master key alone. */
-  readonly previous: MasterKey | undefined;
-  /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
-  mac(purpose: string, ...parts: string[]): Buffer;
-  /** Checks, in constant time, that a code was computed for this purpose and these parts. */
-  verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean;
-}
+export type SecretBox = ReturnType<typeof createSecretBox>;
 
 /**
  * @param masterKey 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869)
  * @param previous the former master key: secrets that it sealed can still be opened, and its codes are still valid
  */
-export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): SecretBox {
+export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array) {
   const current = createKeyring(masterKey);
   const former = previous && createKeyring(previous);
   return {
     seal: current.sealer.seal,
-    open(sealed, owner) {
+    open(sealed: Uint8Array, owner: string): Buffer {
       try {
         return current.sealer.open(sealed, owner);
       } catch (error) {
@@ -49,10 +40,14 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): S
         throw error;
       }
     },
+    /** The master key alone. */
     current: current.sealer,
+    /** The previous master key alone. */
     previous: former?.sealer,
-    mac: (purpose, ...parts) => computeMac(current, purpose, parts),
-    verifyMac: (code, purpose, ...parts) =>
+    /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
+    mac: (purpose: string, ...parts: string[]) => computeMac(current, purpose, parts),
+    /** Checks, in constant time, that a code was computed for this purpose and these parts. */
+    verifyMac: (code: Uint8Array, purpose: string, ...parts: string[]): boolean =>
       [current, former].some(keyring => keyring && equalsCode(code, computeMac(keyring, purpose, parts))),
   };
 }

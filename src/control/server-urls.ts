@@ -2,19 +2,17 @@ import type { Server } from './control-entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 
 /** The connection URLs of the PostgreSQL servers that hold tenant databases. */
-export interface ServerUrls {
-  /**
-   * Returns a URL with the operator's rights, which can create databases and roles.
-   * @param database by default the one that the stored URL names
-   * @throws when the stored URL cannot be decrypted or parsed
-   */
-  adminUrl(server: Pick<Server, 'name' | 'adminUrl'>, database?: string): string;
-}
+export type ServerUrls = ReturnType<typeof createServerUrls>;
 
 /** @param controlUrl URL of the control database, returned for a server without a URL of its own */
-export function createServerUrls(controlUrl: string, secrets: SecretBox): ServerUrls {
+export function createServerUrls(controlUrl: string, secrets: SecretBox) {
   return {
-    adminUrl: ({ name, adminUrl }, database) => {
+    /**
+     * Returns a URL with the operator's rights, which can create databases and roles.
+     * @param database by default the one that the stored URL names
+     * @throws when the stored URL cannot be decrypted or parsed
+     */
+    adminUrl: ({ name, adminUrl }: Pick<Server, 'name' | 'adminUrl'>, database?: string): string => {
       const url = adminUrl ? secrets.open(adminUrl, owners.serverUrl(name)).toString() : controlUrl;
       if (!URL.canParse(url)) throw new Error(`the stored URL of server ${name} is not a URL`);
       return database === undefined ? url : databaseUrl(url, database);

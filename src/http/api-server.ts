@@ -4,20 +4,7 @@ import { Connections } from './connections.ts';
 import { PipelinedRequest } from './pipelined-request.ts';
 import type { RefuseUnparsed } from './refuse-unparsed.ts';
 
-export interface ApiServer {
-  readonly http: Server;
-  /** Closes each connection after its last response. New connections are still accepted. */
-  closeAfterResponses(): void;
-  /** Refuses new connections, or, in a worker process, leaves them to the others. @returns when all are closed */
-  refuseConnections(): Promise<void>;
-  /**
-   * Refuses new connections and waits for the running requests and for responses that are still being sent. A request
-   * that does not arrive within the time limits is ended, as at any other time; that does not count as cut off.
-   * @param maxMs after which all connections are cut
-   * @returns false when requests or responses were cut off
-   */
-  drain(maxMs: number): Promise<boolean>;
-}
+export type ApiServer = ReturnType<typeof createApiServer>;
 
 export interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
@@ -61,7 +48,7 @@ export function createApiServer({
   keepAliveMs,
   limits = defaultLimits,
   silenceMs = defaultSilenceMs,
-}: ApiServerOptions): ApiServer {
+}: ApiServerOptions) {
   const connections = new Connections();
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
   const onRequest = (request: IncomingMessage, response: ServerResponse): void =>
@@ -92,9 +79,17 @@ export function createApiServer({
   http.on('close', () => clearInterval(check));
   return {
     http,
+    /** Closes each connection after its last response. New connections are still accepted. */
     closeAfterResponses: () => connections.closeAfterResponses(),
+    /** Refuses new connections, or, in a worker process, leaves them to the others. @returns when all are closed */
     refuseConnections: () => refuseConnections(http),
-    drain: maxMs => drain(http, connections, maxMs, limits.headersTimeout),
+    /**
+     * Refuses new connections and waits for the running requests and for responses that are still being sent. A request
+     * that does not arrive within the time limits is ended, as at any other time; that does not count as cut off.
+     * @param maxMs after which all connections are cut
+     * @returns false when requests or responses were cut off
+     */
+    drain: (maxMs: number) => drain(http, connections, maxMs, limits.headersTimeout),
   };
 }
 

@@ -2,12 +2,7 @@ import Router from '@koa/router';
 import type { Middleware } from 'koa';
 
 /** Finds the route of a request. */
-export interface Routers {
-  /** Calls the handler of the matching route, or `next` when no route matches. */
-  readonly dispatch: Middleware;
-  /** Returns path pattern and methods of every route that matches a path, whatever the method of the request. */
-  ofPath(path: string): { path: string; methods: readonly string[] }[];
-}
+export type Routers = ReturnType<typeof createRouters>;
 
 interface MountedRoute {
   readonly method: string;
@@ -20,7 +15,7 @@ interface MountedRoute {
  * Mounts routes. An @koa/router tries all its routes one by one, so each prefix of three segments has a router of its
  * own, which one look-up finds.
  */
-export function createRouters(routes: readonly MountedRoute[]): Routers {
+export function createRouters(routes: readonly MountedRoute[]) {
   const routers = new Map<string, { router: Router; dispatch: Middleware }>();
   for (const { method, path, handle } of routes) {
     const prefix = prefixOf(path);
@@ -29,12 +24,15 @@ export function createRouters(routes: readonly MountedRoute[]): Routers {
     router.register(path, [method], handle);
     routers.set(prefix, { router, dispatch: router.routes() as unknown as Middleware });
   }
+  /** Calls the handler of the matching route, or `next` when no route matches. */
+  const dispatch: Middleware = (ctx, next) => {
+    const router = routers.get(prefixOf(ctx.path));
+    return router ? router.dispatch(ctx, next) : next();
+  };
   return {
-    dispatch: (ctx, next) => {
-      const router = routers.get(prefixOf(ctx.path));
-      return router ? router.dispatch(ctx, next) : next();
-    },
-    ofPath: path => {
+    dispatch,
+    /** Returns path pattern and methods of every route that matches a path, whatever the method of the request. */
+    ofPath: (path: string): { path: string; methods: readonly string[] }[] => {
       const layers = routers.get(prefixOf(path))?.router.match(path, '').path ?? [];
       return layers.map(layer => ({ path: String(layer.path), methods: layer.methods }));
     },

@@ -30,39 +30,7 @@ interface Sender {
  * Leases only save attempts in vain. That an import is applied once follows from the lock and the state in the tenant's
  * database, so it does not depend on a clock.
  */
-export interface ImportQueue {
-  /**
-   * Adds an entry for a file that begins to arrive, and leases it.
-   * @returns undefined when another request of the user with the same key sends a file, or a process was killed that
-   *   received one and its entry has not been leased yet
-   */
-  begin(sender: Sender): Promise<QueuedImport | undefined>;
-  /**
-   * Stores which import the file of an entry is for.
-   * @returns false when another process has leased the entry, because its lease had ended, and removed it
-   */
-  attach(queued: QueuedImport, importId: number): Promise<boolean>;
-  /** Gives an import whose file has arrived to the first process that leases it. */
-  release(queued: QueuedImport): Promise<void>;
-  /**
-   * Adds an import whose file has arrived: the queue lacks it when one of the databases was restored.
-   * @returns false when the queue has it already
-   */
-  restore(tenantId: number, importId: number): Promise<boolean>;
-  /**
-   * Leases the oldest entry that no process holds, of an active tenant of which no import is running. The file may not
-   * have arrived. An import with lost runs, which may be the reason of their end, runs alone in its process: it is not
-   * leased while others run, and newer ones wait for it.
-   * @param running the imports that this process runs
-   */
-  lease(running: number): Promise<LeasedImport | undefined>;
-  /** Gives a leased import back: it can be leased again after `afterMs` milliseconds. */
-  postpone(queued: QueuedImport, afterMs: number): Promise<void>;
-  /** Removes an import that has ended. */
-  remove(queued: QueuedImport): Promise<void>;
-  /** Extends the leases of this process. Call it every `renewalMs`. */
-  renew(): Promise<void>;
-}
+export type ImportQueue = ReturnType<typeof createImportQueue>;
 
 const beginText = `
   insert into unfinished_imports (tenant_id, user_id, idempotency_key, holder, leased_until)
@@ -93,7 +61,7 @@ const postponeText = `
 const removeText = 'delete from unfinished_imports where id = $1';
 
 /** @param holder identifies this process */
-export function createImportQueue(control: ControlDatabase, holder: string): ImportQueue {
+export function createImportQueue(control: ControlDatabase, holder: string) {
   const leases = createLeases(control, 'unfinished_imports', holder);
   const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
     queryControl<Row>(control, `imports_${name}`, text, values);
@@ -105,24 +73,48 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
     await query(name, text, [id, ...values]);
   };
   return {
-    begin: async ({ tenantId, userId, idempotencyKey }) => {
+    /**
+     * Adds an entry for a file that begins to arrive, and leases it.
+     * @returns undefined when another request of the user with the same key sends a file, or a process was killed that
+     *   received one and its entry has not been leased yet
+     */
+    begin: async ({ tenantId, userId, idempotencyKey }: Sender): Promise<QueuedImport | undefined> => {
       const values = [tenantId, userId, idempotencyKey, holder];
       const sentAt = performance.now();
       const [begun] = await query<QueuedImport>('begin', beginText, values);
       add(begun, sentAt);
       return begun;
     },
-    attach: async ({ id }, importId) => (await query('attach', attachText, [id, importId])).length > 0,
-    release: queued => end('release', releaseText, queued),
-    restore: async (tenantId, importId) => (await query('restore', restoreText, [tenantId, importId])).length > 0,
-    lease: async running => {
+    /**
+     * Stores which import the file of an entry is for.
+     * @returns false when another process has leased the entry, because its lease had ended, and removed it
+     */
+    attach: async ({ id }: QueuedImport, importId: number) =>
+      (await query('attach', attachText, [id, importId])).length > 0,
+    /** Gives an import whose file has arrived to the first process that leases it. */
+    release: (queued: QueuedImport) => end('release', releaseText, queued),
+    /**
+     * Adds an import whose file has arrived: the queue lacks it when one of the databases was restored.
+     * @returns false when the queue has it already
+     */
+    restore: async (tenantId: number, importId: number) =>
+      (await query('restore', restoreText, [tenantId, importId])).length > 0,
+    /**
+     * Leases the oldest entry that no process holds, of an active tenant of which no import is running. The file may
+     * not have arrived. An import with lost runs, which may be the reason of their end, runs alone in its process: it
+     * is not leased while others run, and newer ones wait for it.
+     * @param running the imports that this process runs
+     */
+    lease: async (running: number): Promise<LeasedImport | undefined> => {
       const sentAt = performance.now();
       const [leased] = await query<LeasedImport>('lease', leaseText, [holder, running]);
       add(leased, sentAt);
       return leased;
     },
-    postpone: (queued, afterMs) => end('postpone', postponeText, queued, holder, afterMs),
-    remove: queued => end('remove', removeText, queued),
+    /** Gives a leased import back: it can be leased again after `afterMs` milliseconds. */
+    postpone: (queued: QueuedImport, afterMs: number) => end('postpone', postponeText, queued, holder, afterMs),
+    /** Removes an import that has ended. */
+    remove: (queued: QueuedImport) => end('remove', removeText, queued),
     renew: leases.renew,
   };
 }

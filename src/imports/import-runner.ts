@@ -9,7 +9,7 @@ import type { ResourceDefinition } from '../resources/rest/resource-definition.t
 import { changeInBackground } from '../tenancy/change-in-background.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { applyFile, fileError } from './apply-file.ts';
-import { createImportQueue, type ImportQueue, type LeasedImport } from './import-queue.ts';
+import { createImportQueue, type LeasedImport } from './import-queue.ts';
 import {
   beginImport,
   finishImport,
@@ -23,17 +23,7 @@ import { importableResources } from './importable-resources.ts';
 import { InterruptedError, requireSenderRights } from './sender-rights.ts';
 
 /** Runs the imports of all tenants that this process leases. */
-export interface ImportRunner {
-  readonly queue: ImportQueue;
-  /** Begins to lease imports, also those that other processes left when they ended. */
-  start(): void;
-  /** Leases the next import now, because there may be one. */
-  wake(): void;
-  /** Runs an import that has not ended, also if the queue lacks it. Returns at once. */
-  resume(tenantId: number, importId: number): void;
-  /** Leases no more imports. The running ones stop at their next batch of rows; another process runs them again. */
-  stop(): void;
-}
+export type ImportRunner = ReturnType<typeof createImportRunner>;
 
 interface ImportRunnerOptions extends ContextServices {
   control: ControlDatabase;
@@ -51,7 +41,7 @@ const pollMs = 5_000;
 /** When an import is tried again that another process is running, or that failed. */
 const retryMs = 5_000;
 
-export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
+export function createImportRunner(options: ImportRunnerOptions) {
   const { control, background, processId } = options;
   const queue = createImportQueue(control, processId);
   const running = new Set<LeasedImport>();
@@ -86,8 +76,10 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
     queue,
     start: loop.start,
     wake: loop.wake,
+    /** Leases no more imports. The running ones stop at their next batch of rows; another process runs them again. */
     stop: loop.stop,
-    resume: (tenantId, importId) => {
+    /** Runs an import that has not ended, also if the queue lacks it. Returns at once. */
+    resume: (tenantId: number, importId: number): void => {
       background.run('import', async () => {
         if (await queue.restore(tenantId, importId)) loop.wake();
       });

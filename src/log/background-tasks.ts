@@ -2,22 +2,18 @@ import type { Logger } from 'pino';
 import { describeError } from './describe-error.ts';
 
 /** Work that runs after its request was answered, such as sending mail. */
-export interface BackgroundTasks {
-  /**
-   * Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that.
-   * @returns false when the task was dropped
-   */
-  run(name: string, task: () => Promise<void>): boolean;
-  /** Resolves when all tasks have ended. */
-  drain(): Promise<void>;
-}
+export type BackgroundTasks = ReturnType<typeof createBackgroundTasks>;
 
 const maxTasks = 1_000; // mails that wait for a slow mail server
 
-export function createBackgroundTasks(log: Logger): BackgroundTasks {
+export function createBackgroundTasks(log: Logger) {
   const tasks = new Set<Promise<void>>();
   return {
-    run(name, task) {
+    /**
+     * Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that.
+     * @returns false when the task was dropped
+     */
+    run(name: string, task: () => Promise<void>): boolean {
       if (tasks.size >= maxTasks) {
         log.error({ event: 'background_overloaded', task: name }, 'dropped a background task: too many are running');
         return false;
@@ -30,7 +26,8 @@ export function createBackgroundTasks(log: Logger): BackgroundTasks {
       tasks.add(running);
       return true;
     },
-    drain: async () => {
+    /** Resolves when all tasks have ended. */
+    drain: async (): Promise<void> => {
       while (tasks.size > 0) await Promise.all(tasks);
     },
   };

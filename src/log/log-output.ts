@@ -14,16 +14,7 @@ const maxFinalMs = 1_000;
 const finalRetryMs = 5;
 
 /** The standard output of the process, as the destination of its log. */
-export interface LogOutput {
-  /** Adds text to the buffer, which is written within 100 ms. Never throws and never waits for the reader. */
-  write(text: string): void;
-  /** Writes the buffer, as far as the output accepts it now. Never throws. */
-  flush(): void;
-  /** Writes the buffer at the end of the process. Waits up to 1 s for a full pipe. Never throws. */
-  flushFinally(): void;
-  /** Lines dropped since the start. */
-  readonly droppedLines: number;
-}
+export type LogOutput = ReturnType<typeof createLogOutput>;
 
 /**
  * Writes to standard output without ever waiting for it: a pipe without a reader, or a full disk, neither stops nor
@@ -31,7 +22,7 @@ export interface LogOutput {
  * dropped and counted until half of it is free. (Only a terminal that is paused with Ctrl-S makes the process wait.)
  * @param reportDropped called after lines were dropped, as soon as there is room; its argument is their number
  */
-export function createLogOutput(reportDropped: (lines: number) => void): LogOutput {
+export function createLogOutput(reportDropped: (lines: number) => void) {
   // Reading process.stdout makes a pipe or socket non-blocking. An error of either stream must not end the process.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   let text = '';
@@ -68,7 +59,8 @@ export function createLogOutput(reportDropped: (lines: number) => void): LogOutp
     reportDropped(lines);
   };
   return {
-    write(line) {
+    /** Adds text to the buffer, which is written within 100 ms. Never throws and never waits for the reader. */
+    write(line: string): void {
       const bytes = Buffer.byteLength(line);
       if (unreportedLines > 0 || rest.length + textBytes + bytes > maxBufferedBytes) {
         droppedLines++;
@@ -80,15 +72,18 @@ export function createLogOutput(reportDropped: (lines: number) => void): LogOutp
       if (rest.length === 0 && textBytes >= flushBytes) flush();
       else schedule(flushMs);
     },
-    flush() {
+    /** Writes the buffer, as far as the output accepts it now. Never throws. */
+    flush(): void {
       if (rest.length === 0) flush(); // otherwise the output has just refused bytes, and the timer tries again
     },
-    flushFinally() {
+    /** Writes the buffer at the end of the process. Waits up to 1 s for a full pipe. Never throws. */
+    flushFinally(): void {
       const endsAt = performance.now() + maxFinalMs;
       while (writeBuffer() === 'EAGAIN' && performance.now() < endsAt)
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, finalRetryMs);
     },
-    get droppedLines() {
+    /** Lines dropped since the start. */
+    get droppedLines(): number {
       return droppedLines;
     },
   };

@@ -1,21 +1,16 @@
 import { type Logger, pino } from 'pino';
 import { describeError } from './describe-error.ts';
-import { createLogOutput, type LogOutput } from './log-output.ts';
+import { createLogOutput } from './log-output.ts';
 import { prettyLine } from './pretty-log.ts';
-
-/** The log of a process, and the standard output behind it. */
-interface ProcessLog {
-  readonly log: Logger;
-  readonly output: LogOutput;
-}
 
 /**
  * Creates the log of this process, on standard output: one JSON object per line, or on a terminal text for a person.
  * Lines are buffered for at most 100 ms and written together, because a system call for each line would cost more than
  * the line itself. A line of level `warn` or above is written at once, after all buffered lines. So a killed process
  * loses at most 100 ms of lines below `warn`.
+ * @returns the log, and the standard output behind it
  */
-export function createLog(level: string): ProcessLog {
+export function createLog(level: string) {
   const output = createLogOutput(lines =>
     log.warn({ event: 'log_lines_dropped', lines }, 'log lines were dropped, because the output did not accept them'),
   );
@@ -28,7 +23,7 @@ export function createLog(level: string): ProcessLog {
       if (this.lastLevel >= flushLevel) output.flush();
     },
   };
-  const log = pino({ level, serializers }, destination);
+  const log: Logger = pino({ level, serializers }, destination);
   return { log, output };
 }
 

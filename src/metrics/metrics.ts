@@ -4,7 +4,6 @@ import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
 import type { MasterKeyWatch } from '../control/master-key-watch.ts';
-import type { RequestOutcome } from '../http/access-log.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log/log-output.ts';
@@ -26,20 +25,6 @@ export interface MetricDefinition {
   readonly labelNames: readonly string[];
 }
 
-export interface Metrics {
-  /** Counts one request. */
-  count(outcome: RequestOutcome): void;
-  /** Renders all metrics in the text format of Prometheus. */
-  render(): Promise<string>;
-  /**
-   * Reads the values of all metrics, which the primary process combines with those of other workers.
-   * @param withFleet false leaves out the metrics that are the same in every process
-   */
-  read(withFleet: boolean): Promise<MetricValues[]>;
-  readonly contentType: string;
-  readonly definitions: readonly MetricDefinition[];
-}
-
 export interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets' | 'readMemory'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
@@ -57,7 +42,7 @@ export interface MetricsSources {
 }
 
 /** Collects the metrics of the process. The number of label values is bounded, however many tenants there are. */
-export function createMetrics(sources: MetricsSources): Metrics {
+export function createMetrics(sources: MetricsSources) {
   const { databases, responseCache, feed, passwords, logOutput, mails, unsentResponses, rateLimitStore, readFleet } =
     sources;
   const registry = new Registry();
@@ -103,15 +88,20 @@ export function createMetrics(sources: MetricsSources): Metrics {
     () => Number(rateLimitStore.isFallback),
     'max',
   );
+  /** Renders all metrics in the text format of Prometheus. */
   const render = async (): Promise<string> => {
     fleet = await readFleet();
     return registry.metrics();
   };
+  /**
+   * Reads the values of all metrics, which the primary process combines with those of other workers.
+   * @param withFleet false leaves out the metrics that are the same in every process
+   */
   const read = async (withFleet: boolean): Promise<MetricValues[]> => {
     fleet = withFleet ? await readFleet() : undefined;
     return registry.getMetricsAsJSON();
   };
-  return { count, render, read, contentType: registry.contentType, definitions: definitionsOf(registry) };
+  return { count, render, read, contentType: registry.contentType as string, definitions: definitionsOf(registry) };
 }
 
 /** Returns what a registry knows of its metrics. prom-client has the labels and the type, and does not declare them. */

@@ -14,21 +14,7 @@ export interface UsageBatch {
 }
 
 /** The usage that the control database records. */
-export interface UsageStore {
-  /** Adds a batch. A batch that was written before has no effect. */
-  write(batch: UsageBatch): Promise<void>;
-  /**
-   * Returns the tenant whose database is the next to be sampled; undefined when another process samples, or when all
-   * tenants have a size of this hour. No two calls within a second get a tenant, in all processes together.
-   */
-  startSample(): Promise<string | undefined>;
-  /** Lets another process sample at once. */
-  releaseSamples(): Promise<void>;
-  /** Stores the size of a tenant's database, as that of this hour. */
-  recordSize(tenant: string, bytes: number): Promise<void>;
-  /** Removes a part of what is older than 100 days. */
-  removeOld(): Promise<void>;
-}
+export type UsageStore = ReturnType<typeof createUsageStore>;
 
 /** How long hours are recorded. 10,000 tenants that are used in each hour are 24 million rows of about 100 bytes. */
 const usageDays = 100;
@@ -96,10 +82,11 @@ const removeOldText = `
    where ctid = any (array(select ctid from tenant_usage where hour < now() - interval '${usageDays} days' limit 5000))`;
 
 /** @param writer a new id for each call: batches are numbered within it */
-export function createUsageStore(control: ControlDatabase, process: ProcessIdentity, writer: string): UsageStore {
+export function createUsageStore(control: ControlDatabase, process: ProcessIdentity, writer: string) {
   const { id, host, pid } = process;
   return {
-    write: async ({ number, counts, countedUntil, isLast }) => {
+    /** Adds a batch. A batch that was written before has no effect. */
+    write: async ({ number, counts, countedUntil, isLast }: UsageBatch): Promise<void> => {
       const requests = counts.reduce((sum, each) => sum + each.requests, 0);
       const column = (name: keyof TenantUsage) => counts.map(each => each[name]);
       await queryControl(control, 'usage_write', writeText, [
@@ -108,18 +95,25 @@ export function createUsageStore(control: ControlDatabase, process: ProcessIdent
         ...[column('responseBytes'), column('databaseMs')],
       ]);
     },
-    startSample: async () => {
+    /**
+     * Returns the tenant whose database is the next to be sampled; undefined when another process samples, or when all
+     * tenants have a size of this hour. No two calls within a second get a tenant, in all processes together.
+     */
+    startSample: async (): Promise<string | undefined> => {
       const [row] = await queryControl<{ guid: string }>(control, 'usage_start_sample', startSampleText, [writer]);
       return row?.guid;
     },
-    releaseSamples: async () => {
+    /** Lets another process sample at once. */
+    releaseSamples: async (): Promise<void> => {
       const text = 'update usage_sampling set holder = null where holder = $1';
       await queryControl(control, 'usage_release_samples', text, [writer]);
     },
-    recordSize: async (tenant, bytes) => {
+    /** Stores the size of a tenant's database, as that of this hour. */
+    recordSize: async (tenant: string, bytes: number): Promise<void> => {
       await queryControl(control, 'usage_record_size', recordSizeText, [tenant, bytes]);
     },
-    removeOld: async () => {
+    /** Removes a part of what is older than 100 days. */
+    removeOld: async (): Promise<void> => {
       await queryControl(control, 'usage_remove_old', removeOldText, []);
     },
   };

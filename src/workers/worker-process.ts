@@ -1,25 +1,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { UnreadyReason } from '../http/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
+import { within } from '../runtime/within.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
 import type { ProcessEnd } from './supervision-actions.ts';
 
 /** A worker process, as its primary process sees it. */
-export interface WorkerProcess {
-  readonly pid: number;
-  /** Does nothing when the process has ended. */
-  send(message: ToWorker): void;
-  kill(): void;
-  /** Asks for a message. */
-  ping(): void;
-  /**
-   * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a reason,
-   * too.
-   */
-  unreadyReason(): Promise<UnreadyReason | undefined>;
-  /** Resolves to undefined when the worker does not respond within a second. */
-  readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;
-}
+export type WorkerProcess = ReturnType<typeof forkWorker>;
 
 type Reply = Extract<ToPrimary, { type: 'ready' | 'metrics' }>;
 
@@ -40,23 +27,20 @@ const maxReplyMs = 1_000;
 export const unrequested = 0;
 
 /** Starts a worker process with the arguments and the environment of this process. */
-export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents): WorkerProcess {
+export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents) {
   const worker: Worker = cluster.fork();
-  const waiting = new Map<number, (reply?: Reply) => void>();
+  const waiting = new Map<number, (reply: Reply | undefined) => void>();
   let lastId = unrequested;
   const send = (message: ToWorker): void => void worker.send(message, () => {}); // an error: the process has ended
-  const request = (message: (id: number) => ToWorker): Promise<Reply | undefined> =>
-    new Promise(resolve => {
-      const id = ++lastId;
-      const end = (reply?: Reply): void => {
-        clearTimeout(timer);
-        waiting.delete(id);
-        resolve(reply);
-      };
-      const timer = setTimeout(end, maxReplyMs);
-      waiting.set(id, end);
-      send(message(id));
-    });
+  const request = (message: (id: number) => ToWorker): Promise<Reply | undefined> => {
+    const id = ++lastId;
+    const { promise, resolve } = Promise.withResolvers<Reply | undefined>();
+    waiting.set(id, resolve);
+    send(message(id));
+    return within(promise, maxReplyMs)
+      .catch(() => undefined)
+      .finally(() => waiting.delete(id));
+  };
 
   worker.on('message', (received: unknown) => {
     onHeard();
@@ -68,19 +52,26 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
   worker.on('error', () => {}); // 'exit' follows, also when the process could not be started
   worker.on('exit', (code, signal) => {
     onEnded({ code, signal });
-    for (const end of waiting.values()) end();
+    for (const resolve of waiting.values()) resolve(undefined);
   });
   worker.on('disconnect', onClosed);
   return {
     pid: worker.process.pid ?? 0,
+    /** Does nothing when the process has ended. */
     send,
-    kill: () => void worker.process.kill('SIGKILL'),
+    kill: (): void => void worker.process.kill('SIGKILL'),
+    /** Asks for a message. */
     ping: () => send({ type: 'read_ready', id: unrequested }),
-    unreadyReason: async () => {
+    /**
+     * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a reason,
+     * too.
+     */
+    unreadyReason: async (): Promise<UnreadyReason | undefined> => {
       const reply = await request(id => ({ type: 'read_ready', id }));
       return reply?.type === 'ready' ? reply.reason : 'starting';
     },
-    readMetrics: async withFleet => {
+    /** Resolves to undefined when the worker does not respond within a second. */
+    readMetrics: async (withFleet: boolean): Promise<MetricValues[] | undefined> => {
       const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));
       return reply?.type === 'metrics' ? reply.values : undefined;
     },

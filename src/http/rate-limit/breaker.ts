@@ -1,15 +1,3 @@
-/** A circuit breaker: makes no calls to a failing service, and probes it until it works again. */
-export interface Breaker {
-  /** Makes a call. Returns undefined when the call fails, or when the breaker is open and the call was not made. */
-  call<T>(work: () => Promise<T>): Promise<T | undefined>;
-  /** Probes the service now, and opens the breaker if the probe fails. */
-  check(): Promise<void>;
-  /** True while calls are not made. */
-  readonly isOpen: boolean;
-  /** Ends the probes. */
-  stop(): void;
-}
-
 interface BreakerOptions {
   /** Made while the breaker is open, in the background: no request waits for it. */
   probe: () => Promise<unknown>;
@@ -20,7 +8,8 @@ interface BreakerOptions {
 const failuresToOpen = 3; // in succession: one lost connection is no reason to open
 const probeIntervalMs = 500;
 
-export function createBreaker({ probe, onOpen, onClose }: BreakerOptions): Breaker {
+/** A circuit breaker: makes no calls to a failing service, and probes it until it works again. */
+export function createBreaker({ probe, onOpen, onClose }: BreakerOptions) {
   let failures = 0;
   let isOpen = false;
   let isStopped = false;
@@ -45,7 +34,8 @@ export function createBreaker({ probe, onOpen, onClose }: BreakerOptions): Break
   };
 
   return {
-    call: async work => {
+    /** Makes a call. Returns undefined when the call fails, or when the breaker is open and the call was not made. */
+    call: async <T>(work: () => Promise<T>): Promise<T | undefined> => {
       if (isOpen) return undefined;
       try {
         const result = await work();
@@ -56,11 +46,14 @@ export function createBreaker({ probe, onOpen, onClose }: BreakerOptions): Break
         return undefined;
       }
     },
-    check: async () => void (await probe().catch(open)),
-    get isOpen() {
+    /** Probes the service now, and opens the breaker if the probe fails. */
+    check: async (): Promise<void> => void (await probe().catch(open)),
+    /** True while calls are not made. */
+    get isOpen(): boolean {
       return isOpen;
     },
-    stop: () => {
+    /** Ends the probes. */
+    stop: (): void => {
       isStopped = true;
       clearTimeout(timer);
     },

@@ -1,12 +1,7 @@
-import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
+import { type Rate, SlidingWindows } from './sliding-window.ts';
 
 /** The windows in the memory of a process. */
-export interface ProcessWindows {
-  /** Counts as many of the calls as the rate allows. @returns the result of the first one */
-  hit(key: string, rate: Rate, calls?: number): RateLimitResult;
-  /** Returns the state of a window, without counting a call. */
-  peek(key: string, rate: Rate): RateLimitResult;
-}
+export type ProcessWindows = ReturnType<typeof createProcessWindows>;
 
 const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
 
@@ -17,13 +12,15 @@ const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
 export const failuresPrefix = 'rl:failures:';
 
 /** @param now returns Unix time in milliseconds */
-export function createProcessWindows(now: () => number = monotonicUnixTime): ProcessWindows {
+export function createProcessWindows(now: () => number = monotonicUnixTime) {
   const failures = new SlidingWindows(maxWindows);
   const requests = new SlidingWindows(maxWindows);
   const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
   return {
-    hit: (key, rate, calls) => windowsOf(key).hit(key, rate, now(), calls),
-    peek: (key, rate) => windowsOf(key).peek(key, rate, now()),
+    /** Counts as many of the calls as the rate allows. @returns the result of the first one */
+    hit: (key: string, rate: Rate, calls?: number) => windowsOf(key).hit(key, rate, now(), calls),
+    /** Returns the state of a window, without counting a call. */
+    peek: (key: string, rate: Rate) => windowsOf(key).peek(key, rate, now()),
   };
 }
 
