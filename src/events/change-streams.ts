@@ -40,8 +40,6 @@ export interface StreamRequest {
 interface Stream extends StreamRequest {
   readonly sink: EventSink;
   cursor: Cursor;
-  /** True until it has reached the end of the feed. */
-  isBehind: boolean;
   /** True while something is read or sent for it. */
   isBusy: boolean;
   /** True if there may be more. */
@@ -83,7 +81,7 @@ export class ChangeStreams {
   begin(request: StreamRequest, sink: EventSink): void {
     const { guid } = request.tenant;
     const followed = this.#followed.get(guid) ?? this.#follow(guid);
-    const state = { isBehind: true, isBusy: false, isStale: true, sentAt: performance.now() };
+    const state = { isBusy: false, isStale: true, sentAt: performance.now() };
     const stream: Stream = { ...request, ...state, sink, cursor: request.after };
     followed.streams.add(stream);
     sink.onClose(() => {
@@ -140,17 +138,14 @@ export class ChangeStreams {
   async #send({ feed }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
-      const { changes, last, isEnd } = await (stream.isBehind
-        ? feed.readAlone(stream.cursor, stream.filter)
-        : feed.readShared(stream.cursor, stream.filter));
+      const { changes, last, isEnd } = await feed.read(stream.cursor, stream.filter);
       if (changes.length > 0) {
         if (await this.#endIfForbidden(stream)) return;
         stream.sentAt = performance.now();
         await stream.sink.send(changes.map(change => eventOf(change, stream.isWithRecord)).join(''));
       }
       stream.cursor = last;
-      if (isEnd) stream.isBehind = false;
-      else stream.isStale = true;
+      if (!isEnd) stream.isStale = true;
     }
   }
 

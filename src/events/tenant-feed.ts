@@ -9,8 +9,8 @@ const maxPauseMs = 1_000;
 const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 
 /**
- * Reads the feed of one tenant for its streams. Those that wait for new changes stand at the same place, and share what
- * is read there: however many streams follow the tenant, each new change is read once.
+ * Reads the feed of one tenant for its streams. Those that stand at the same place share what is read there: however many
+ * streams follow the tenant, each new change is read once.
  */
 export class TenantFeed {
   readonly #read: Read;
@@ -37,19 +37,11 @@ export class TenantFeed {
     clearTimeout(this.#timer);
   }
 
-  /** Returns what follows a cursor, for one stream that has much to catch up with. @throws {Problem} `cursor_expired` */
-  async readAlone(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {
-    const page = await readChanges(this.#read, { after, limit: pageSize, filter });
-    if (!page.isHeld) this.#pauseMs = minPauseMs;
-    else if (page.isEnd) this.#lookAgain();
-    return page;
-  }
-
-  /** As `readAlone`, for streams at the end of the feed. */
-  async readShared(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {
+  /** Returns what follows a cursor. @throws {Problem} `cursor_expired` */
+  async read(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {
     const key = cursorText(after);
     const begun = this.#shared.get(key);
-    const reading = begun ?? this.readAlone(after, everything);
+    const reading = begun ?? this.#readAll(after);
     if (!begun) this.#shared.set(key, reading);
     try {
       const page = await reading;
@@ -57,6 +49,13 @@ export class TenantFeed {
     } finally {
       if (this.#shared.get(key) === reading) this.#shared.delete(key);
     }
+  }
+
+  async #readAll(after: Cursor): Promise<ChangePage> {
+    const page = await readChanges(this.#read, { after, limit: pageSize, filter: everything });
+    if (!page.isHeld) this.#pauseMs = minPauseMs;
+    else if (page.isEnd) this.#lookAgain();
+    return page;
   }
 
   #lookAgain(): void {
