@@ -16,8 +16,8 @@ export interface NewMessage extends Omit<StoredMessage, 'id'> {
   readonly at: number;
 }
 
-/** An attempt, as it is logged. */
-interface Attempt extends Pick<SendResult, 'durationMs' | 'status' | 'error' | 'response'> {
+/** An attempt, which is logged. */
+interface Attempt extends SendResult {
   readonly messageId: string;
   readonly type: string;
   readonly at: number;
@@ -51,19 +51,12 @@ export function progressOf(
     const result = results[index];
     isCutOff ||= !message && !result;
     if (!result || (!message && isCutOff)) continue;
-    const {
-      endpoint: state,
-      disable,
-      sent,
-    } = afterAttempt(progress.state, message, result, {
-      now: at,
-      random: Math.random(),
-    });
+    const times = { now: at, random: Math.random() };
+    const { endpoint: state, disable, sent } = afterAttempt(progress.state, message, result, times);
     progress.state = state;
     progress.disable ??= disable;
-    if (result.isSuccess) progress.succeededAt = at;
-    const { durationMs, status, error, response } = result;
-    progress.attempts.push({ messageId, type, at, durationMs, status, error, response });
+    if (result.error === null) progress.succeededAt = at;
+    progress.attempts.push({ messageId, type, at, ...result });
     if (message) progress.sent.push(message.id);
     if (position !== undefined && sent !== 'stay') progress.position = position;
     if (typeof sent === 'object') progress.queued.push({ messageId, body, ...sent });

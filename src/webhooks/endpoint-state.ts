@@ -87,17 +87,17 @@ const jitter = 0.1;
 export function afterAttempt(
   endpoint: EndpointState,
   message: Pick<StoredMessage, 'failures'> | undefined,
-  outcome: Pick<SendResult, 'isSuccess' | 'isGone' | 'retryAfterMs'>,
+  outcome: Pick<SendResult, 'status' | 'error' | 'retryAfterMs'>,
   { now, random }: { now: number; random: number },
 ): Step {
   const isStrict = endpoint.ordering === 'strict' && !message;
   const isOwn = isStrict || endpoint.ordering === 'none';
-  if (outcome.isSuccess) {
+  if (outcome.error === null) {
     const nextAttemptAt = isStrict ? null : endpoint.nextAttemptAt; // the pause that another message has asked for
     const succeeded = { ...endpoint, failures: 0, failingSince: null, nextAttemptAt };
     return { endpoint: isOwn ? succeeded : endpoint, sent: 'done' };
   }
-  if (outcome.isGone)
+  if (outcome.status === 410)
     return { endpoint, disable: 'gone', sent: isStrict ? 'stay' : { at: now, failures: message?.failures ?? 0 } };
 
   const failures = (isStrict ? endpoint.failures : (message?.failures ?? 0)) + 1;

@@ -12,12 +12,10 @@ type SendError = (typeof sendErrors)[number];
 
 /** What the receiver did. */
 export interface SendResult {
-  readonly isSuccess: boolean;
-  /** 410: the receiver wants no more. */
-  readonly isGone: boolean;
   readonly retryAfterMs: number | undefined;
   /** The status of the response; null without one. */
   readonly status: number | null;
+  /** Null: the receiver has accepted the message. */
   readonly error: SendError | null;
   /** The beginning of the response's body. */
   readonly response: string | null;
@@ -26,7 +24,7 @@ export interface SendResult {
 
 /** The result of an attempt without a response. */
 export function failedSend(error: SendError, durationMs = 0): SendResult {
-  return { isSuccess: false, isGone: false, retryAfterMs: undefined, status: null, error, response: null, durationMs };
+  return { retryAfterMs: undefined, status: null, error, response: null, durationMs };
 }
 
 export interface WebhookSender {
@@ -97,16 +95,8 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
       try {
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status = 0, headers } = response;
-        const isSuccess = status >= 200 && status < 300;
-        return {
-          isSuccess,
-          isGone: status === 410,
-          retryAfterMs: retryAfterMs(headers),
-          status,
-          error: isSuccess ? null : 'status',
-          response: text,
-          durationMs: durationMs(),
-        };
+        const error = status >= 200 && status < 300 ? null : 'status';
+        return { retryAfterMs: retryAfterMs(headers), status, error, response: text, durationMs: durationMs() };
       } catch (error) {
         if (stopping.aborted) return undefined;
         return failedSend(timeout.aborted ? 'timeout' : errorOf(error), durationMs());

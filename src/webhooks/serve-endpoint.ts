@@ -103,7 +103,7 @@ async function sendAll(
   const [messages, changes] = [items.filter(({ message }) => message), items.filter(({ message }) => !message)];
   const inOrder = async (): Promise<(SendResult | undefined)[]> => {
     const results: (SendResult | undefined)[] = [];
-    for (const each of changes) if (results.every(result => result?.isSuccess)) results.push(await sendItem(each));
+    for (const each of changes) if (results.every(result => result?.error === null)) results.push(await sendItem(each));
     return results;
   };
   const [ofMessages, ofChanges] = await Promise.all([Promise.all(messages.map(sendItem)), inOrder()]);

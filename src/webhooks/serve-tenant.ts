@@ -114,7 +114,7 @@ export function createTenantServing(options: ServeTenantOptions) {
           if (!isServed || !mayGoOn()) return undefined;
           const startedAt = performance.now();
           const result = await sender.send(request(), stopping);
-          if (result) counts[result.isSuccess ? 'succeeded' : 'failed']++;
+          if (result) counts[result.error ? 'failed' : 'succeeded']++;
           if (result) trace?.addStep('send', startedAt, performance.now(), stepOf(result));
           return result;
         };
@@ -148,7 +148,7 @@ export function createTenantServing(options: ServeTenantOptions) {
   };
 }
 
-const stepOf = ({ status, error, isSuccess }: SendResult) => ({
+const stepOf = ({ status, error }: SendResult) => ({
   attributes: { ...(status && { 'http.response.status_code': status }), ...(error && { 'error.type': error }) },
-  isFailed: !isSuccess,
+  isFailed: error !== null,
 });

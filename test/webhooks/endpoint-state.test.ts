@@ -5,8 +5,8 @@ import { afterAttempt, type EndpointState, maxFailingMs, retryDelaysMs } from '.
 const fresh = (ordering: 'strict' | 'none'): EndpointState => ({
   ...{ failures: 0, failingSince: null, nextAttemptAt: null, ordering },
 });
-const failure = { isSuccess: false, isGone: false, retryAfterMs: undefined };
-const success = { isSuccess: true, isGone: false, retryAfterMs: undefined };
+const failure = { status: 500, error: 'status' as const, retryAfterMs: undefined };
+const success = { status: 204, error: null, retryAfterMs: undefined };
 const change = undefined;
 const hour = 3_600_000;
 
@@ -64,7 +64,7 @@ describe('the state of an endpoint', () => {
     const wait = (retryAfterMs: number) =>
       afterAttempt(fresh('strict'), change, { ...failure, retryAfterMs }, { now: 0, random: 0 }).endpoint.nextAttemptAt;
     expect([wait(1_000), wait(60_000), wait(1e12)]).to.deep.equal([5_000, 60_000, 24 * hour]);
-    const gone = { ...failure, isGone: true };
+    const gone = { ...failure, status: 410 };
     const strict = afterAttempt(fresh('strict'), change, gone, { now: 7, random: 0 });
     expect([strict.disable, strict.sent]).to.deep.equal(['gone', 'stay']);
     const none = afterAttempt(fresh('none'), change, gone, { now: 7, random: 0 });
@@ -72,23 +72,16 @@ describe('the state of an endpoint', () => {
   });
 
   it('whatever receivers do, a strict endpoint passes a change only after a success, and each wait is at most a tenth longer', () => {
-    const outcomes = fc.array(
-      fc.record({
-        isSuccess: fc.boolean(),
-        isGone: fc.constant(false),
-        retryAfterMs: fc.constant(undefined),
-      }),
-      { maxLength: 40 },
-    );
+    const outcomes = fc.array(fc.constantFrom(success, failure), { maxLength: 40 });
     fc.assert(
       fc.property(outcomes, fc.double({ min: 0, max: 1, noNaN: true }), (results, random) => {
         let state = fresh('strict');
         let now = 0;
         for (const outcome of results) {
           const step = afterAttempt(state, change, outcome, { now, random });
-          expect(step.sent).to.equal(outcome.isSuccess ? 'done' : 'stay');
+          expect(step.sent).to.equal(outcome === success ? 'done' : 'stay');
           state = step.endpoint;
-          if (outcome.isSuccess) expect(state).to.deep.equal(fresh('strict'));
+          if (outcome === success) expect(state).to.deep.equal(fresh('strict'));
           else {
             const delay = retryDelaysMs[state.failures - 1] ?? 24 * hour;
             expect(state.nextAttemptAt! - now).to.be.within(delay - 1, delay * 1.1 + 1);
