@@ -10,6 +10,7 @@ import type { Directory } from '../control/directory.ts';
 import { describeError } from '../log/describe-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { maxEntries } from '../runtime/lru-bounds.ts';
+import { type WriteCounters, writeCounters } from './write-counters.ts';
 
 interface ChangeWatchOptions {
   control: ControlDatabase;
@@ -27,35 +28,20 @@ const pollMs = 1_000;
 const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
-/** SQL for what the server has counted of the rows that were written to a database: the same text in every session. */
-export const writtenSql = `concat_ws(' ', oid, pg_stat_get_db_tuples_inserted(oid), pg_stat_get_db_tuples_updated(oid),
-                                     extract(epoch from pg_stat_get_db_stat_reset_time(oid)))`;
-
 /**
- * Whether a database may have changed, without a connection to it: how many rows were written, and whether a session of
- * another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login may not see
- * counts as one.
+ * One query for all tenants: after an outage, their requests would wait behind a query for each. Each database is found by
+ * its index: a join would compare all tenants with all databases while PostgreSQL has no statistics of their numbers.
  */
-const counters = `
-  ${writtenSql} as written,
-  oid = any (array(select datid from pg_stat_activity
-                    where application_name not like 'backoffice-api%' and datid is not null
-                      and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"`;
-/** One query for all tenants: after an outage, their requests would wait behind a query for each. */
 const followedText = `
   select guid, database_name as name, case when not on_control_server then address end as address,
-         coalesce(w.is_active, false) as "hasWebhooks", ${counters}
+         coalesce(w.is_active, false) as "hasWebhooks", ${writeCounters}
     from tenants t join servers s on s.id = server_id left join webhook_tenants w on w.tenant_id = t.id
-    left join pg_database on on_control_server and datname = database_name
+    left join lateral (select oid from pg_database where on_control_server and datname = database_name::name limit 1) d
+      on true
    where (guid = any ($1) or w.is_active) and t.status = 'active'`;
-const pollText = `select datname::text as name, ${counters} from pg_database where datname = any ($1)`;
+const pollText = `select datname::text as name, ${writeCounters} from pg_database where datname = any ($1)`;
 
-interface Counters {
-  readonly written: string;
-  readonly isShared: boolean;
-}
-
-interface FollowedTenant extends Counters {
+interface FollowedTenant extends WriteCounters {
   readonly guid: string;
   readonly name: string;
   /** Of its server; null if that is the one of the control database, whose counters were read, too. */
@@ -189,10 +175,10 @@ export class ChangeWatch {
       driver = databases.open(tenant);
     }
     for (const row of await driver.reads.read({ name: 'change_watch', text: pollText, values: [[...guids.keys()]] }))
-      this.#compare(guids.get(row.name as string) as string, row as unknown as Counters);
+      this.#compare(guids.get(row.name as string) as string, row as unknown as WriteCounters);
   }
 
-  #compare(guid: string, { written, isShared }: Counters): void {
+  #compare(guid: string, { written, isShared }: WriteCounters): void {
     const isNew = this.#written.get(guid) !== written;
     this.#written.set(guid, written);
     if (isNew || isShared) this.#wake(guid, isNew ? written : undefined);

@@ -33,7 +33,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly dueMessages: number;
   /** When something is sent again; null: nothing has failed. */
   readonly dueAt: number | null;
-  /** What a poll sees of the tenant's database if nobody has changed that since. */
+  /** What a poll sees of the tenant's database if nobody has inserted a row since. */
   readonly written: string;
   /** Sealed. */
   readonly secret: Buffer;

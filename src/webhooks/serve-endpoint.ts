@@ -27,6 +27,14 @@ export interface EndpointServices {
   readonly onDisabled: (endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
 }
 
+/** What was done for an endpoint. */
+export interface EndpointResult {
+  /** True if it is to be read again soon: changes follow that are not final yet, or its state is another one now. */
+  isOpen: boolean;
+  /** Rows that were inserted into the tenant's database. */
+  inserted: number;
+}
+
 /** A receiver that takes longer is slow. */
 const slowMs = 2_000;
 /** The place of an endpoint that has nothing to send is stored again so often, for the retention of the feed. */
@@ -36,18 +44,18 @@ const maxPositionAgeMs = 24 * 3_600_000;
  * Sends what an endpoint has not received, until nothing is left or an attempt fails. Reads a batch, sends it without a
  * connection, and stores the results: a process that is killed in between leaves the endpoint where it was, so that the
  * batch is sent again with the same ids.
- * @returns true if changes follow that are not final yet
  */
-export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<boolean> {
+export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<EndpointResult> {
   const { read, change, now, mayGoOn, onDisabled } = services;
+  const result: EndpointResult = { isOpen: false, inserted: 0 };
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
-    const { id, nextAttemptAt, ordering, positionAt } = endpoint;
+    const { id, nextAttemptAt, ordering, positionAt, dueAt, failingSince } = endpoint;
     const messages = endpoint.dueMessages > 0 ? await read(selectDueMessages(id, now())) : [];
     const isWaiting = nextAttemptAt !== null && nextAttemptAt > now();
     const isFull = ordering === 'none' && endpoint.messages >= maxMessages;
     const page = isWaiting || isFull ? undefined : await readNext(read, endpoint, batchSize);
-    const isHeld = page?.isHeld ?? false;
+    result.isOpen ||= page?.isHeld ?? false;
     const items = [
       ...(messages as unknown as StoredMessage[]).map(each => ({ ...each, type: typeOf(each.body), message: each })),
       ...(page ? itemsOf(page, endpoint, now()) : []),
@@ -56,21 +64,24 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     const position: string = isEmpty ? cursorText(page.last) : endpoint.position;
     const isOld = position !== endpoint.position && now() - positionAt > maxPositionAgeMs;
     const isResumed = nextAttemptAt !== null && !isWaiting;
-    if (items.length === 0 && !isResumed && page?.isEnd !== false && !isOld) return isHeld;
+    if (items.length === 0 && !isResumed && page?.isEnd !== false && !isOld) return result;
 
     const results = await sendAll(services, endpoint, items, isSlow);
     const isCutOff = results.includes(undefined);
-    if (isCutOff && results.every(result => !result)) return false;
-    isSlow = results.some(result => result && result.durationMs > slowMs);
+    if (isCutOff && results.every(each => !each)) return result;
+    isSlow = results.some(each => each && each.durationMs > slowMs);
     const resumed = { ...endpoint, position, nextAttemptAt: isWaiting ? nextAttemptAt : null };
     const progress = progressOf(resumed, items, results, now());
     const [saved] = await change(saveProgress(endpoint, progress, now()));
+    const isSound = dueAt === null && failingSince === null && results.every(each => each?.error === null);
+    result.isOpen ||= !saved || !isSound;
+    if (saved) result.inserted += progress.queued.length + progress.attempts.length;
     if (saved && progress.disable) onDisabled(endpoint, progress.disable);
-    if (isCutOff) return false;
-    if (saved && messages.length < batchSize && page?.isEnd !== false) return isHeld;
+    if (isCutOff) return result;
+    if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
     [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[]; // it may have been changed
   }
-  return false;
+  return result;
 }
 
 function itemsOf({ gap, changes, last }: NextPage, endpoint: StoredEndpoint, now: number): Item[] {

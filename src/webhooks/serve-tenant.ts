@@ -48,8 +48,8 @@ const maxQueries = 8;
 const maxBeginning = 2;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
-/** When changes are read again that were not final: nobody says when they are. */
-const heldMs = 250;
+/** When endpoints are read again soon: nobody says when changes are final. */
+const openMs = 250;
 
 /** Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent. */
 export function createTenantServing(options: ServeTenantOptions) {
@@ -85,7 +85,6 @@ export function createTenantServing(options: ServeTenantOptions) {
     const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
     const turns = turnsOf(tenant);
     let hasBegun = false;
-    let hasChanged = false;
     const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
       const served = async (): Promise<T> => query(await findServed());
       if (hasBegun) return turns.query(served);
@@ -103,7 +102,6 @@ export function createTenantServing(options: ServeTenantOptions) {
           }),
         ),
       change: statement => {
-        hasChanged = true;
         const change = { actor, resource: undefined, announce: async () => {}, change: statement, isUnfed: true };
         return inTurn(served => options.databases.open(served).change(change));
       },
@@ -124,19 +122,14 @@ export function createTenantServing(options: ServeTenantOptions) {
       mayGoOn,
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
-    let served: Awaited<ReturnType<typeof serveWebhooks>>;
-    do {
-      hasChanged = false;
-      served = await serveWebhooks(services, run.wakes);
-    } while (hasChanged && mayGoOn());
-    const { endpoints, isHeld } = served;
+    const { endpoints, isOpen, written } = await serveWebhooks(services, run.wakes);
     const dueTimes = endpoints.flatMap(({ isEnabled, dueAt }) => (isEnabled ? (dueAt ?? []) : []));
     const waits = [
       ...dueTimes.map(at => Math.max(0, at - now())),
-      ...(isHeld ? [heldMs] : []),
+      ...(isOpen ? [openMs] : []),
       ...(mayGoOn() ? [] : [0]),
     ];
-    return { endpoints, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
+    return { endpoints, written, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
   };
   return {
     counts,

@@ -1,6 +1,7 @@
+import { writtenAfter } from '../events/write-counters.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 import { type EndpointServices, serveEndpoint } from './serve-endpoint.ts';
-import { selectEndpoints } from './webhook-store.ts';
+import { countWritten, selectEndpoints } from './webhook-store.ts';
 
 /** Says to the service of a tenant that there may be more to send. */
 export class Wakes {
@@ -29,8 +30,13 @@ export class Wakes {
 interface Served {
   /** The endpoints, as they were read before each of them was looked at last. */
   readonly endpoints: readonly StoredEndpoint[];
-  /** True if changes follow that are not final yet. */
-  readonly isHeld: boolean;
+  /** True if one of them is to be read again soon. */
+  readonly isOpen: boolean;
+  /**
+   * What a poll sees of the tenant's database if nobody but this process has inserted a row since the endpoints were read
+   * first; null without endpoints. With TOAST tables it sees more, and the tenant is served once more.
+   */
+  readonly written: string | null;
 }
 
 /**
@@ -44,14 +50,18 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
   let late = new Set<number>();
   const failures: unknown[] = [];
   let endpoints: StoredEndpoint[] = [];
-  let isHeld = false;
+  let isOpen = false;
+  let written: string | undefined;
+  let inserted = 0;
   const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
   const read = async (id?: number) =>
     (await services.read(selectEndpoints(services.now(), id))) as unknown as StoredEndpoint[];
   const serve = async (first: StoredEndpoint): Promise<void> => {
     try {
       for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
-        if (await serveEndpoint(services, endpoint)) isHeld = true;
+        const result = await serveEndpoint(services, endpoint);
+        isOpen ||= result.isOpen;
+        inserted += result.inserted;
         endpoint = late.delete(first.id) && mayGoOn() ? (await read(first.id))[0] : undefined;
       }
     } catch (error) {
@@ -64,12 +74,14 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
     late = new Set(active.keys());
     const known = new Set(late); // what is read of them here is old when it arrives
     endpoints = await read();
+    written ??= endpoints[0]?.written;
     for (const each of endpoints) if (each.isEnabled && !known.has(each.id)) active.set(each.id, serve(each));
   };
+  await services.read(countWritten); // also the change that was made on this connection
   for (let isDue = true; isDue || active.size > 0; isDue = wakes.take()) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
     if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
   }
   if (failures.length > 0) throw failures[0];
-  return { endpoints, isHeld };
+  return { endpoints, isOpen, written: written === undefined ? null : writtenAfter(written, inserted) };
 }

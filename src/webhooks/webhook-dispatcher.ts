@@ -35,10 +35,9 @@ interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' |
 
 const pollMs = 1_000;
 /**
- * Tenants that are served at the same time, and so many of one server at most before others of it are leased; each holds
- * some memory, and a connection only for a query. A server that does not respond leaves room for the tenants of others.
+ * While so many tenants of one server are served, no others of it are leased: each holds some memory, and a connection only
+ * for a query.
  */
-const maxTenants = 400;
 const maxOfServer = 200;
 /** Tenants that are leased at once. */
 const maxLeased = 100;
@@ -56,6 +55,8 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
   });
   const woken = new Map<string, string | undefined>();
   const serving = new Map<string, { wakes: Wakes; serverId: number }>();
+  /** True if tenants may be due for which there was no room. */
+  let isFull = false;
 
   const run = async (leased: LeasedTenant): Promise<void> => {
     const { tenantGuid, serverId } = leased;
@@ -65,7 +66,7 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       const served = await serve({ leased, wakes, isHeld: () => queue.leases.isHeld(leased.id) });
       serving.delete(tenantGuid);
       if (wakes.take()) addWoken(tenantGuid, undefined);
-      await queue.release(leased, served);
+      if (await queue.release(leased, served)) loop.wake();
       if ((served.dueInMs ?? pollMs) < pollMs) setTimeout(loop.wake, served.dueInMs! + 10).unref();
     } catch (error) {
       serving.delete(tenantGuid);
@@ -73,26 +74,34 @@ export function createWebhookDispatcher(options: WebhookDispatcherOptions): Webh
       // That this process serves no requests of the tenant is no failure.
       if (!hasCode(error, 'migration_pending', 'tenant_inactive')) throw error;
     } finally {
-      loop.wake();
+      if (isFull || woken.has(tenantGuid)) loop.wake();
     }
   };
-  const lease = async (): Promise<void> => {
-    if (woken.size > 0) {
-      const marked = new Map(woken);
-      woken.clear();
-      await queue.markDue(marked).catch(error => {
-        for (const [guid, written] of marked) addWoken(guid, written);
-        throw error;
-      });
-    }
-    const free = Math.min(maxLeased, maxTenants - serving.size);
-    if (free <= 0 || loop.isStopping) return;
+  /** @returns the guids of the tenants */
+  const leaseTenants = async (changed: readonly string[]): Promise<string[]> => {
     const ofServers = Map.groupBy(serving.values(), ({ serverId }) => serverId);
     const full = [...ofServers].filter(([, { length }]) => length >= maxOfServer).map(([serverId]) => serverId);
-    const found = await queue.lease(free, full);
+    const found = loop.isStopping ? [] : await queue.lease(maxLeased, full, changed);
+    isFull = full.length > 0;
     for (const leased of found)
       if (!background.run('webhooks', () => run(leased))) await queue.postpone(leased, retryMs);
     if (found.length === maxLeased) loop.wake();
+    return found.map(({ tenantGuid }) => tenantGuid);
+  };
+  /** A tenant that this process has changed is leased at once, without being marked as due. */
+  const lease = async (): Promise<void> => {
+    const asked = new Map(woken);
+    woken.clear();
+    try {
+      const changed = [...asked.keys()].filter(guid => asked.get(guid) === undefined);
+      for (const guid of await leaseTenants(changed)) asked.delete(guid);
+      if (asked.size === 0) return;
+      await queue.markDue(asked);
+      loop.wake(); // leases those of them that are not leased
+    } catch (error) {
+      for (const [guid, written] of asked) addWoken(guid, written);
+      throw error;
+    }
   };
   const loop = createLeaseLoop({ lease, renew: queue.leases.renew, pollMs });
   /** What a commit has woken is served in any case. */

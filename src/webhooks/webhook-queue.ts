@@ -12,16 +12,14 @@ export interface LeasedTenant {
   readonly serverId: number;
   /** The sealed key of its secrets. */
   readonly sealedKey: Buffer;
-  /** How often somebody had said that there may be work. */
-  readonly wakes: string;
-  /** What a poll had seen last. */
-  readonly polled: string | null;
 }
 
 /** How the webhooks of a tenant are doing after they were served. */
 export interface ServedTenant {
   /** As they were read before each was looked at last. */
-  readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince' | 'written'>[];
+  readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince'>[];
+  /** What a poll sees of the tenant's database if it has no change that was not served. */
+  readonly written: string | null;
   /** In how many ms they are served next; null: when the tenant's database changes. */
   readonly dueInMs: number | null;
 }
@@ -44,22 +42,28 @@ const markDueText = `
            order by w.id for update of w) due
    where w.id = due.id`;
 const leaseText = `
-  with next as (
+  with due as (
+    select id from webhook_tenants where is_active and due_at <= now()
+    union all
+    select w.id from webhook_tenants w join tenants t on t.id = tenant_id where t.guid = any ($4)),
+  next as (
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
-     where is_active and due_at <= now() and not t.server_id = any ($3) and not ${isLeased('w')} and t.status = 'active' and not t.isolated
+     where w.id in (select id from due) and is_active and not t.server_id = any ($3)
+       and not ${isLeased('w')} and t.status = 'active' and not t.isolated
      order by due_at limit $2 for update of w skip locked)
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
-         waiting_since = coalesce(waiting_since, due_at)
+         wakes = 0, polled = null, waiting_since = coalesce(waiting_since, least(due_at, now()))
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey", wakes, polled`;
+  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey"`;
 const releaseText = `
   update webhook_tenants
-     set holder = null, leased_until = now(), failing = $5, failing_since = to_timestamp($6::float8 / 1000), disabled = $7, waiting_since = null,
-         is_active = $4 > 0 or activated_at > now() - interval '1 minute',
-         due_at = case when wakes <> $3 or (polled is distinct from $9 and polled is distinct from $10) then now()
-                       when $4 = 0 then now() + interval '1 minute' else now() + ${delay('$8')} end,
-         polled = $10
-   where id = $1 and holder = $2`;
+     set holder = null, leased_until = now(), waiting_since = null, polled = $3,
+         is_active = $5 > 0 or activated_at > now() - interval '1 minute',
+         due_at = case when wakes > 0 or polled <> $3 then now()
+                       when $5 = 0 then now() + interval '1 minute' else now() + ${delay('$4')} end,
+         failing = $6, failing_since = to_timestamp($7::float8 / 1000), disabled = $8
+   where id = $1 and holder = $2
+  returning due_at <= now() as "isDue"`;
 const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
@@ -104,35 +108,27 @@ export class WebhookQueue {
   /**
    * Leases tenants that are due, those that have waited longest first.
    * @param fullServers ids of servers whose tenants are left alone
+   * @param changed guids of tenants that are leased, too, although they are not due
    */
-  async lease(limit: number, fullServers: readonly number[]): Promise<LeasedTenant[]> {
+  async lease(limit: number, fullServers: readonly number[], changed: readonly string[]): Promise<LeasedTenant[]> {
     const sentAt = performance.now();
-    const leased = await this.#query<LeasedTenant>('lease', leaseText, [this.#holder, limit, fullServers]);
+    const values = [this.#holder, limit, fullServers, changed];
+    const leased = await this.#query<LeasedTenant>('lease', leaseText, values);
     for (const { id } of leased) this.leases.hold(id, sentAt);
     return leased;
   }
 
-  /** Gives a tenant back. It stays active while a webhook is enabled. */
-  async release({ id, wakes, polled }: LeasedTenant, { endpoints, dueInMs }: ServedTenant): Promise<void> {
+  /** Gives a tenant back. It stays active while a webhook is enabled. @returns true if it is due again */
+  async release({ id }: LeasedTenant, { endpoints, written, dueInMs }: ServedTenant): Promise<boolean> {
     this.leases.forget(id);
     const enabled = endpoints.filter(({ isEnabled }) => isEnabled);
     const failing = enabled.flatMap(({ failingSince }) => failingSince ?? []);
     const disabled = endpoints.filter(({ disabledReason: why }) => why === 'gone' || why === 'failing');
     const since = failing.length > 0 ? Math.min(...failing) : null;
-    const written = endpoints[0]?.written ?? null;
-    const values = [
-      id,
-      this.#holder,
-      wakes,
-      enabled.length,
-      failing.length,
-      since,
-      disabled.length,
-      dueInMs,
-      polled,
-      written,
-    ];
-    await this.#query('release', releaseText, values);
+    const counts = [enabled.length, failing.length, since, disabled.length];
+    const values = [id, this.#holder, written, dueInMs, ...counts];
+    const [row] = await this.#query<{ isDue: boolean | null }>('release', releaseText, values);
+    return row?.isDue === true;
   }
 
   /** Gives a tenant back that could not be served. */

@@ -1,4 +1,4 @@
-import { writtenSql } from '../events/change-watch.ts';
+import { writtenSql } from '../events/write-counters.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { NewMessage, Progress } from './endpoint-progress.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
@@ -14,6 +14,7 @@ const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
 
 /** SQL: PostgreSQL counts what the connection has written when the statement ends, in place of up to 10 s later. */
 const countNow = 'pg_stat_force_next_flush()';
+export const countWritten: Statement = preparedStatement(`select ${countNow}`, []);
 
 /** Deletes attempts that are older than 30 days, or of which there are too many with the next batches. */
 const trim = `
@@ -32,7 +33,7 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
             ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
             ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", messages, "dueMessages",
             secret, case when previous_until > ${time('$1')} then previous end as previous,
-            (select ${writtenSql} from pg_database where datname = current_database()) as written, ${countNow}
+            (select ${writtenSql} from pg_database where datname = current_database()) as written
        from webhooks w join webhook_secrets on webhook_id = id
       cross join lateral (select count(*)::integer as messages, min(m.next_attempt_at) as next_attempt_at,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"

@@ -1,8 +1,9 @@
 import { expect } from 'chai';
+import { writtenSql } from '../../src/events/write-counters.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { controlSql, createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
 
 const changes = 20;
@@ -57,5 +58,23 @@ describe('webhooks of several processes', () => {
     }
     const seen = receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`);
     expect(new Set(seen).size).to.equal(2 * changes);
+  });
+
+  it('what the service stores of a sent change is no reason to serve its tenant again', async () => {
+    const client = await world.login(world.globex);
+    const rows = (text: string) =>
+      controlSql<{ written: string }>(world, text, [world.globex.database]).then(([row]) => row?.written);
+    const polled = () =>
+      rows(`select polled as written from webhook_tenants w join tenants t on t.id = tenant_id
+             where database_name = ? and due_at is null and leased_until <= now()`);
+    const webhook = { Url: receiver.url('/counted'), Resources: ['OrderStatus'] };
+    const { Id } = (await client.post('/api/v1/Webhooks', webhook)).body;
+    await eventually(polled);
+    expect((await client.post('/api/v1/OrderStatuses', { Name: 'Counted' })).status).to.equal(201);
+    await eventually(() => receiver.at('/counted').length === 1);
+    expect(await eventually(polled)).to.equal(
+      await rows(`select ${writtenSql} as written from pg_database where datname = ?`),
+    );
+    await client.delete(`/api/v1/Webhooks/${Id}`);
   });
 });

@@ -7,7 +7,8 @@ import { controlSql, createWorld } from '../support/world.ts';
 
 const written = 'before the last look';
 const served: ServedTenant = {
-  endpoints: [{ isEnabled: true, disabledReason: null, failingSince: null, written }],
+  endpoints: [{ isEnabled: true, disabledReason: null, failingSince: null }],
+  written,
   dueInMs: null,
 };
 
@@ -21,7 +22,7 @@ describe('the queue of tenants with webhooks', () => {
     const poll = (seen: string) => queue.markDue(new Map([[acme.guid, seen]]));
     const serve = async (work: () => Promise<void> = async () => {}): Promise<void> => {
       await controlSql(world, 'update webhook_tenants set due_at = now()');
-      const [leased] = await queue.lease(1, []);
+      const [leased] = await queue.lease(1, [], []);
       await work();
       await queue.release(leased!, served);
     };

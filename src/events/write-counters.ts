@@ -1,0 +1,28 @@
+/**
+ * SQL for what the server has counted of the rows that were inserted into a database, as each change of the feed is one:
+ * the same text in every session.
+ */
+export const writtenSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
+                                     pg_stat_get_db_tuples_inserted(oid))`;
+
+/** What the server has counted when so many more rows were inserted. */
+export function writtenAfter(written: string, inserted: number): string {
+  const at = written.lastIndexOf(' ') + 1;
+  return `${written.slice(0, at)}${Number(written.slice(at)) + inserted}`;
+}
+
+/**
+ * Whether a database may have changed, without a connection to it: how many rows were inserted, and whether a session of
+ * another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login may not see
+ * counts as one. Columns of `WriteCounters`, for a row with the `oid` of a database.
+ */
+export const writeCounters = `
+  ${writtenSql} as written,
+  oid = any (array(select datid from pg_stat_activity
+                    where application_name not like 'backoffice-api%' and datid is not null
+                      and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"`;
+
+export interface WriteCounters {
+  readonly written: string;
+  readonly isShared: boolean;
+}
