@@ -60,7 +60,7 @@ type EndReason = 'token_expired' | 'access_changed' | 'cursor_expired' | 'unavai
 export class ChangeStreams {
   readonly #options: StreamsOptions;
   readonly #followed = new Map<string, Followed>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #timer = setInterval(() => this.#check(), checkMs).unref();
   #isChecking = false;
   #isStopping = false;
 
@@ -88,7 +88,6 @@ export class ChangeStreams {
       followed.streams.delete(stream);
       if (followed.streams.size === 0) followed.close();
     });
-    this.#timer ??= setInterval(() => this.#check(), checkMs).unref();
     void sink.send(`${retry()}id: ${cursorText(stream.cursor)}\n\n`);
     this.#pump(followed, stream);
   }
@@ -150,10 +149,6 @@ export class ChangeStreams {
   }
 
   #check(): void {
-    if (this.#followed.size === 0) {
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-    }
     if (this.#isChecking) return; // the control database responds slowly: a second round would wait behind the first
     this.#isChecking = true;
     const streams = [...this.#followed.values()].flatMap(followed => [...followed.streams]);

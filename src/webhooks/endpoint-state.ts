@@ -59,20 +59,12 @@ interface Step {
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }
 
-const second = 1_000;
-const minute = 60 * second;
+const minute = 60_000;
 const hour = 60 * minute;
 /** The waits before each retry, as Standard Webhooks has them. A strict endpoint goes on with the last one. */
 export const retryDelaysMs: readonly number[] = [
-  5 * second,
-  5 * minute,
-  30 * minute,
-  2 * hour,
-  5 * hour,
-  10 * hour,
-  14 * hour,
-  20 * hour,
-  24 * hour,
+  ...[5_000, 5 * minute, 30 * minute],
+  ...[2, 5, 10, 14, 20, 24].map(hours => hours * hour),
 ];
 const lastDelayMs = 24 * hour;
 /** An endpoint is disabled by the first failure that is so long after the first one since the last success. */

@@ -7,7 +7,7 @@ import type { StoredEndpoint, StoredMessage } from './endpoint-state.ts';
 import { failedSend, type SendResult, type WebhookRequest } from './send-webhook.ts';
 import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
-import { type SecretSealer, type SigningSecrets, signedHeaders } from './webhook-secret.ts';
+import { type SecretSealer, signedHeaders } from './webhook-secret.ts';
 import { batchSize, maxMessages, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
 
 /** What serving one tenant uses. */
@@ -122,7 +122,7 @@ async function sendAll(
 }
 
 /** @returns undefined for an endpoint whose secret another tenant's key has sealed, as in a clone */
-function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpoint): SigningSecrets | undefined {
+function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpoint): string[] | undefined {
   const open = (sealed: Uint8Array | null): string | undefined => {
     try {
       return sealed ? sealer.open(sealed, id) : undefined;
@@ -132,5 +132,5 @@ function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpo
   };
   const current = open(secret);
   // In a clone, the former secret cannot be opened after a rotation.
-  return current === undefined ? undefined : { current, previous: open(previous) };
+  return current === undefined ? undefined : [current, open(previous)].filter(each => each !== undefined);
 }

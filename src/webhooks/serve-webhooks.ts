@@ -34,7 +34,8 @@ interface Served {
   readonly isOpen: boolean;
   /**
    * What a poll sees of the tenant's database if nobody but this process has inserted a row since the endpoints were read
-   * first; null without endpoints. With TOAST tables it sees more, and the tenant is served once more.
+   * first; null without endpoints. It is never above the counters, so that no row of others is hidden. A long text in a
+   * TOAST table counts as rows of its own: then a poll sees more, and the tenant is served once more.
    */
   readonly written: string | null;
 }

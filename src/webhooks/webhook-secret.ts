@@ -1,13 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { createSecretBox, owners, type SecretBox } from '../control/secret-box.ts';
 
-/** What signs the messages of one endpoint. */
-export interface SigningSecrets {
-  readonly current: string;
-  /** The former secret, until the end of a rotation. */
-  readonly previous?: string | undefined;
-}
-
 /** Seals the secrets of the endpoints of one tenant, whose database stores them. */
 export interface SecretSealer {
   seal(secret: string, webhookId: number): Buffer;
@@ -42,20 +35,20 @@ export function openTenantKey(secrets: SecretBox, tenantGuid: string, sealedKey:
 
 /**
  * The headers of a message, as Standard Webhooks specifies them.
+ * @param secrets until the end of a rotation also the former one
  * @param now ms since 1970
  */
-export function signedHeaders(id: string, body: string, secrets: SigningSecrets, now: number): Record<string, string> {
+export function signedHeaders(id: string, body: string, secrets: readonly string[], now: number) {
   const timestamp = String(Math.floor(now / 1_000));
   const sign = (secret: string): string => {
     const key = Buffer.from(secret.slice(prefix.length), 'base64');
     return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
   };
-  const used = [secrets.current, ...(secrets.previous === undefined ? [] : [secrets.previous])];
   return {
     'content-type': 'application/json',
     'user-agent': 'sales-back-office-webhooks',
     'webhook-id': id,
     'webhook-timestamp': timestamp,
-    'webhook-signature': used.map(sign).join(' '),
+    'webhook-signature': secrets.map(sign).join(' '),
   };
 }
