@@ -1,5 +1,6 @@
 import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
 
 /** Findings of the last report, with what was accepted since. */
@@ -24,7 +25,10 @@ interface FindingFilter {
   offset?: number;
 }
 
-/** Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. */
+/**
+ * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. That a tenant
+ * was behind counts as repaired when it has since been brought to the version of this build.
+ */
 export async function readFindings(
   { statements }: ControlStatements,
   { tenant, server, ids, limit, offset }: FindingFilter = {},
@@ -33,10 +37,12 @@ export async function readFindings(
   const [row] = await statements.execute<(Omit<StoredFindings, keyof DoctorReport> & { report: DoctorReport })[]>(
     `with last as (select report, made_at, made_by from doctor_reports order by id desc limit 1),
        found as materialized (
-         select finding, at, accepted_by, accepted_at, reason, finding ->> 'severity' as severity,
-                accepted_by is not null or (finding ->> 'fixed')::boolean as settled
+         select finding, at, accepted_by, accepted_at, a.reason, finding ->> 'severity' as severity, fixed,
+                accepted_by is not null or fixed as settled
            from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
-           left join accepted_findings on id = finding ->> 'id'
+           left join accepted_findings a on a.id = finding ->> 'id'
+           left join tenants t on finding ->> 'check' = 'behind' and t.slug = finding ->> 'tenant' and schema_version = ?,
+                lateral (select t.id is not null or (finding ->> 'fixed')::boolean as fixed) f
           where (?::jsonb is null or finding -> 'tenant' = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
             and (?::jsonb is null or ?::jsonb @> (finding -> 'id'))),
        shown as (select * from found order by settled, severity, at limit ? offset ?)
@@ -44,11 +50,13 @@ export async function readFindings(
             (select count(*)::int from found) as total,
             (select count(*)::int from found where not settled and severity = 'error') as errors,
             (select count(*)::int from found where not settled and severity = 'warning') as warnings,
-            (select coalesce(json_agg(finding || jsonb_build_object('accepted', case when accepted_by is not null then
+            (select coalesce(json_agg(finding || jsonb_build_object('fixed', fixed, 'accepted', case when accepted_by is not null then
                       jsonb_build_object('by', accepted_by, 'at', ${isoTime('accepted_at')}, 'reason', reason) end)
                       order by settled, severity, at), '[]') from shown) as findings
        from last`,
-    [tenantJson, tenantJson, server, server, idsJson, idsJson, limit, offset].map(value => value ?? null),
+    [await tenantHead(), tenantJson, tenantJson, server, server, idsJson, idsJson, limit, offset].map(
+      value => value ?? null,
+    ),
   );
   if (!row) return undefined;
   const { report, ...findings } = row;
