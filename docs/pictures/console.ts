@@ -30,7 +30,7 @@ const shown: readonly [name: string, title: string, open: (page: Page, origin: s
 ];
 
 async function showPlan(page: Page, origin: string): Promise<void> {
-  await page.goto(`${origin}/operations/restore/swap?slug=acme&because=prices+of+yesterday`);
+  await page.goto(`${origin}/operations/restore/swap?slug=acme&reason=prices+of+yesterday`);
   await page.getByRole('button', { name: 'Show the plan' }).click();
   await page.getByRole('button', { name: 'Do it' }).waitFor();
 }

@@ -36,8 +36,7 @@ interface ArchiveAges {
  */
 export async function readArchiveAges(
   { statements }: ControlStatements,
-  limit: number,
-  offset = 0,
+  { limit, offset = 0 }: { limit: number; offset?: number },
 ): Promise<ArchiveAges> {
   const [ages] = await statements.execute<ArchiveAges[]>(
     `with newest as materialized (

@@ -1,40 +1,33 @@
+import { type Html, html } from '../../docs/html.ts';
 import type { Operation } from '../command/operation.ts';
 import { optionFlag } from '../command/operation-fields.ts';
+import { operationPath, withQuery } from './links.ts';
+import type { Offer } from './offered.ts';
 
 /** What somebody has filled in: the texts of each field. A flag that is set has the text `on`. */
 export interface FilledForm {
   readonly operation: Operation;
   readonly texts: Readonly<Record<string, readonly string[]>>;
-  /** For the log of operators. */
-  readonly reason: string;
 }
 
 /**
  * Returns the arguments of the command line that a form stands for. Secrets are not among them: see `secretOf`.
  * @param isPlan true to show what would happen, and to change nothing
  */
-export function argumentsOf({ operation: { name, fields }, texts, reason }: FilledForm, isPlan = false): string[] {
-  const given = Object.entries(fields).map(([field, definition]) => ({
-    definition,
-    flag: optionFlag(field, definition),
-    values: (texts[field] ?? []).filter(text => text !== String(definition.default ?? '')),
-  }));
-  const positions = given.filter(({ definition }) => definition.isArgument).flatMap(({ values }) => values);
-  const options = given
-    .filter(({ definition }) => !definition.isArgument)
-    .flatMap(({ definition: { kind }, flag, values }) =>
-      values.map(value => (kind === 'flag' || kind === 'secret' ? flag : `${flag}=${value}`)),
-    )
-    .filter(text => text !== undefined);
+export function argumentsOf({ operation: { name, fields }, texts }: FilledForm, isPlan = false): string[] {
+  const positions: string[] = [];
+  const options: string[] = [];
+  for (const [field, definition] of Object.entries(fields)) {
+    const flag = optionFlag(field, definition);
+    const isBare = definition.kind === 'flag' || definition.kind === 'secret';
+    for (const text of texts[field] ?? [])
+      if (text === String(definition.default ?? '')) continue;
+      else if (definition.isArgument) positions.push(text);
+      else if (flag !== undefined) options.push(isBare ? flag : `${flag}=${text}`);
+  }
+  if (isPlan) options.push('--dry-run');
   const isOdd = positions.some(text => text.startsWith('-'));
-  return [
-    ...name.split(' '),
-    ...(isOdd ? [] : positions),
-    ...options,
-    ...(reason ? [`--reason=${reason}`] : []),
-    ...(isPlan ? ['--dry-run'] : []),
-    ...(isOdd ? ['--', ...positions] : []),
-  ];
+  return [...name.split(' '), ...(isOdd ? [...options, '--', ...positions] : [...positions, ...options])];
 }
 
 /** Returns the secret of a form, which its command reads from stdin; undefined: it reads none. */
@@ -45,10 +38,9 @@ export function secretOf({ operation: { fields }, texts }: FilledForm): string |
 
 /** Returns a form without its secret, which nothing shows again. */
 export function withoutSecret(form: FilledForm): FilledForm {
-  const { fields } = form.operation;
   const texts = Object.entries(form.texts).map(([name, values]) => [
     name,
-    fields[name]?.kind === 'secret' ? values.map(() => 'given') : values,
+    form.operation.fields[name]?.kind === 'secret' ? values.map(() => 'given') : values,
   ]);
   return { ...form, texts: Object.fromEntries(texts) };
 }
@@ -64,4 +56,39 @@ function quote(word: string): string {
   const [, flag = '', value = ''] = /^(--[\w-]+=)?(.*)$/s.exec(word) ?? [];
   if (/^[\w@%+:,./-]+$/.test(value) || (value === '' && flag === '')) return `${flag}${value || "''"}`;
   return `${flag}'${value.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A command in a text, up to the punctuation, or the placeholder, that follows it. */
+const command = /(npx backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
+
+/** Makes each command in a text a link to its form, filled in: who reads it need not type it. */
+export function linkCommands(text: string, offered: Offer): Html {
+  return html`${text.split(command).map((part, at) => {
+    const path = at % 2 === 1 ? formPath(part.split(' ').slice(2), offered) : undefined;
+    return path === undefined ? part : html`<a href="${path}">${part}</a>`;
+  })}`;
+}
+
+/** Returns the address of the form that a command line fills in; undefined for a command without a form. */
+function formPath(words: readonly string[], offered: Offer): string | undefined {
+  const { operation } = offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
+  if (!operation) return undefined;
+  const fields = Object.entries(operation.fields);
+  const positions = fields.filter(([, { isArgument }]) => isArgument);
+  const texts: Record<string, string[]> = {};
+  const rest = words.slice(operation.name.split(' ').length);
+  while (rest.length > 0) {
+    const [word = '', value] = (rest.shift() ?? '').split('=');
+    const isOption = word.startsWith('-');
+    const [field, definition] =
+      (isOption
+        ? fields.find(([name, each]) => optionFlag(name, each) === word)
+        : positions[0]?.[1].isList
+          ? positions[0]
+          : positions.shift()) ?? [];
+    if (field === undefined) continue;
+    const text = definition?.kind === 'flag' ? 'on' : isOption ? (value ?? rest.shift() ?? '') : word;
+    texts[field] = [...(texts[field] ?? []), text];
+  }
+  return withQuery(operationPath(operation.name), texts);
 }

@@ -5,18 +5,24 @@ import Koa, { type Context, type Middleware } from 'koa';
 import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
-import { linkCommands } from './command-links.ts';
-import { sendPage } from './console-page.ts';
-import type { Answer, ConsoleServices, PageRequest } from './console-services.ts';
+import { linkCommands } from './command-line.ts';
+import { type Answer, type ConsoleServices, type PageRequest, sendPage } from './console-page.ts';
 import { guard } from './guard.ts';
 import { capacityPage } from './pages/capacity.ts';
-import { commandsPage, operationPage, startOperation } from './pages/commands.ts';
+import {
+  cancelRun,
+  commandsPage,
+  operationPage,
+  performPlan,
+  runOutput,
+  runPage,
+  startOperation,
+} from './pages/commands.ts';
 import { findingsPage } from './pages/findings.ts';
 import { nowPage } from './pages/now.ts';
 import { logPage } from './pages/operator-log.ts';
 import { recoveryPage, tenantRecoveryPage } from './pages/recovery.ts';
 import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
-import { cancelRun, performPlan, runOutput, runPage } from './pages/run-page.ts';
 import { tenantsPage } from './pages/tenant-list.ts';
 import { tenantPage } from './pages/tenant-page.ts';
 
@@ -47,15 +53,13 @@ const changes: Handlers = {
   '/runs/:id/cancel': cancelRun,
 };
 
+const ownFile = (name: string): Promise<string> => readFile(new URL(name, import.meta.url), 'utf8');
+
 const files = new Map<string, Content>([
   ...assets,
   ['/console.css', { type: 'css', render: () => ownFile('console.css') }],
   ['/console.js', { type: 'js', render: () => ownFile('console.js') }],
 ]);
-
-function ownFile(name: string): Promise<string> {
-  return readFile(new URL(name, import.meta.url), 'utf8');
-}
 
 /** Creates the pages of the console as a request listener. */
 export function createConsoleApp(
@@ -67,7 +71,7 @@ export function createConsoleApp(
     async ctx => {
       const { visitor, given, tokenOf } = ctx.state;
       const query = (name: string) => given.get(name)?.trim() || undefined;
-      send(ctx, await handle({ services, visitor, params: ctx.params, given, query, tokenOf }));
+      send(ctx, await handle({ ...services, visitor, params: ctx.params, given, query, tokenOf }));
     };
   for (const [path, page] of Object.entries(pages)) router.get(path, respond(page));
   for (const [path, change] of Object.entries(changes)) router.post(path, respond(change));
@@ -78,13 +82,11 @@ export function createConsoleApp(
     .use(guard(services.entrance, path => files.has(path)))
     .use(servedFiles)
     .use(router.routes())
-    .use(notFound)
+    .use(() => {
+      throw new OperatorError('There is no such page');
+    })
     .callback();
 }
-
-const notFound: Middleware = () => {
-  throw new OperatorError('There is no such page');
-};
 
 function send(ctx: Context, answer: Answer): void {
   if (typeof answer === 'string') {

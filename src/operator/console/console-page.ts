@@ -1,6 +1,35 @@
-import type { Context } from 'koa';
+import type { Context as Ctx } from 'koa';
 import { type Html, html } from '../../docs/html.ts';
 import { htmlDocument, link } from '../../docs/html-document.ts';
+import type { Context } from '../command/operation.ts';
+import type { Entrance, Visitor } from './entrance.ts';
+import { actions } from './links.ts';
+import type { Offer } from './offered.ts';
+import type { Runs } from './runs.ts';
+
+/** What the pages of a console use. */
+export interface ConsoleServices {
+  readonly entrance: Entrance;
+  readonly offered: Offer;
+  readonly runs: Runs;
+  /** The control database. Pages open no other one. */
+  readonly control: Context<'statements'>['installation'];
+  /** Where the console runs, and what it runs, in a word or two. */
+  readonly shell: { readonly place: string; readonly mode: string };
+}
+
+/** A request of somebody known: for a page, or with a form that a page of the console has sent. */
+export interface PageRequest extends ConsoleServices {
+  readonly visitor: Visitor;
+  /** The parameters of the path. */
+  readonly params: Readonly<Record<string, string>>;
+  /** The parameters of the query or of the form. */
+  readonly given: URLSearchParams;
+  /** Returns one of them. An empty one is as good as none. */
+  readonly query: (name: string) => string | undefined;
+  /** Returns the token of a form by its path. */
+  readonly tokenOf: (path: string) => string;
+}
 
 /** A page. Around its main part, each shows where the console runs, and what it runs (`ctx.state.shell`). */
 export interface ConsolePage {
@@ -8,11 +37,16 @@ export interface ConsolePage {
   readonly title: string;
   /** The pages above it. */
   readonly above?: readonly (readonly [path: string, name: string])[];
+  /** Links to forms, below the heading. */
+  readonly links?: readonly Html[];
   readonly main: Html;
   readonly status?: number;
   /** Further elements of the head. */
   readonly head?: Html | undefined;
 }
+
+/** A page, a text, or the path of another page. */
+export type Answer = ConsolePage | string | { readonly to: string };
 
 const navigation = [
   ['/', 'Now'],
@@ -26,8 +60,7 @@ const navigation = [
 ] as const;
 
 /** Sends a page of the console. A page for somebody unknown has no links. */
-export function sendPage(ctx: Context, { title, above = [], main, status = 200, head }: ConsolePage): void {
-  const isKnown = ctx.state.visitor !== undefined;
+export function sendPage(ctx: Ctx, { title, above = [], links = [], main, status = 200, head }: ConsolePage): void {
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = htmlDocument({
@@ -35,11 +68,10 @@ export function sendPage(ctx: Context, { title, above = [], main, status = 200, 
     styles: ['/css/base.css', '/css/docs.css', '/console.css'],
     scripts: ['/docs/docs.js', '/console.js'],
     head,
-    header: isKnown
-      ? header(ctx)
-      : html`<header><div class="bar"><strong>Sales back office console</strong></div></header>`,
-    main: html`${above.length > 0 ? breadcrumbs(above) : ''}
+    header: html`<header><div class="bar">${ctx.state.visitor ? bar(ctx) : html`<strong>Sales back office console</strong>`}</div></header>`,
+    main: html`${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}</nav>` : ''}
 <h1>${title}</h1>
+${links.length > 0 ? actions(...links) : ''}
 ${main}`,
   });
 }
@@ -48,21 +80,13 @@ ${main}`,
 export const refresh = (seconds: number, to: string): Html =>
   html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
-function header(ctx: Context): Html {
-  const { shell, visitor } = ctx.state;
-  const part = navigation.map(([path]) => path).find(path => ctx.path.startsWith(`${path}/`));
-  const links = navigation.map(([path, name]) => html` ${link(path, name, ctx.path, part)}`);
-  const q = ctx.path === '/tenants' ? String(ctx.query.q ?? '') : '';
-  return html`<header><div class="bar">
-<nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
+function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
+  const part = navigation.map(([href]) => href).find(href => path.startsWith(`${href}/`));
+  const links = navigation.map(([href, name]) => html` ${link(href, name, path, part)}`);
+  const q = path === '/tenants' ? String(query.q ?? '') : '';
+  return html`<nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
 <form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<p class="who"><span>${shell.place}</span> <span>${visitor.name}</span> ${shell.mode && html`<span class="tag">${shell.mode}</span>`}</p>
-</div></header>`;
-}
-
-function breadcrumbs(above: NonNullable<ConsolePage['above']>): Html {
-  const items = above.map(([path, name]) => html`<a href="${path}">${name}</a> › `);
-  return html`<nav class="hint" aria-label="Above this page">${items}</nav>`;
+<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong></div>`;
 }

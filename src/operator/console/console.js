@@ -11,28 +11,27 @@ if (region) await follow(region, document.querySelector('#run-status'));
  * says when the console no longer answers.
  */
 async function follow(region, status) {
-  const show = createDisplay(region);
+  let parts = []; // what was sent, and the element that shows it
   let spokenAt = 0;
   let shownAt = new Date();
   for (let isEnded = false; !isEnded; ) {
     await new Promise(resolve => setTimeout(resolve, intervalMs));
     const page = await load();
     const sent = page?.querySelector('#run');
-    if (!sent) {
-      const time = shownAt.toISOString().slice(11, 19);
-      status.textContent = `The console does not answer. This is the state of ${time} UTC.`;
-      spokenAt = 0;
-      continue;
+    const time = shownAt.toISOString().slice(11, 19);
+    let text = `The console does not answer. This is the state of ${time} UTC.`;
+    if (sent) {
+      const { id } = document.activeElement;
+      const hadFocus = region.contains(document.activeElement);
+      parts = show(region, parts, [...sent.children]);
+      if (hadFocus && !region.contains(document.activeElement)) (document.getElementById(id) ?? status).focus();
+      shownAt = new Date();
+      isEnded = 'ended' in sent.dataset;
+      text = page.querySelector('#run-status').textContent;
     }
-    const { id } = document.activeElement ?? {};
-    const hadFocus = region.contains(document.activeElement);
-    show(sent);
-    if (hadFocus && !region.contains(document.activeElement)) (document.getElementById(id) ?? status).focus();
-    shownAt = new Date();
-    isEnded = 'ended' in sent.dataset;
-    if (isEnded || Date.now() - spokenAt > 5_000) {
-      status.textContent = page.querySelector('#run-status').textContent;
-      spokenAt = Date.now();
+    if (!sent || isEnded || Date.now() - spokenAt > 5_000) {
+      status.textContent = text;
+      spokenAt = sent ? Date.now() : 0;
     }
   }
 }
@@ -47,32 +46,29 @@ async function load() {
   }
 }
 
-/**
- * Returns a function that shows the children of an element in a region. What stays the same, or only grows, stays in
- * place, with its focus and its selection.
- */
-function createDisplay(region) {
-  let parts = []; // what was sent, and the element that shows it
-  return element => {
-    parts = [...element.children].map(sent => {
-      const at = parts.findIndex(part => part.sent.isEqualNode(sent) || isGrown(part.sent, sent));
-      if (at < 0) return { sent, live: document.importNode(sent, true) };
-      const { sent: before, live } = parts.splice(0, at + 1)[at]; // those before it are gone: the order stays
-      if (isGrown(before, sent)) live.append(sent.textContent.slice(before.textContent.length));
-      return { sent, live };
-    });
-    const elements = parts.map(({ live }) => (live.matches('.code > *') ? live.parentElement : live));
-    for (const element of [...region.children]) if (!elements.includes(element)) element.remove();
-    elements.forEach((element, at) => {
-      const place = region.children[at];
-      if (element !== place) region.insertBefore(element, place ?? null);
-    });
-    addCopyButtons(region);
-  };
+/** Shows elements in a region. What stays the same, or only grows, stays in place, with its focus and its selection. */
+function show(region, before, elements) {
+  const parts = elements.map((sent, at) => {
+    const former = before[at];
+    if (former?.sent.isEqualNode(sent)) return former;
+    const grown = former && addedText(former.sent, sent);
+    if (grown) former.live.append(grown);
+    return { sent, live: grown ? former.live : document.importNode(sent, true) };
+  });
+  parts.forEach(({ live }, at) => {
+    const [place, element] = [region.children[at], live.closest('.code') ?? live];
+    if (!place) region.append(element);
+    else if (place !== element) place.replaceWith(element);
+  });
+  while (region.children.length > parts.length) region.lastElementChild.remove();
+  addCopyButtons(region);
+  return parts;
 }
 
-/** Returns whether an element is a block of text that continues another one. */
-function isGrown(before, after) {
+/** Returns the text that a block of text has more than another one; undefined if it does not continue that. */
+function addedText(before, after) {
   const isSame = after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel && !after.firstElementChild;
-  return isSame && before.textContent !== after.textContent && after.textContent.startsWith(before.textContent);
+  return isSame && after.textContent.startsWith(before.textContent)
+    ? after.textContent.slice(before.textContent.length)
+    : undefined;
 }

@@ -20,19 +20,15 @@ export function readForm({ operation }: Offered, given: URLSearchParams): Filled
     const trimmed = field.kind === 'secret' ? values : values.map(text => text.trim());
     return [name, trimmed.filter(text => text !== '')];
   });
-  return { operation, texts: Object.fromEntries(texts), reason: (given.get('because') ?? '').trim() };
+  return { operation, texts: Object.fromEntries(texts) };
 }
 
-/** @param needsReason true for a team, whose log says why */
-export function checkForm({ operation: { fields }, texts, reason }: FilledForm, needsReason: boolean): FormError[] {
-  const errors = Object.entries(fields).flatMap(([name, field]) => {
+export function checkForm({ operation: { fields }, texts }: FilledForm): FormError[] {
+  return Object.entries(fields).flatMap(([name, field]) => {
     const values = texts[name] ?? [];
-    const text = values.length === 0 ? missing(field, texts) : values.flatMap(value => fault(field, value)).at(0);
-    return text === undefined ? [] : [{ id: inputId(name), text }];
+    const text = values.length === 0 ? missing(field, texts) : values.map(value => fault(field, value)).find(Boolean);
+    return text === undefined ? [] : [{ id: inputId(name), text: `${fieldLabel(name)}: ${text}` }];
   });
-  return needsReason && reason === ''
-    ? [...errors, { id: 'because', text: 'Say why, for the log of operators' }]
-    : errors;
 }
 
 function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']): string | undefined {
@@ -41,13 +37,12 @@ function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']
   return hasOther ? undefined : `Fill this in, or ${fieldLabel(neededUnless)}`;
 }
 
-function fault({ choices, parse }: Field, text: string): string[] {
-  if (choices && !choices.includes(text)) return [`Choose one of ${choices.join(', ')}`];
-  if (/[\p{Cc}]/u.test(text)) return ['Write it on one line, without control characters'];
+function fault({ choices, parse }: Field, text: string): string | undefined {
+  if (choices && !choices.includes(text)) return `Choose one of ${choices.join(', ')}`;
+  if (/[\p{Cc}]/u.test(text)) return 'Write it on one line, without control characters';
   try {
     parse?.(text);
-    return [];
   } catch (error) {
-    return [error instanceof Error ? error.message : String(error)];
+    return error instanceof Error ? error.message : String(error);
   }
 }

@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { permissions } from '../../control/permissions.ts';
 import { type Html, html } from '../../docs/html.ts';
-import { isConfirmed, takesReason } from '../command/operation.ts';
+import { isConfirmed } from '../command/operation.ts';
 import { type Field, storedKindOf } from '../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../command/stored-values.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { commandText, type FilledForm } from './command-line.ts';
-import type { ConsolePage } from './console-page.ts';
-import type { PageRequest } from './console-services.ts';
+import type { ConsolePage, PageRequest } from './console-page.ts';
 import { type FormError, formId, inputId } from './form-values.ts';
 import { textBlock } from './format.ts';
 import { hiddenInputs, operationPath } from './links.ts';
@@ -15,7 +14,7 @@ import type { Offered } from './offered.ts';
 
 /** The form of an operation, made of its definition. */
 export async function formPage(
-  { services, tokenOf }: PageRequest,
+  { control, tokenOf }: PageRequest,
   { operation, isAllowed }: Offered,
   form: FilledForm,
   errors: readonly FormError[] = [],
@@ -26,14 +25,7 @@ export async function formPage(
   for (const [each, field] of Object.entries(fields)) {
     const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
     const input = { ...field, id: inputId(each), name: each, label: fieldLabel(each), hint };
-    inputs.push(
-      fieldView(input, errors, form.texts[each], await candidatesOf(field, form, services.control.statements)),
-    );
-  }
-  if (takesReason(operation)) {
-    const hint = 'why, for the log of operators';
-    const reason = { id: 'because', label: 'Reason', hint, isRequired: services.needsReason };
-    inputs.push(fieldView(reason, errors, [form.reason]));
+    inputs.push(fieldView(input, errors, form.texts[each], await candidatesOf(field, form, control)));
   }
   const changes = plan !== undefined && (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
@@ -47,7 +39,7 @@ ${showsCommand && errors.length === 0 ? commandView(form) : ''}
 <form method="post" action="${operationPath(name)}" id="${formId}" novalidate>
 ${hiddenInputs({ token: tokenOf(operationPath(name)), form: randomUUID() })}
 ${inputs}
-<p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}<button name="step" value="command">Show as command</button></p>
+<p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}${button('command', 'Show as command', false)}</p>
 </form>
 ${help ? html`<details><summary>How it works</summary>${textBlock(help, 'Help')}</details>` : ''}`;
   return { title: name, above: [['/operations', 'Commands']], main, status: errors.length > 0 ? 422 : 200 };
@@ -57,11 +49,11 @@ ${help ? html`<details><summary>How it works</summary>${textBlock(help, 'Help')}
 async function candidatesOf(
   field: Field,
   { texts }: FilledForm,
-  control: PageRequest['services']['control']['statements'],
+  { statements }: PageRequest['control'],
 ): Promise<readonly Candidate[]> {
   if (field.kind === 'permission') return permissions.map(value => ({ value }));
   const kind = storedKindOf(field);
-  return kind ? readStoredValues(control, kind, '', texts.slug?.[0]) : [];
+  return kind ? readStoredValues(statements, kind, '', texts.slug?.[0]) : [];
 }
 
 function effectText({ effect, changingFields }: Offered['operation']): string {
@@ -77,19 +69,15 @@ function effectText({ effect, changingFields }: Offered['operation']): string {
 
 /** The command that a form stands for; docs.js adds a button that copies it. */
 export function commandView(form: FilledForm): Html {
-  const text = commandText(form);
-  return html`<div class="command"><h2>As a command</h2>${textBlock(text, 'the command')}</div>`;
+  return html`<h2>As a command</h2>${textBlock(commandText(form), 'the command')}`;
 }
 
 /** The errors of a form, which take the focus, and link to their fields. */
 export function errorSummary(errors: readonly FormError[]): Html {
   if (errors.length === 0) return html``;
-  const items = errors.map(
-    ({ id, text }) =>
-      html`<li><a href="#${id}">${id.startsWith('f-') ? `${fieldLabel(id.slice(2))}: ` : ''}${text}</a></li>`,
-  );
+  const items = errors.map(({ id, text }) => html`<li><a href="#${id}">${text}</a></li>`);
   const title = errors.some(({ id }) => id === formId) ? 'Nothing was run' : 'Correct the form';
-  return html`<div class="note bad" role="alert" tabindex="-1" autofocus><h2>${title}</h2><ul>${items}</ul></div>`;
+  return html`<div class="note bad" role="alert" tabindex="-1" autofocus><strong>${title}</strong><ul>${items}</ul></div>`;
 }
 
 interface Input extends Partial<Field> {
@@ -109,18 +97,15 @@ export function fieldView(
 ): Html {
   const { id, name = id, label, hint, isRequired, kind, neededUnless } = input;
   const error = errors.find(each => each.id === id);
-  const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(' ');
-  const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
-    error ? html` aria-invalid="true"` : ''
-  }${isRequired ? html` aria-required="true"` : ''}`;
+  const attributes = html`id="${id}" name="${name}" aria-describedby="${id}-hint"${error ? html` aria-invalid="true"` : ''}${
+    isRequired ? html` aria-required="true"` : ''
+  }`;
   const shown = control(input, texts, attributes, candidates);
   const isFlag = kind === 'flag';
   const optional = isRequired || isFlag ? '' : neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional';
-  return html`<div class="field${error ? ' bad' : ''}">${isFlag ? html`${shown} ` : ''}<label for="${id}">${label}</label>${
-    optional && html` <span class="hint">${optional}</span>`
-  }
-${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
-${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
+  return html`<div class="field${error ? ' bad' : ''}">${isFlag ? shown : ''}
+<label for="${id}">${label}</label> <span class="hint">${optional}</span>
+<p class="hint" id="${id}-hint">${hint} ${error && html`<strong class="state bad">${error.text}</strong>`}</p>
 ${isFlag ? '' : shown}</div>`;
 }
 
@@ -145,8 +130,8 @@ function control(
     const named = candidates.slice(0, maxNamed).map(each => html`<code>${each.value}</code> `);
     return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>${named.length > 0 ? html`<p class="hint">There are: ${named}</p>` : ''}`;
   }
+  const input = html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}`;
+  if (candidates.length === 0) return html`${input}>`;
   const options = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
-  return html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}${
-    options.length > 0 ? html` list="${id}-list"` : ''
-  }>${options.length > 0 ? html`<datalist id="${id}-list">${options}</datalist>` : ''}`;
+  return html`${input} list="${id}-list"><datalist id="${id}-list">${options}</datalist>`;
 }

@@ -1,5 +1,6 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { isRecorded, type Operation, operationsOf, type Topic } from '../command/operation.ts';
+import { isRecorded, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
+import { option, requiredOption } from '../command/operation-fields.ts';
 
 /** Operations that have no page, and why. */
 export const withheld: Readonly<Record<string, string>> = {
@@ -13,6 +14,7 @@ export const withheld: Readonly<Record<string, string>> = {
 
 /** An operation with a page. */
 export interface Offered {
+  /** With a field for the reason, if the log of operators has one. */
   readonly operation: Operation;
   readonly group: Topic['group'];
   /** Whether this console runs it. */
@@ -22,46 +24,40 @@ export interface Offered {
 /** What the console offers, by name. */
 export type Offer = ReadonlyMap<string, Offered>;
 
-const ofTopics =
-  (...topics: string[]) =>
-  ({ name }: Operation): boolean =>
-    topics.includes(name.split(' ')[0] ?? '');
+const isOf = (topics: readonly string[], { name }: Operation): boolean => topics.includes(name.split(' ')[0] ?? '');
 
 /** Sets of operations. */
 const sets: ReadonlyMap<string, (operation: Operation) => boolean> = new Map([
   ['view', operation => operation.effect === 'reads' && !isRecorded(operation)],
-  ['support', ofTopics('user', 'session', 'key')],
-  ['migrate', ofTopics('migrate', 'rollback', 'runs')],
+  ['support', operation => isOf(['user', 'session', 'key'], operation)],
+  ['migrate', operation => isOf(['migrate', 'rollback', 'runs'], operation)],
   ['all', () => true],
 ]);
 
 /**
  * Returns the operations with a page, by name.
  * @param allow names of operations and of sets; undefined: all
+ * @param needsReason true for a team, whose log says why
  * @throws {OperatorError} when a name is neither
  */
 export async function offeredOperations(
   catalogue: readonly Topic[],
   allow: readonly string[] | undefined,
+  needsReason: boolean,
 ): Promise<Offer> {
-  const loaded = await Promise.all(
-    catalogue.map(async topic => (await operationsOf(topic)).map(operation => ({ operation, group: topic.group }))),
-  );
-  const all = loaded.flat().filter(({ operation: { name } }) => withheld[name] === undefined);
-  for (const name of allow ?? [])
-    if (!sets.has(name) && !all.some(({ operation }) => operation.name === name))
-      throw new OperatorError(
-        `--allow has ${name}, which is neither a command nor one of ${[...sets.keys()].join(', ')}`,
-        { usage: true },
-      );
-  return new Map(
-    all.map(({ operation, group }) => [
-      operation.name,
-      {
-        operation,
-        group,
-        isAllowed: allow === undefined || allow.some(name => name === operation.name || sets.get(name)?.(operation)),
-      },
-    ]),
-  );
+  const why = 'why, for the log of operators';
+  const reason = needsReason ? requiredOption('', why) : option('', why);
+  const isAllowed = (operation: Operation): boolean =>
+    allow === undefined || allow.some(name => name === operation.name || sets.get(name)?.(operation));
+  const offer = new Map<string, Offered>();
+  for (const topic of catalogue)
+    for (const each of await operationsOf(topic)) {
+      const operation = takesReason(each) ? { ...each, fields: { ...each.fields, reason } } : each;
+      if (withheld[each.name] === undefined)
+        offer.set(each.name, { operation, group: topic.group, isAllowed: isAllowed(each) });
+    }
+  const unknown = allow?.find(name => !sets.has(name) && !offer.has(name));
+  if (unknown === undefined) return offer;
+  const names = [...sets.keys()].join(', ');
+  throw new OperatorError(`--allow has ${unknown}, which is neither a command nor one of ${names}`, { usage: true });
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { httpAddress, listen, portOf } from '../../http/server-ports.ts';
@@ -30,12 +31,11 @@ export async function runConsole(
   { installation, output, signal }: Context<'statements'>,
   catalogue: readonly Topic[],
 ): Promise<void> {
-  const offered = await offeredOperations(catalogue, allow);
+  const offered = await offeredOperations(catalogue, allow, team !== undefined);
   const runs = new Runs();
   const entrance = team ? createTeamEntrance(team.proxies, team.userHeader) : createLocalEntrance();
   const app = createConsoleApp({
-    ...{ entrance, offered, runs, needsReason: team !== undefined },
-    control: installation,
+    ...{ entrance, offered, runs, control: installation },
     shell: {
       place: hostname(),
       mode: allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
@@ -51,10 +51,7 @@ export async function runConsole(
       : `Open this address, which works once:\n\n  ${url}\n\nCtrl-C ends the console.`,
   );
   const removeFile = opensBrowser && process.stdout.isTTY ? await openBrowser(url) : undefined;
-  await new Promise<void>(resolve => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
+  if (!signal.aborted) await once(signal, 'abort');
   await removeFile?.();
   server.close();
   server.closeAllConnections();

@@ -1,14 +1,12 @@
 import { type Html, html } from '../../docs/html.ts';
-import type { FilledForm } from './command-line.ts';
-import { linkCommands } from './command-links.ts';
-import { type ConsolePage, refresh } from './console-page.ts';
-import type { Part, Run } from './console-run.ts';
-import type { PageRequest } from './console-services.ts';
+import { type FilledForm, linkCommands } from './command-line.ts';
+import { type ConsolePage, type PageRequest, refresh } from './console-page.ts';
 import type { FormError } from './form-values.ts';
 import { commandView, errorSummary, fieldView } from './form-view.ts';
 import { durationText, none, numberText, state, textBlock, time } from './format.ts';
 import { hiddenInputs, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
+import type { Part, Run } from './runs.ts';
 import { facts, table } from './view.ts';
 
 /** What a page shows of a long result; the whole is a file. */
@@ -17,48 +15,57 @@ const maxShownLength = 20_000;
 
 export const runPath = ({ id }: Run): string => `/runs/${id}`;
 
+/** What a run is called: its command, and its tenant. */
+export function runName({ form: { operation, texts }, start }: Run): string {
+  return [start.isPlan ? 'Plan:' : '', operation.name, ...(texts.slug ?? []).slice(0, 3)].join(' ').trim();
+}
+
+export function runState({ outcome, start }: Run): Html {
+  return state(outcome === 'done' && start.isPlan ? 'ready' : (outcome ?? 'running'));
+}
+
 /**
  * The page of a plan or of a run. Its middle part changes; everybody but the visitor who has started it sees only how
  * far it is.
  */
 export function runView(request: PageRequest, run: Run, errors: readonly FormError[] = []): ConsolePage {
-  const { form, isPlan, by } = run;
+  const { form, start } = run;
   const { name } = form.operation;
-  const slug = form.texts.slug?.length === 1 ? form.texts.slug[0] : undefined;
   const isEnded = run.outcome !== undefined;
-  const main = html`${errorSummary(errors)}
-<p role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
-<div id="run"${isEnded ? html` data-ended` : ''}>${runFacts(run)}${by === request.visitor.name ? resultView(request, run, errors) : othersNote(run)}</div>
-${commandView(form)}`;
+  const result = start.by === request.visitor.name ? resultView(request, run, errors) : othersNote(run);
   return {
-    title: `${isPlan ? 'Plan: ' : ''}${name} ${slug ?? ''}`.trim(),
+    title: runName(run),
     above: [
       ['/operations', 'Commands'],
       [operationPath(name), name],
-      ...(slug ? [[tenantPath(slug), slug] as const] : []),
+      ...(form.texts.slug?.slice(0, 3) ?? []).map(slug => [tenantPath(slug), slug] as const),
     ],
-    main,
+    main: html`${errorSummary(errors)}
+<p role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
+<div id="run"${isEnded ? html` data-ended` : ''}>${runFacts(run)}${result}</div>
+${commandView(form)}`,
     status: errors.length > 0 ? 422 : 200,
     // For browsers without script. Another address each time: at this one, they would only go to the fragment.
     head: isEnded ? undefined : html`<noscript>${refresh(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
   };
 }
 
-const othersNote = ({ by }: Run) =>
-  html`<p class="note">${by} alone sees its result. <a href="/log">The log</a> has what it changed.</p>`;
+const othersNote = ({ start }: Run) =>
+  html`<p class="note">${start.by} alone sees its result. <a href="/log">The log</a> has what it changed.</p>`;
 
-function runFacts({ outcome, startedAt, endedAt, last, by, form }: Run): Html {
+function runFacts(run: Run): Html {
+  const { startedAt, endedAt, last, start, form } = run;
   return facts(
-    ['State', state(outcome ?? 'running')],
+    ['State', runState(run)],
     ['Started', time(startedAt)],
     ['Took', endedAt ? durationText(endedAt.getTime() - startedAt.getTime()) : last.step?.text],
-    ...(by ? [['By', by] as const] : []),
-    ['Reason', form.reason],
+    ...(start.by ? [['By', start.by] as const] : []),
+    ['Reason', form.texts.reason?.[0]],
   );
 }
 
 /** One sentence about the whole of a run. */
-export function statusText({ outcome, isInterrupted, isPlan, last: { count, step } }: Run): string {
+export function statusText({ outcome, isInterrupted, start: { isPlan }, last: { count, step } }: Run): string {
   const failed = count?.failed ? `, ${numberText(count.failed)} failed` : '';
   const counted = count ? `${numberText(count.done)} of ${numberText(count.total)} done${failed}` : '';
   const sentences = {
@@ -71,31 +78,25 @@ export function statusText({ outcome, isInterrupted, isPlan, last: { count, step
 }
 
 function resultView(request: PageRequest, run: Run, errors: readonly FormError[]): Html {
-  const { outcome, parts, notes, isInterrupted } = run;
+  const { outcome, parts, notes, isInterrupted, form } = run;
+  const { isPlan } = run.start;
   const { count, plan } = run.last;
-  const { offered } = request.services;
+  const { offered } = request;
   return html`
 ${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${outcome === undefined && !isInterrupted ? cancelForm(request, run) : ''}
-${notes ? textView(run, offered, outcome === 'failed' ? 'Error' : 'Warnings', notes, 'note') : ''}
+${notes ? textView(run, offered, outcome === 'failed' ? 'Error' : 'Warnings', notes, outcome === 'failed' ? 'note bad' : 'note') : ''}
 ${plan ? textView(run, offered, 'Plan', plan.text) : ''}
-${parts.map(part => partView(run, offered, part))}
-${outcome === 'done' && run.isPlan && !plan?.hasFailed ? performForm(request, run, errors) : ''}
-${outcome === undefined ? '' : html`<p><a href="${formPath(run.form)}">${run.isPlan ? 'Change the values' : 'Fill in the form again'}</a></p>`}`;
+${parts.map(part => (part.kind === 'text' ? textView(run, offered, 'Result', part.text) : listView(run, part)))}
+${outcome === 'done' && isPlan && !plan?.hasFailed ? performForm(request, run, errors) : ''}
+${outcome === undefined ? '' : html`<p><a href="${formPath(form)}">${isPlan ? 'Change the values' : 'Fill in the form again'}</a></p>`}`;
 }
 
-function partView(run: Run, offered: Offer, part: Part): Html {
-  if (part.kind === 'text') return textView(run, offered, 'Result', part.text);
-  const rows = part.rows.slice(0, maxShownRows);
-  const rest = part.rows.length - rows.length;
+function listView(run: Run, { columns, rows }: Extract<Part, { kind: 'list' }>): Html {
   const cell = (text = '–'): Html => (text === '–' ? none : state(text));
-  const columns = part.columns.map((name, at) => [name, (row: readonly string[]) => cell(row[at])] as const);
-  return html`${table(html`<span class="hidden">Result</span>`, rows, '', columns)}
-${rest > 0 ? hiddenNote(run, rest, 'further rows') : ''}`;
-}
-
-function hiddenNote(run: Run, count: number, what: string): Html {
-  return html`<p class="hint">${numberText(count)} ${what} are not shown: <a href="${runPath(run)}/output">the whole, as text</a></p>`;
+  const shown = columns.map((name, at) => [name, (row: readonly string[]) => cell(row[at])] as const);
+  return html`${table(html`<span class="hidden">Result</span>`, rows.slice(0, maxShownRows), '', shown)}
+${hiddenNote(run, rows.length - maxShownRows, 'further rows')}`;
 }
 
 /** A text. The middle of a long one is left out: its end is often a summary. */
@@ -103,7 +104,12 @@ function textView(run: Run, offered: Offer, label: string, text: string, look?: 
   const left = text.length - maxShownLength;
   const half = maxShownLength / 2;
   const shown = left > 0 ? `${text.slice(0, half)}\n…\n${text.slice(-half)}` : text;
-  return html`${textBlock(linkCommands(shown.trimEnd(), offered), label, look)}${left > 0 ? hiddenNote(run, left, 'characters') : ''}`;
+  return html`${textBlock(linkCommands(shown.trimEnd(), offered), label, look)}${hiddenNote(run, left, 'characters')}`;
+}
+
+function hiddenNote(run: Run, count: number, what: string): Html {
+  if (count <= 0) return html``;
+  return html`<p class="hint">${numberText(count)} ${what} are not shown: <a href="${runPath(run)}/output">the whole, as text</a></p>`;
 }
 
 function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
@@ -119,15 +125,15 @@ function performForm({ tokenOf }: PageRequest, run: Run, errors: readonly FormEr
   const path = `${runPath(run)}/perform`;
   const confirm = run.last.plan?.confirm;
   const label = `${confirm?.name} ${confirm?.consequence}. Type its ${confirm?.kind ?? 'slug'} to confirm`;
-  return html`<form method="post" action="${path}" class="confirm">${hiddenInputs({ token: tokenOf(path) })}
+  return html`<form method="post" action="${path}" class="note">${hiddenInputs({ token: tokenOf(path) })}
 ${confirm ? fieldView({ id: 'typed', isRequired: true, label }, errors) : ''}
 <p class="actions"><button id="perform" class="main${confirm ? ' hurts' : ''}">Do it</button></p></form>`;
 }
 
 /** The form of a run with its values, without its secret. */
-function formPath({ operation, texts, reason }: FilledForm): string {
+function formPath({ operation, texts }: FilledForm): string {
   const given = Object.entries(texts).filter(([name]) => operation.fields[name]?.kind !== 'secret');
-  return withQuery(operationPath(operation.name), { ...Object.fromEntries(given), because: reason });
+  return withQuery(operationPath(operation.name), Object.fromEntries(given));
 }
 
 /** All that a run has returned, as text. */

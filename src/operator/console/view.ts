@@ -1,16 +1,26 @@
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/texts.ts';
-import { type Cell, cellView, code, numberText, size, state, time, version } from './format.ts';
-import { type Query, tenantLink, withQuery } from './links.ts';
+import {
+  type Cell,
+  cellView,
+  code,
+  durationText,
+  none,
+  numberText,
+  shorten,
+  size,
+  state,
+  states,
+  time,
+} from './format.ts';
+import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';
 
-export function actions(...links: Html[]): Html {
-  return html`<p class="actions">${links.map(link => html`${link} `)}</p>`;
-}
+const version = (name: string | null): Html => code(name?.slice(0, 4));
 
 /** How the value of a property is shown, by its name; a time if its name ends in `At` or `Until`. */
 const formats: Readonly<Record<string, (value: never) => Cell>> = {
-  ...{ state: (word: string) => state(word), status: (word: string) => state(word) },
-  ...{ slug: tenantLink, tenant: tenantLink, bytes: size, database: code, kid: code, build: code },
+  ...{ state, status: state, outcomes: states, slug: tenantLink, tenant: tenantLink, run: rolloutLink },
+  ...{ bytes: size, ms: durationText, error: shorten, database: code, kid: code, build: code },
   ...{ version, schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
 };
 
@@ -18,16 +28,15 @@ const formats: Readonly<Record<string, (value: never) => Cell>> = {
  * A column of a list: a property of its rows; or a heading with what stands below it. The third part is what a click on
  * the heading sorts the list by.
  */
-export type Column<Row> = (keyof Row & string) | Heading<Row>;
+type Column<Row> = (keyof Row & string) | Heading<Row>;
 type Heading<Row> = readonly [name: string, cell: (keyof Row & string) | ((row: Row) => Cell), sort?: string];
 
 /** A column in full. */
 function columnOf<Row>(column: Column<Row>) {
   const [name, cell, sort]: Heading<Row> = typeof column === 'string' ? [fieldLabel(column), column] : column;
   if (typeof cell === 'function') return { name, cell, sort };
-  const format = /(At|Until)$/.test(cell) ? time : formats[cell];
-  const show = (row: Row): Cell => (format ? format(row[cell] as never) : (row[cell] as Cell));
-  return { name, cell: show, sort };
+  const format = /(At|Until)$/.test(cell) ? time : (formats[cell] ?? (value => value));
+  return { name, cell: (row: Row): Cell => (row[cell] == null ? none : format(row[cell] as never)), sort };
 }
 
 /**
@@ -66,17 +75,18 @@ export function facts(...entries: (readonly [name: string, value: Cell])[]): Htm
   return html`<dl class="facts">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${cellView(value)}</dd></div>`)}</dl>`;
 }
 
-/** Links to the pages of a long list. @param page from 1 on */
-export function pager(path: string, query: Query, page: number, size: number, total: number): Html {
-  const last = Math.max(1, Math.ceil(total / size));
+/** Which part of a long list a page shows. @param page its number, from 1 on */
+export function partOf(page: string | undefined, limit: number) {
+  const number = /^\d{1,6}$/.test(page ?? '') ? Math.max(1, Number(page)) : 1;
+  return { limit, offset: (number - 1) * limit };
+}
+
+/** Links to the pages of a long list. */
+export function pager(path: string, query: Query, { limit, offset }: ReturnType<typeof partOf>, total: number): Html {
+  const [page, last] = [offset / limit + 1, Math.max(1, Math.ceil(total / limit))];
   if (last === 1) return html``;
   const to = (number: number, text: string): Html =>
     html`<a href="${withQuery(path, { ...query, page: String(number) })}">${text}</a>`;
-  return html`<nav class="pager" aria-label="Pages">${page > 1 ? to(page - 1, 'Previous') : ''}
+  return html`<nav class="actions" aria-label="Pages">${page > 1 ? to(page - 1, 'Previous') : ''}
 <span>Page ${page} of ${last}, ${numberText(total)} in all</span> ${page < last ? to(page + 1, 'Next') : ''}</nav>`;
-}
-
-/** Reads the number of a page from a query. */
-export function pageNumber(text = ''): number {
-  return /^\d{1,6}$/.test(text) ? Math.max(1, Number(text)) : 1;
 }

@@ -40,12 +40,11 @@ export async function countFleet({ statements }: ControlStatements): Promise<Fle
 
 /**
  * Returns the tenants that failed in the newest run that reached them, by slug, and how many there are.
- * @param limit the maximum number of those that are returned
+ * @param part which of them are returned: all, or at most so many after the first ones
  */
 export async function readFailing(
   { statements }: ControlStatements,
-  limit?: number,
-  offset = 0,
+  { limit, offset = 0 }: { limit?: number; offset?: number } = {},
 ): Promise<Pick<FleetStatus, 'failing'> & { total: number }> {
   const rows = await statements.execute<(FleetStatus['failing'][number] & { total: number })[]>(
     `select slug, version, run::int, error, total

@@ -3,7 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { serverIdentitySql } from '../../postgres/server-address.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
-export interface ServerSummary {
+interface ServerSummary {
   name: string;
   prefix: string;
   tenants: number;

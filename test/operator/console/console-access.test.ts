@@ -91,7 +91,7 @@ describe('console: access', () => {
     const { status, text } = await readOnly.get('/operations/resume?slug=acme');
     expect(status).to.equal(200);
     expect(text).to.include('This console does not run it').and.not.include('value="plan"');
-    const refused = await readOnly.submit('/operations/resume', { slug: 'acme', because: 'ticket 9', step: 'run' });
+    const refused = await readOnly.submit('/operations/resume', { slug: 'acme', reason: 'ticket 9', step: 'run' });
     expect(refused.text).to.include('does not run resume');
     expect(refused.text, 'what was typed stays').to.include('value="acme"').and.include('value="ticket 9"');
     expect((await readOnly.submit('/operations/list', { step: 'run' })).text).to.include('does not run list');
@@ -107,8 +107,8 @@ describe('console: access', () => {
     expect((await team.submit('/operations/suspend', { slug: 'acme', step: 'plan' })).text).to.include('does not run');
     expect((await team.get('/operations/refresh?slug=acme')).text).to.not.include('does not run it');
     const fields = { slug: 'acme', email: 'new@acme.test', step: 'run' };
-    expect((await team.submit('/operations/user/add', fields)).text).to.include('Say why');
-    const { path } = await team.submit('/operations/user/add', { ...fields, because: 'ticket 7' });
+    expect((await team.submit('/operations/user/add', fields)).text).to.include('Reason: Fill this in');
+    const { path } = await team.submit('/operations/user/add', { ...fields, reason: 'ticket 7' });
     const run = await team.ended(path);
     expect(run.text).to.include('jane@example.com');
     expect(run.text, 'the password is shown to the one who made the user').to.match(/password/i);

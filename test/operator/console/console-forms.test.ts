@@ -25,7 +25,7 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('a form shows the command that does the same, with each word quoted for a shell', async () => {
-    const fields = { slug: 'acme', name: "Jane's; rm -rf", because: 'new owner', step: 'command' };
+    const fields = { slug: 'acme', name: "Jane's; rm -rf", reason: 'new owner', step: 'command' };
     const { text } = await opened.submit('/operations/edit', fields);
     expect(text).to.include(
       'npx backoffice edit acme --name=&#39;Jane&#39;\\&#39;&#39;s; rm -rf&#39; --reason=&#39;new owner&#39;',
@@ -60,10 +60,10 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('an operation that locks out shows its plan, wants the name typed, runs once, and is logged with its reason', async () => {
-    const planned = await opened.submit('/operations/suspend', { slug: 'globex', because: 'unpaid', step: 'run' });
+    const planned = await opened.submit('/operations/suspend', { slug: 'globex', reason: 'unpaid', step: 'run' });
     const plan = await opened.ended(planned.path);
     expect(plan.text).to.include('globex will not be served until it is resumed');
-    expect(plan.text).to.match(/slug=globex&(amp;|#38;)because=unpaid">Change the values/);
+    expect(plan.text).to.match(/slug=globex&(amp;|#38;)reason=unpaid">Change the values/);
     expect(await statusOf('globex')).to.equal('active');
     const wrong = await opened.submit(`${plan.path}/perform`, { typed: 'acme' });
     expect(wrong.status).to.equal(422);

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { runCommand } from '../../support/run-command.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { pages, useConsole } from './console-client.ts';
 
@@ -117,7 +118,7 @@ describe('console: pages', () => {
       `/tenants/${encodeURIComponent(script)}`,
     ])
       expect((await opened.get(path)).text, path).to.not.include(script);
-    const { path } = await opened.submit('/operations/resume', { slug: script, because: script, step: 'plan' });
+    const { path } = await opened.submit('/operations/resume', { slug: script, reason: script, step: 'plan' });
     expect((await opened.ended(path)).text).to.not.include(script);
     expect((await opened.get('/tenants/acme')).text).to.include('&#60;script&#62;');
   });
@@ -149,6 +150,21 @@ describe('console: pages', () => {
     expect(rows).to.include('38.1 MiB 5 never 2, at most 2.9 MiB behind ▲ 1');
     expect(text).to.include('href="/findings?server=default"');
     expect((await opened.get('/findings?server=default')).text).to.include('nothing was archived so far');
+    await controlSql(world, 'delete from doctor_reports');
+  });
+
+  it('after a migration, no page says that the tenant is behind, and the findings say that something has changed since', async () => {
+    const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
+    expect((await run('rollback', 'globex', '--yes', '--despite-running')).code).to.equal(0);
+    expect((await run('doctor')).code).to.equal(1);
+    const behind = 'globex</a>: the database is at';
+    expect((await opened.get('/')).text).to.include(behind);
+    expect((await opened.get('/findings')).text).to.match(/Changes since then<\/dt><dd>0</);
+    expect((await run('migrate', 'globex')).code).to.equal(0);
+    expect((await opened.get('/')).text).to.not.include(behind);
+    expect((await opened.get('/findings?tenant=globex')).text)
+      .to.match(/repaired<\/span> <a href="\/tenants\/globex"/)
+      .and.match(/Changes since then<\/dt><dd><a href="\/log">1</);
     await controlSql(world, 'delete from doctor_reports');
   });
 });

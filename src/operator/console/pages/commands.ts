@@ -1,55 +1,52 @@
 import { createHash } from 'node:crypto';
-import { type Html, html } from '../../../docs/html.ts';
+import { html } from '../../../docs/html.ts';
 import { explain, OperatorError } from '../../../log/operator-error.ts';
-import { groups, isConfirmed, type Operation, takesReason } from '../../command/operation.ts';
+import { groups, isConfirmed } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
-import type { ConsolePage } from '../console-page.ts';
-import type { Answer, ConsoleServices, PageRequest } from '../console-services.ts';
+import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
 import { checkForm, type FormError, formId, readForm } from '../form-values.ts';
 import { formPage } from '../form-view.ts';
+import { state } from '../format.ts';
 import { operationLink } from '../links.ts';
-import { type Offered, withheld } from '../offered.ts';
-import { runPath } from '../run-view.ts';
+import { type Offer, type Offered, withheld } from '../offered.ts';
+import { runPath, runText, runView } from '../run-view.ts';
+import type { Run } from '../runs.ts';
 import { table } from '../view.ts';
 
 /** A run that ends within this time, in ms, is shown as ended. */
 const quickMs = 800;
 
 /** All operations, by group. */
-export function commandsPage({ services: { offered } }: PageRequest): ConsolePage {
-  const all = [...offered.values()];
-  const groupTable = (group: Offered['group']): Html =>
-    table(
-      group,
-      all.filter(each => each.group === group).map(({ operation }) => operation),
-      '',
-      [
-        ['Command', ({ name }) => operationLink(name, name)],
-        ['What it does', each => html`${each.description}${isConfirmed(each) ? effectMark(each) : ''}`],
-      ],
-    );
+export function commandsPage({ offered }: PageRequest): ConsolePage {
+  const byGroup = Map.groupBy(offered.values(), ({ group }) => group);
   const main = html`<p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>
-${groups.map(groupTable)}`;
+${groups.map(group =>
+  table(group, byGroup.get(group) ?? [], '', [
+    ['Command', ({ operation: { name } }) => operationLink(name, name)],
+    [
+      'What it does',
+      ({ operation }) =>
+        html`${operation.description}${isConfirmed(operation) ? html` ${state(operation.effect, 'bad')}` : ''}`,
+    ],
+  ]),
+)}`;
   return { title: 'Commands', main };
 }
 
-const effectMark = ({ effect }: Operation) => html` <span class="tag state bad">${effect}</span>`;
-
 /** The form of an operation, with what a link fills in. */
 export function operationPage(request: PageRequest): Promise<ConsolePage> {
-  const found = find(request);
+  const found = findOperation(request);
   return formPage(request, found, readForm(found, request.given));
 }
 
 /** Starts the operation of a form, or its plan, or shows it as a command. */
 export async function startOperation(request: PageRequest): Promise<Answer> {
-  const { services, visitor, given } = request;
-  const found = find(request);
+  const { offered, runs, visitor, given } = request;
+  const found = findOperation(request);
   const { operation, isAllowed } = found;
   const form = readForm(found, given);
   const step = given.get('step');
-  const asksWhy = services.needsReason && takesReason(operation) && step !== 'command';
-  const errors = [...checkForm(form, asksWhy), ...otherCommand(form, services)];
+  const errors = [...checkForm(form), ...otherCommand(form, offered)];
   if (errors.length > 0 || step === 'command') return formPage(request, found, form, errors, step === 'command');
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
   if (!isAllowed)
@@ -58,7 +55,7 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.
     const submission = createHash('sha256').update(given.toString()).digest('base64url');
-    const run = services.runs.start(form, visitor, { isPlan, submission });
+    const run = runs.start(form, { by: visitor.name, isPlan, submission });
     await Promise.race([run.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
     return { to: runPath(run) };
   } catch (error) {
@@ -66,7 +63,7 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   }
 }
 
-function find({ services: { offered }, params: { topic, word } }: PageRequest): Offered {
+function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {
   const name = [topic, word].filter(Boolean).join(' ');
   const found = offered.get(name);
   if (!found) throw new OperatorError(`There is no command ${name} in the console`);
@@ -74,8 +71,37 @@ function find({ services: { offered }, params: { topic, word } }: PageRequest): 
 }
 
 /** An argument may make another command of its own: `databases` of a tenant `prune` is `databases prune`. */
-function otherCommand({ operation: { name, fields }, texts }: FilledForm, { offered }: ConsoleServices): FormError[] {
+function otherCommand({ operation: { name, fields }, texts }: FilledForm, offered: Offer): FormError[] {
   const values = Object.keys(fields).flatMap(field => (fields[field]?.isArgument ? (texts[field] ?? []) : []));
   const other = values.map(text => `${name} ${text}`).find(each => offered.has(each) || withheld[each] !== undefined);
   return other === undefined ? [] : [{ id: formId, text: `${other} is a command of its own: open its form` }];
 }
+
+/** The page of a run; for everybody but the visitor who has started it, without its result. */
+export function runPage(request: PageRequest): ConsolePage {
+  return runView(request, request.runs.find(request.params.id));
+}
+
+/** The result of a run, as text. */
+export function runOutput(request: PageRequest): string {
+  return runText(findOwn(request));
+}
+
+/** Does what was planned. */
+export function performPlan(request: PageRequest): Answer {
+  const plan = findOwn(request);
+  const typed = request.query('typed') ?? '';
+  const confirm = plan.last.plan?.confirm;
+  if (confirm && typed !== confirm.name)
+    return runView(request, plan, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
+  return { to: runPath(request.runs.perform(plan, typed)) };
+}
+
+/** Ends a run early. */
+export function cancelRun(request: PageRequest): Answer {
+  const run = findOwn(request);
+  run.interrupt();
+  return { to: runPath(run) };
+}
+
+const findOwn = ({ runs, params, visitor }: PageRequest): Run => runs.findOwn(params.id, visitor);

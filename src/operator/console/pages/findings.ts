@@ -2,49 +2,45 @@ import { type Html, html } from '../../../docs/html.ts';
 import { countText } from '../../command/texts.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import type { ReportedFinding } from '../../doctor/reports.ts';
-import { linkCommands } from '../command-links.ts';
-import type { ConsolePage } from '../console-page.ts';
-import type { PageRequest } from '../console-services.ts';
-import { fault, numberText, state, time } from '../format.ts';
-import { hiddenInputs, operationLink, operationPath, tenantLink, withQuery } from '../links.ts';
+import { listActions } from '../../tenants/list-actions.ts';
+import { linkCommands } from '../command-line.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
+import { fault, state, time } from '../format.ts';
+import { actions, hiddenInputs, operationLink, operationPath, tenantLink, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
-import { actions, facts, pageNumber, pager } from '../view.ts';
+import { facts, pager, partOf } from '../view.ts';
 
 const pageSize = 40;
+const maxChanges = 100;
+const links = [operationLink('doctor', 'Check now'), operationLink('doctor', 'Check every database', { full: 'on' })];
 
-/** A number of findings, which leads to them. */
-export function findingsLink(count: number, of: { server: string } | { tenant: string }): Html {
-  return html`<a href="${withQuery('/findings', of)}">${fault(count, 'warn')}</a>`;
+/** The number of open findings, which leads to them. */
+export function findingsLink(count: number, hasErrors: boolean, of: { server: string } | { tenant: string }) {
+  return count && html`<a href="${withQuery('/findings', of)}">${fault(count, hasErrors ? 'bad' : 'warn')}</a>`;
 }
 
 /** The last report of doctor; of one server or tenant, if the address names it. */
-export async function findingsPage({ services, query }: PageRequest): Promise<ConsolePage> {
-  const { control, offered } = services;
-  const [server, tenant, page] = [query('server'), query('tenant'), pageNumber(query('page'))];
-  const where = { server, tenant: tenant ?? (server && null) };
-  const found = await readFindings(control, { ...where, limit: pageSize, offset: (page - 1) * pageSize });
-  const links = actions(
-    operationLink('doctor', 'Check now'),
-    operationLink('doctor', 'Check every database', { full: 'on' }),
-  );
-  if (!found) return { title: 'Findings', main: html`<p class="note">doctor has not looked yet.</p>${links}` };
-  const { findings, total } = found;
+export async function findingsPage({ control, offered, query }: PageRequest): Promise<ConsolePage> {
+  const [server, tenant] = [query('server'), query('tenant')];
+  const part = partOf(query('page'), pageSize);
+  const found = await readFindings(control, { server, tenant: tenant ?? (server && null), ...part });
   const of = tenant ?? server;
+  const title = of ? `Findings of ${of}` : 'Findings';
+  if (!found) return { title, links, main: html`<p class="note">doctor has not looked yet.</p>` };
+  const { findings, total, madeAt } = found;
+  const changes = (await listActions(control, { since: madeAt, limit: maxChanges })).length;
   const main = html`${facts(
-    ['Looked', html`${time(found.madeAt)} by ${found.madeBy}`],
+    ['Looked', html`${time(madeAt)} by ${found.madeBy}`],
+    ['Changes since then', changes > 0 ? html`<a href="/log">${changes}</a>: check again` : changes],
     ['Errors', fault(found.errors, 'bad')],
     ['Warnings', fault(found.warnings, 'warn')],
-    [
-      'Looked at',
-      `${countText(found.servers, 'server')}, ${countText(found.tenants, 'tenant')}, ${numberText(found.unchanged)} of them unchanged`,
-    ],
+    ['Looked at', `${countText(found.servers, 'server')} and ${countText(found.tenants, 'tenant')}`],
   )}
-${links}
 ${total === 0 ? html`<p class="note">${state('Nothing is wrong.', 'good')}</p>` : ''}
 ${findings.map(finding => findingView(finding, offered))}
 ${findings.some(isRepairable) ? repairForm : ''}
-${pager('/findings', { server, tenant }, page, pageSize, total)}`;
-  return { title: of ? `Findings of ${of}` : 'Findings', above: of ? [['/findings', 'All findings']] : [], main };
+${pager('/findings', { server, tenant }, part, total)}`;
+  return { title, above: of ? [['/findings', 'All findings']] : [], links, main };
 }
 
 const isRepairable = ({ repairable, fixed, accepted }: ReportedFinding) => repairable && !fixed && !accepted;
@@ -60,7 +56,7 @@ function findingView(finding: ReportedFinding, offered: Offer): Html {
   const links = accepted
     ? [operationLink('doctor reopen', 'Open it again', { finding: id })]
     : [...(isRepairable(finding) ? [selection] : []), operationLink('doctor accept', 'Let it stay', { finding: id })];
-  return html`<section class="finding${fixed || accepted ? ' settled' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
+  return html`<section class="note${fixed || accepted ? ' hint' : severity === 'error' ? ' bad' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
 <p>${problem}</p>
 <p>${linkCommands(remedy, offered)}</p>
 <p class="hint"><code>${check}</code> <code>${id}</code>${accepted ? html` Accepted by ${accepted.by}, ${time(accepted.at)}: ${accepted.reason}` : ''}</p>

@@ -2,15 +2,13 @@ import { type Html, html } from '../../../docs/html.ts';
 import { readArchiveAges } from '../../archives/archive-ages.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
-import { listRuns } from '../../schema/list-runs.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
 import { lastRoutineRuns } from '../../tenants/list-actions.ts';
 import { listProcesses } from '../../tenants/processes.ts';
-import type { ConsolePage } from '../console-page.ts';
-import type { ConsoleServices, PageRequest } from '../console-services.ts';
-import { cause, code, numberText, state, time } from '../format.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
+import { code, numberText, shorten, state, time } from '../format.ts';
 import { operationLink, rolloutLink, tenantLink, withQuery } from '../links.ts';
-import { facts, table } from '../view.ts';
+import { table } from '../view.ts';
 import { isSilent } from './capacity.ts';
 import { routineCommands } from './operator-log.ts';
 
@@ -22,20 +20,19 @@ const stoppedAfterMs = 48 * 3_600_000;
 type Concern = readonly [severity: 'error' | 'warning', text: Html, remedy: Html];
 
 /** What needs attention, worst first, and the fleet by version and state. */
-export async function nowPage({ services }: PageRequest): Promise<ConsolePage> {
-  const { control, runs } = services;
+export async function nowPage(request: PageRequest): Promise<ConsolePage> {
+  const { control } = request;
   const head = await tenantHead();
   const fleet = await countFleet(control);
-  const [lastRun] = await listRuns(control, 1);
   const tenants = sum(fleet);
   const lagging = sum(fleet.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head));
   const migrate = operationLink('migrate', 'Migrate all', { all: 'on', canary: '2' });
   const concerns = [
-    ...(await failingConcerns(services)),
-    ...(await findingConcerns(services)),
-    ...(await archiveConcerns(services)),
-    ...(await processConcerns(services)),
-    ...(await timerConcerns(services)),
+    ...(await failingConcerns(request)),
+    ...(await findingConcerns(request)),
+    ...(await archiveConcerns(request)),
+    ...(await processConcerns(request)),
+    ...(await timerConcerns(request)),
     ...when(lagging > 0, 'warning', html`${numberText(lagging)} tenants are behind this build`, migrate),
   ].sort(([a], [b]) => Number(a === 'warning') - Number(b === 'warning'));
   const main = html`${tenants === 0 ? firstSteps : ''}
@@ -44,16 +41,7 @@ ${table(`Needs attention (${concerns.length})`, concerns, state('Nothing needs a
   ['How bad', ([severity]) => state(severity)],
   ['What to do', ([, , remedy]) => remedy],
 ])}
-${facts(
-  ['This build', code(head)],
-  ['Tenants', html`<a href="/tenants">${numberText(tenants)}</a>`],
-  [
-    'Last migration run',
-    lastRun && html`${rolloutLink(lastRun.id)}, ${state(lastRun.state)}, ${time(lastRun.startedAt)}`,
-  ],
-  ['Commands running here', html`<a href="/log">${runs.running.length}</a>`],
-)}
-${table('The fleet by version and state', fleet, 'There is no tenant.', [
+${table(html`The fleet by version and state. This build has ${code(head)}`, fleet, 'There is no tenant.', [
   ['Schema version', ({ schemaVersion }) => code(schemaVersion ?? 'between versions')],
   ['State', 'status'],
   [
@@ -79,24 +67,24 @@ const when = (isSo: boolean, ...concern: Concern): Concern[] => (isSo ? [concern
 const more = (total: number, severity: Concern[0], list: Html): Concern[] =>
   when(total > maxShown, severity, html`and ${numberText(total - maxShown)} more`, list);
 
-async function failingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const { failing, total } = await readFailing(control, maxShown);
+async function failingConcerns({ control }: PageRequest): Promise<Concern[]> {
+  const { failing, total } = await readFailing(control, { limit: maxShown });
   const retry = operationLink('migrate', 'Retry all that failed', { retryFailed: 'on' });
   const concerns = failing.map(({ slug, run, error }): Concern => {
     const remedy = html`${rolloutLink(run)} ${operationLink('migrate', 'Migrate it again', { slug })}`;
-    return ['error', html`The last migration of ${tenantLink(slug)} failed: ${cause(error)}`, remedy];
+    return ['error', html`The last migration of ${tenantLink(slug)} failed: ${shorten(error)}`, remedy];
   });
   return [...concerns, ...more(total, 'error', html`<a href="/rollouts">All that failed</a> ${retry}`)];
 }
 
-async function findingConcerns({ control }: ConsoleServices): Promise<Concern[]> {
+async function findingConcerns({ control }: PageRequest): Promise<Concern[]> {
   const found = await readFindings(control, { limit: maxShown });
   const check = operationLink('doctor', 'Check now');
   if (!found) return [['warning', html`doctor has never looked`, check]];
   const { findings, errors, warnings, madeAt } = found;
   const concerns = findings.slice(0, errors + warnings).map(({ severity, tenant, server, problem, id }): Concern => {
     const text = html`${tenant ? tenantLink(tenant) : server}: ${problem}`;
-    return [severity, text, html`<a href="/findings#${id}">Finding ${id}</a>`];
+    return [severity, text, html`<a href="/findings#${id}">See the remedy</a>`];
   });
   return [
     ...concerns,
@@ -105,8 +93,8 @@ async function findingConcerns({ control }: ConsoleServices): Promise<Concern[]>
   ];
 }
 
-async function archiveConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const { tenants, without, faulty, isProved } = await readArchiveAges(control, 0);
+async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
+  const { tenants, without, faulty, isProved } = await readArchiveAges(control, { limit: 0 });
   const recovery = html`<a href="/recovery">Recovery</a>`;
   const archive = operationLink('backup run', 'Archive them', { all: 'on' });
   const prove = operationLink('backup drill', 'Prove some');
@@ -118,22 +106,19 @@ async function archiveConcerns({ control }: ConsoleServices): Promise<Concern[]>
   ];
 }
 
-async function processConcerns({ control }: ConsoleServices): Promise<Concern[]> {
-  const silent = (await listProcesses(control)).filter(isSilent);
-  return silent.slice(0, maxShown).map(({ host, pid, heartbeatAge }) => {
-    const silence = `Process ${pid} on ${host} has been silent for ${heartbeatAge} s`;
-    const text = host === null ? 'A process is gone, and its connections may still exist' : silence;
-    return ['warning', html`${text}`, html`<a href="/capacity">Processes</a>`];
-  });
+async function processConcerns({ control }: PageRequest): Promise<Concern[]> {
+  const silent = (await listProcesses(control)).filter(isSilent).length;
+  const text = html`${numberText(silent)} processes are silent, and their connections may still exist`;
+  return when(silent > 0, 'warning', text, html`<a href="/capacity">Processes</a>`);
 }
 
-async function timerConcerns({ control, offered }: ConsoleServices): Promise<Concern[]> {
+async function timerConcerns({ control, offered }: PageRequest): Promise<Concern[]> {
   const runs = await lastRoutineRuns(control, routineCommands(offered));
   return runs.flatMap(({ command, state, startedAt, error }) => {
     const remedy = operationLink(command, `Open ${command}`);
     const at = time(startedAt);
     return state === 'failed'
-      ? when(true, 'error', html`${command} failed ${at}: ${cause(error ?? '')}`, remedy)
+      ? when(true, 'error', html`${command} failed ${at}: ${shorten(error ?? '')}`, remedy)
       : when(isLongAgo(startedAt), 'warning', html`${command} ran last ${at}: its timer may have stopped`, remedy);
   });
 }

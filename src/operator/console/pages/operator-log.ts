@@ -1,9 +1,9 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { lastRoutineRuns, listActions } from '../../tenants/list-actions.ts';
-import type { PageRequest } from '../console-services.ts';
-import { cause, shorten, state } from '../format.ts';
+import type { PageRequest } from '../console-page.ts';
+import { shorten, state } from '../format.ts';
 import type { Offer } from '../offered.ts';
-import { statusText } from '../run-view.ts';
+import { runName, runPath, runState, statusText } from '../run-view.ts';
 import { table } from '../view.ts';
 
 const maxActions = 100;
@@ -15,7 +15,7 @@ export function routineCommands(offered: Offer): string[] {
 }
 
 /** Who did what, when and why; what runs now; and when timers ran. */
-export async function logPage({ services: { control, offered, runs }, query }: PageRequest) {
+export async function logPage({ control, offered, runs, query }: PageRequest) {
   const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
   const changes = await listActions(control, { slug, operator, command, all: all === 'on', limit: maxActions });
   const timers = await lastRoutineRuns(control, routineCommands(offered));
@@ -24,38 +24,27 @@ export async function logPage({ services: { control, offered, runs }, query }: P
     runs.list.slice(0, maxOwnRuns),
     'This console has run nothing yet.',
     [
-      [
-        'Run',
-        ({ id, isPlan, form }) =>
-          html`<a href="/runs/${id}">${isPlan ? 'plan of ' : ''}${form.operation.name} ${form.texts.slug?.join(' ')}</a>`,
-      ],
-      ['State', ({ outcome }) => state(outcome ?? 'running')],
+      ['Run', run => html`<a href="${runPath(run)}">${runName(run)}</a>`],
+      ['State', runState],
       ['How far', statusText],
       'startedAt',
-      'by',
+      ['By', ({ start }) => start.by],
     ],
   )}
-<h2>What operators changed</h2>
-<form class="filters" action="/log">
+<form class="actions" action="/log">
 ${filterInput('slug', 'Tenant', slug)}${filterInput('operator', 'Operator', operator)}${filterInput('command', 'Command', command)}
 <label><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
 <button>Filter</button></form>
-${table(`Changes: the newest ${maxActions} at most`, changes, 'There is no such change.', [
-  ['When', 'startedAt'],
-  ['Who', 'operator'],
+${table(`What operators changed: the newest ${maxActions} at most`, changes, 'There is no such change.', [
+  'startedAt',
+  'operator',
   'command',
   'slug',
-  ['Outcome', ({ state: is, error }) => html`${state(is)} ${error ? cause(error) : ''}`],
+  ['Outcome', ({ state: is, error }) => html`${state(is)} ${shorten(error ?? '')}`],
   'reason',
   ['With', action => withText(action.arguments)],
 ])}
-<h2>Timers</h2>
-${table('The last run of each command that timers run', timers, 'No timer has run yet.', [
-  'command',
-  ['Outcome', 'state'],
-  ['When', 'startedAt'],
-  ['By', 'operator'],
-])}`;
+${table('The last run of each command that timers run', timers, 'No timer has run yet.', ['command', 'state', 'startedAt', 'operator'])}`;
   return { title: 'Log', main };
 }
 

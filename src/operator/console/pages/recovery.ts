@@ -1,37 +1,35 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { readArchiveAges } from '../../archives/archive-ages.ts';
 import { type ArchiveSummary, listArchives } from '../../archives/list-archives.ts';
-import { listDatabases } from '../../databases/list-databases.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
-import type { ConsolePage } from '../console-page.ts';
-import type { PageRequest } from '../console-services.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { fault, state, utc } from '../format.ts';
-import { operationLink, tenantPath } from '../links.ts';
-import { rangeBar } from '../plot.ts';
-import { actions, facts, pageNumber, pager, table } from '../view.ts';
+import { actions, operationLink, recoveryPath, tenantPath } from '../links.ts';
+import { timeline } from '../plot.ts';
+import { facts, pager, partOf, table } from '../view.ts';
 import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;
 const maxArchives = 60;
 
 /** How well the fleet can be restored, the worst tenants first. */
-export async function recoveryPage({ services: { control }, query }: PageRequest) {
-  const page = pageNumber(query('page'));
-  const { ages, ...counts } = await readArchiveAges(control, pageSize, (page - 1) * pageSize);
+export async function recoveryPage({ control, query }: PageRequest) {
+  const part = partOf(query('page'), pageSize);
+  const { ages, ...counts } = await readArchiveAges(control, part);
+  const links = [
+    operationLink('backup run', 'Archive what has changed', { all: 'on' }),
+    operationLink('backup verify', 'Check every byte'),
+    operationLink('backup drill', 'Prove by restoring'),
+    operationLink('backup list', 'List all archives'),
+  ];
   const main = html`${facts(
     ['Tenants', counts.tenants],
     ['Without an archive', fault(counts.without, 'warn')],
     ['Newest archive faulty', fault(counts.faulty, 'bad')],
     ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
   )}
-${actions(
-  operationLink('backup run', 'Archive what has changed', { all: 'on' }),
-  operationLink('backup verify', 'Check every byte'),
-  operationLink('backup drill', 'Prove by restoring'),
-  operationLink('backup list', 'List all archives'),
-)}
 ${table('Archives, the worst first', ages, 'There is no tenant.', [
-  ['Tenant', ({ slug }) => html`<a href="/recovery/${encodeURIComponent(slug)}">${slug}</a>`],
+  ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
   ['State', age => state(age.fault ? 'faulty' : !age.snapshotAt ? 'missing' : age.provedAt ? 'proved' : 'unproved')],
   ['Newest archive', 'snapshotAt'],
   ['Covers until', 'coveredUntil'],
@@ -39,31 +37,33 @@ ${table('Archives, the worst first', ages, 'There is no tenant.', [
   ['Last proof', 'provedAt'],
   'fault',
 ])}
-${pager('/recovery', {}, page, pageSize, counts.tenants)}`;
-  return { title: 'Recovery', main };
+${pager('/recovery', {}, part, counts.tenants)}`;
+  return { title: 'Recovery', links, main };
 }
 
 /** What one tenant can be restored to, and what is restored beside it. */
-export async function tenantRecoveryPage({ services, params, query }: PageRequest): Promise<ConsolePage> {
-  const { control, offered } = services;
+export async function tenantRecoveryPage(request: PageRequest): Promise<ConsolePage> {
+  const { control, params, query } = request;
   const { slug = '' } = params;
   const { guid, name } = await readTenant(control, slug);
   const archives = await listArchives(control, { guid, limit: maxArchives });
-  const databases = await listDatabases(control, slug);
   const at = { slug };
   const moment = readMoment(query('at'));
-  const path = `/recovery/${encodeURIComponent(slug)}`;
+  const path = recoveryPath(slug);
+  const moments = archives.map(({ snapshotAt, unchangedAt, fault }) => ({
+    ...{ at: snapshotAt, until: unchangedAt, text: fault ?? 'archived', isBad: fault !== null },
+  }));
+  const chosen = moment ? [{ at: moment.toISOString(), text: 'chosen', isChosen: true }] : [];
   const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
 <li>${operationLink('restore diff', 'Compare', at)} it with the present data</li>
-<li>${operationLink('restore swap', 'Put it in place', at)}, or drop it</li>
+<li>${operationLink('restore swap', 'Put it in place', at)}, or ${operationLink('databases drop', 'drop it', at)}</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
 ${actions(operationLink('restore moments', 'Moments of the write-ahead log', at), operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at))}
 <h2>Choose a moment</h2>
-${rangeBar(archives, moment, at => `${path}?at=${at}#moment`)}
-<form class="filters" action="${path}#moment"><label for="at">Moment, in UTC</label>
+${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
+<form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
 <input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
 ${moment ? momentView(slug, moment, archives) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
-<h2>Archives</h2>
 ${table(
   'The newest archives: between the snapshot and what it covers, nothing was written',
   archives,
@@ -74,12 +74,11 @@ ${table(
     ['Size', 'bytes'],
     ['Verified', 'verifiedAt'],
     ['Proved', 'provedAt'],
-    ['Fault', archive => archive.fault && state(archive.fault, 'bad')],
+    ['Fault', ({ fault }) => fault && state(fault, 'bad')],
     ['What to do', ({ id }) => operationLink('restore', 'Restore beside', { slug, archive: id })],
   ],
 )}
-<h2>Databases</h2>
-${databaseTable(databases, offered)}`;
+${await databaseTable(request, slug)}`;
   return {
     title: `Restore ${slug}`,
     above: [
@@ -99,15 +98,17 @@ function readMoment(text = ''): Date | undefined {
 /** What has the data of a moment. @param archives the newest first */
 function momentView(slug: string, moment: Date, archives: readonly ArchiveSummary[]): Html {
   const before = archives.find(({ snapshotAt, fault }) => Date.parse(snapshotAt) <= moment.getTime() && fault === null);
-  const covers = before && Date.parse(before.unchangedAt ?? before.snapshotAt) >= moment.getTime();
-  const at = moment.toISOString().replace(/\.\d+/, '');
-  const log = operationLink('restore', 'Restore this moment from the log', { slug, at });
-  const archive = before && operationLink('restore', 'Restore this archive beside', { slug, archive: before.id });
+  const until = before && utc(before.unchangedAt ?? before.snapshotAt);
+  const covers = until !== undefined && until >= utc(moment);
   const text = !before
-    ? html`No archive is as old. The write-ahead log may have the moment.`
+    ? 'No archive is as old. The write-ahead log may have the moment.'
     : covers
-      ? html`The archive of ${utc(before.snapshotAt)} has exactly its data: nothing was written until ${utc(before.unchangedAt ?? before.snapshotAt)}.`
-      : html`The last archive before it is of ${utc(before.snapshotAt)}. What was written after that, only the write-ahead log has.`;
+      ? `The archive of ${utc(before.snapshotAt)} has exactly its data: nothing was written until ${until}.`
+      : `The last archive before it is of ${utc(before.snapshotAt)}. What was written after that, only the write-ahead log has.`;
+  const at = `${moment.toISOString().slice(0, 19)}Z`;
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
-${actions(...(archive ? [archive] : []), ...(covers ? [] : [log]))}</div>`;
+${actions(
+  before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.id }) : html``,
+  covers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
+)}</div>`;
 }

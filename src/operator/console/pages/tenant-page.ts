@@ -1,20 +1,18 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { listArchives } from '../../archives/list-archives.ts';
-import { type ListedDatabase, listDatabases } from '../../databases/list-databases.ts';
+import { listDatabases } from '../../databases/list-databases.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { listActions } from '../../tenants/list-actions.ts';
 import { showTenant, type TenantSummary } from '../../tenants/read-tenants.ts';
-import { readUsage, type TenantUsageSummary } from '../../tenants/read-usage.ts';
+import { readUsage } from '../../tenants/read-usage.ts';
 import { listClients, listUsers, type UserSummary } from '../../tenants/read-users.ts';
-import { linkCommands } from '../command-links.ts';
-import type { ConsolePage } from '../console-page.ts';
-import type { PageRequest } from '../console-services.ts';
-import { code, type numberText, shorten, size, state, time } from '../format.ts';
-import { loginLinks, operationLink, rolloutLink, withQuery } from '../links.ts';
-import type { Offer } from '../offered.ts';
-import { type Moment, plot, plottedDays, timeline } from '../plot.ts';
-import { actions, facts, table } from '../view.ts';
+import { linkCommands } from '../command-line.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
+import { code, shorten, size, state, time } from '../format.ts';
+import { actions, operationLink, recoveryPath, rolloutLink, withQuery } from '../links.ts';
+import { plot, plottedDays, timeline } from '../plot.ts';
+import { facts, table } from '../view.ts';
 import { findingsLink } from './findings.ts';
 
 const hourMs = 3_600_000;
@@ -22,23 +20,25 @@ const maxShown = 20;
 const maxMoments = 40;
 
 /** Everything about one tenant: what stands in the control database. */
-export async function tenantPage({ services, params: { slug = '' } }: PageRequest): Promise<ConsolePage> {
-  const { control, offered } = services;
+export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
+  const { control, offered, params } = request;
+  const { slug = '' } = params;
   const tenant = await showTenant(control, slug);
   const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
   const usage = await readUsage(control, { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) }, 'day');
-  const databases = await listDatabases(control, slug);
+  const amounts = (field: 'requests' | 'refused' | 'writes' | 'databaseMs') => (day: string) =>
+    usage.find(({ period }) => period === day)?.[field] ?? 0;
   const users = await listUsers(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const runs = await tenantRuns(control, tenant.id, maxMoments);
-  const moments = await momentsOf(services, tenant, databases, runs);
+  const moments = await readMoments(request, tenant, runs);
   const { errors = 0, warnings = 0 } = (await readFindings(control, { tenant: slug, limit: 0 })) ?? {};
   const at = { slug };
   const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
   const commands = Map.groupBy(taking, ({ group }) => group);
-  const main = html`${runs[0]?.state === 'failed' ? failureNote(slug, runs[0], offered) : ''}
+  const main = html`${runs[0]?.state === 'failed' ? failureNote(request, slug, runs[0]) : ''}
 ${facts(
-  ['State', html`${state(tenant.status)}${tenant.isolated ? html` <span class="tag">isolated</span>` : ''}`],
+  ['State', tenantState(tenant)],
   ['Slug', code(slug)],
   ['Guid', code(tenant.guid)],
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
@@ -47,14 +47,15 @@ ${facts(
   ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
-  ['Findings', errors + warnings && findingsLink(errors + warnings, { tenant: slug })],
+  ['Findings', findingsLink(errors + warnings, errors > 0, { tenant: slug })],
 )}
-${usagePlots(usage)}
+<div class="plots">${plot('Requests', amounts('requests'))}${plot('Refused requests', amounts('refused'))}
+${plot('Writes', amounts('writes'))}${plot('Database time', amounts('databaseMs'), ms => `${(ms / 1_000).toFixed(1)} s`)}</div>
 <h2>What happened</h2>
-${moments.length > 0 ? timeline(moments, lanes) : ''}
+${timeline('Everything', moments)}
 ${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.', [
   ['When', moment => time(moment.at)],
-  ['Kind', 'lane'],
+  'kind',
   ['What', 'text'],
   ['Outcome', ({ isBad }) => state(isBad ? 'failed' : 'done')],
 ])}
@@ -67,9 +68,9 @@ ${table(
   html`It has no user. ${operationLink('user add', 'Add one', at)}`,
   ['email', 'role', 'scope', 'state', ['What to do', user => userLinks(slug, user)]],
 )}
-<h2>Databases</h2>
-${actions(html`<a class="do" href="/recovery/${encodeURIComponent(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
-${databaseTable(databases, offered)}
+<h2>Data</h2>
+${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
+${await databaseTable(request, slug)}
 <h2>Keys and programs</h2>
 ${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
 ${table('Keys that sign access tokens', tenant.keys, 'It has no key.', [
@@ -91,18 +92,25 @@ ${table(`All commands for ${slug}`, [...commands], '', [
   return { title: tenant.name, above: [['/tenants', 'Tenants']], main };
 }
 
-function failureNote(slug: string, { run, error }: TenantRun, offered: Offer): Html {
+export function tenantState({ status, isolated }: TenantSummary): Html {
+  return html`${state(status)}${isolated ? ', isolated' : ''}`;
+}
+
+function failureNote({ offered }: PageRequest, slug: string, { run, error }: TenantRun): Html {
   return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in ${rolloutLink(run)}: ${linkCommands(error ?? '', offered)}</p>
 ${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
 }
 
-function userLinks(slug: string, { email, state }: UserSummary): Html {
+/** What helps a user who cannot log in, or should not. */
+export function userLinks(slug: string, { email, state }: UserSummary): Html {
+  const user = { slug, email };
   const [verb, text] = state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
-  return html`${loginLinks(slug, email)} ${operationLink(verb, text, { slug, email })}`;
+  return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${operationLink(verb, text, user)}`;
 }
 
-export function databaseTable(databases: readonly ListedDatabase[], offered: Offer): Html {
-  return table('Databases', databases, 'It has no database yet.', [
+/** The databases of a tenant, each with the command that comes next. */
+export async function databaseTable({ control, offered }: PageRequest, slug: string): Promise<Html> {
+  return table('Databases', await listDatabases(control, slug), 'It has no database yet.', [
     'database',
     'server',
     'state',
@@ -112,42 +120,18 @@ export function databaseTable(databases: readonly ListedDatabase[], offered: Off
   ]);
 }
 
-function usagePlots(usage: readonly TenantUsageSummary[]): Html {
-  const byDay = new Map(usage.map(each => [each.period, each]));
-  const plotOf = (name: string, field: 'requests' | 'refused' | 'writes' | 'databaseMs', text?: typeof numberText) =>
-    plot(name, day => byDay.get(day)?.[field] ?? 0, text);
-  const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
-  return html`<div class="plots">${plotOf('Requests', 'requests')}${plotOf('Refused requests', 'refused')}${plotOf('Writes', 'writes')}${plotOf('Database time', 'databaseMs', seconds)}</div>`;
-}
-
-const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
-
 /** What happened to a tenant, the newest first. */
-async function momentsOf(
-  { control }: PageRequest['services'],
-  { slug, guid }: TenantSummary,
-  databases: readonly ListedDatabase[],
-  runs: readonly TenantRun[],
-): Promise<Moment[]> {
-  const log = await listActions(control, { slug, limit: maxMoments });
-  const archives = await listArchives(control, { guid, limit: maxMoments });
-  const moments: Moment[] = [
-    ...log.map(({ startedAt, command, operator, reason, state }) => ({
-      ...{ lane: 'Operators', at: startedAt, isBad: state === 'failed' },
-      text: `${command} by ${operator}${reason ? `: ${reason}` : ''}`,
-    })),
-    ...runs.map(({ at, run, state, to, error }) => ({
-      ...{ lane: 'Migrations', at, isBad: state === 'failed' },
-      text: `run ${run}, ${state}${to ? ` to ${to.slice(0, 4)}` : ''}${error ? `: ${shorten(error)}` : ''}`,
-    })),
-    ...databases.map(({ createdAt, database, origin, error }) => ({
-      ...{ lane: 'Databases', at: createdAt, isBad: error !== null },
-      text: `${database}, filled from ${origin}`,
-    })),
-    ...archives.map(({ snapshotAt, fault, provedAt }) => ({
-      ...{ lane: 'Archives', at: snapshotAt, isBad: fault !== null },
-      text: fault ?? (provedAt ? 'archived, and proved by a restore' : 'archived'),
-    })),
-  ];
-  return moments.sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
+async function readMoments({ control }: PageRequest, { slug, guid }: TenantSummary, runs: readonly TenantRun[]) {
+  const log = (await listActions(control, { slug, limit: maxMoments })).map(({ startedAt: at, state, ...action }) => ({
+    ...{ kind: 'Operators', at, isBad: state === 'failed' },
+    text: `${action.command} by ${action.operator}${action.reason ? `: ${action.reason}` : ''}`,
+  }));
+  const migrations = runs.map(({ at, run, state, to, error }) => ({
+    ...{ kind: 'Migrations', at, isBad: state === 'failed' },
+    text: `run ${run}: ${error ? shorten(error) : `${state} to ${to ?? 'no version'}`}`,
+  }));
+  const archives = (await listArchives(control, { guid, limit: maxMoments })).map(({ snapshotAt: at, fault }) => ({
+    ...{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' },
+  }));
+  return [...log, ...migrations, ...archives].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
 }
