@@ -3,10 +3,9 @@ import { expect } from 'chai';
 import { Tenant } from '../../../src/control/control-entities.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { createControlDatabase, migrateControl } from '../../../src/operator/schema/migrate-control.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
-import { runScript, type ScriptResult } from '../../support/command-line.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -48,7 +47,7 @@ describe('command line', () => {
     it('--help exits with 0 on every level of commands', async () => {
       const levels = [['--help'], ['provision', '--help'], ['user', 'add', '--help']];
       for (const { code, stdout, stderr } of await Promise.all(
-        levels.map(args => runScript('scripts/tenant.ts', args, {})),
+        levels.map(args => runCommand('scripts/tenant.ts', args, {})),
       )) {
         expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
         expect(stdout).to.match(/^Usage: npx backoffice/);
@@ -264,24 +263,6 @@ describe('command line', () => {
   });
 
   describe('migrate', () => {
-    it('migrate with every tenant at head does nothing and opens no tenant database', async () => {
-      for (const each of [world.acme, world.globex])
-        await withConnection(postgresUrl(), client =>
-          client.query(`alter database "${each.database}" allow_connections false`),
-        );
-      try {
-        const runs = [tenant(['migrate', '--all']), tenant(['migrate', 'acme', '--json'])] as const;
-        const [{ code, stdout, stderr }, withJson] = await Promise.all(runs);
-        expect({ code, stdout, stderr }).to.deep.equal({ code: 0, stdout: 'Nothing to do.\n', stderr: '' });
-        expect([withJson.code, withJson.stdout]).to.deep.equal([0, '']);
-      } finally {
-        for (const each of [world.acme, world.globex])
-          await withConnection(postgresUrl(), client =>
-            client.query(`alter database "${each.database}" allow_connections true`),
-          );
-      }
-    });
-
     it('a tenant behind head gets 503 until migrate brings it to head, and other tenants are served', async () => {
       const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
       await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0001-foundation' });
@@ -300,36 +281,6 @@ describe('command line', () => {
       expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
       expect(outcomes[0].ms).to.be.a('number');
       await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
-    });
-
-    it('migrate exits with 1 and names the failed tenant, and migrates all other tenants', async () => {
-      const lost = await world.provision('lost');
-      await withConnection(postgresUrl(), client => client.query(`drop database "${lost.database}" with (force)`));
-      await world.control.em
-        .fork()
-        .nativeUpdate(Tenant, { id: { $in: [lost.id, world.acme.id, world.globex.id] } }, { schemaVersion: null });
-      const { code, stdout, stderr } = await tenant(['migrate', '--all', '--json']);
-      expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-      const outcomes = jsonLines(stdout);
-      const states = Object.fromEntries(outcomes.map(({ slug, state }) => [slug, state]));
-      expect(states).to.deep.equal({ acme: 'migrated', globex: 'migrated', lost: 'failed' });
-      expect(outcomes.find(({ slug }) => slug === 'lost').error)
-        .to.be.a('string')
-        .and.not.equal('');
-      const versions = Object.fromEntries(
-        (await listOf(world)).map(({ slug, schemaVersion }) => [slug, schemaVersion]),
-      );
-      expect(versions).to.deep.equal({ acme: head, globex: head, lost: null });
-
-      const text = await tenant(['migrate', '--all']);
-      expect(text.code).to.equal(1);
-      expect(text.stdout)
-        .to.match(/^lost +– +\S/m)
-        .and.match(/^0 migrated, 1 failed\.$/m);
-      const { rowCount } = await withConnection(postgresUrl(), client =>
-        client.query('select from pg_database where datname = $1', [lost.database]),
-      );
-      expect(rowCount, 'a missing database is not created again, empty').to.equal(0);
     });
 
     it('two commands that migrate the control database at the same time apply each migration once', async () => {

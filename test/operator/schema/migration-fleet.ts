@@ -14,6 +14,8 @@ interface Outcome {
   error?: string;
 }
 
+export type MigrationFleet = ReturnType<typeof useMigrationFleet>;
+
 /**
  * Makes a world with this many tenants and a next build, before the tests of a `describe`. Before each test, all tenants
  * have the schema of this build.
