@@ -11,12 +11,12 @@ import { eventually } from './support/eventually.ts';
 import { freePort } from './support/free-port.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { runCommand } from './support/run-command.ts';
-import { startMs, statuses, useStarts } from './support/starts.ts';
+import { statuses, useStarts } from './support/starts.ts';
 import { postgresUrl } from './support/test-server.ts';
 
 describe('npm start', () => {
   const starts = useStarts();
-  const { launch, start, running, stopped, end, logIn, expectServing, beginRequest } = starts;
+  const { start, running, stopped, end, logIn, expectServing, beginRequest } = starts;
   const { expectCreated, isReady, postmaster } = starts;
   const tenants = ['demo'];
 
@@ -153,20 +153,6 @@ describe('npm start', () => {
     expect(await postmaster(), 'the embedded PostgreSQL has stopped').to.equal(undefined);
   });
 
-  it('a signal during the start ends the process at once with the exit code of the signal', async () => {
-    await stopped();
-    // The process sends the signal itself as soon as its PostgreSQL starts: this process may be too late.
-    const signal = `import { existsSync } from 'node:fs';
-      const waiting = setInterval(() => {
-        if (!existsSync(process.env.DATA_DIR + '/postgres/postmaster.pid')) return;
-        clearInterval(waiting);
-        process.kill(process.pid, 'SIGINT');
-      }, 1);`;
-    const { stdout, code } = await launch({ NODE_OPTIONS: importing(signal) }).ended;
-    expect({ stdout, code }).to.deep.equal({ stdout: '', code: 130 });
-    await eventually(async () => (await postmaster()) === undefined, 30_000);
-  });
-
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {
     await stopped();
     const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list', '--json'], starts.environment);
@@ -203,47 +189,16 @@ describe('npm start', () => {
     for (const [settings, naming] of wrong) expectOneLine(await failedStart(settings), naming);
   });
 
-  it('a start on a control database without a schema fails with the command that migrates it; an error that nothing handled ends it with exit code 1, also after SIGTERM', async () => {
+  it('a start on a control database without a schema fails with the command that migrates it', async () => {
     await stopped();
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
-    const configured = {
-      DATABASE_URL: databaseUrl(postgresUrl(), name),
-      MASTER_KEY: randomBytes(32).toString('base64'),
-    };
-    expectOneLine(await failedStart(configured), /npx backoffice control migrate/);
-
-    const all = { ...starts.environment, ...configured };
-    const migrated = await runCommand('scripts/control.ts', ['migrate'], all);
-    expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
-    const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
-    const faulty = { ...configured, SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) };
-    const configuredService = launch(faulty);
-    await eventually(
-      () =>
-        configuredService.output.stdout.includes('"event":"listening"') || configuredService.process.exitCode !== null,
-      startMs,
-    );
-    const ready = async () =>
-      (await fetch(`http://127.0.0.1:${starts.environment.MANAGEMENT_PORT}/health/ready`)).status;
-    expect(await ready()).to.equal(200);
-    const response = await new Client(`http://127.0.0.1:${starts.environment.PORT}`).get(statuses);
-    expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
-    configuredService.process.kill('SIGTERM');
-    await eventually(async () => (await ready()) !== 200);
-    configuredService.process.kill('SIGUSR2');
-    const { code, stdout } = await configuredService.ended;
-    expect(code).to.equal(1);
-    expect(stdout).to.include('"event":"fault"');
-    expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);
+    const MASTER_KEY = randomBytes(32).toString('base64');
+    const failed = await failedStart({ DATABASE_URL: databaseUrl(postgresUrl(), name), MASTER_KEY });
+    expectOneLine(failed, /npx backoffice control migrate/);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
   });
 });
-
-/** A value of NODE_OPTIONS with which a process runs this code first. */
-function importing(code: string): string {
-  return `--import=data:text/javascript,${encodeURIComponent(code)}`;
-}
 
 async function isAlive(pid: number): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
