@@ -1,8 +1,9 @@
 import { expect } from 'chai';
-import { startProgram } from '../support/command-line.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { startProgram, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { useWorld } from '../support/world.ts';
+import { controlSql, useWorld } from '../support/world.ts';
 
 // `script` (util-linux) runs a program on a terminal of its own; its stdin is what a person types.
 describe('drill: the command line on a terminal', () => {
@@ -64,6 +65,22 @@ describe('drill: the command line on a terminal', () => {
     expect(stdout).to.not.include('postgresql:').and.not.include(new URL(postgresUrl()).password);
   });
 
+  it('an empty answer and Ctrl-C change nothing', async () => {
+    for (const [command, question, answer, text] of [
+      ['suspend', 'Tenant (', '\r', "missing required argument 'slug'"],
+      ['delete globex', 'Type its slug', '\x03', 'nothing was changed'],
+    ] as const) {
+      const asking = onTerminal(command);
+      await eventually(() => asking.output.stdout.includes(question), 20_000);
+      asking.process.stdin.write(answer);
+      const { code, stdout } = await asking.ended;
+      expect(code, command).to.equal(2);
+      expect(stdout).to.include(text);
+    }
+    const states = await controlSql(world, 'select distinct status from tenants');
+    expect(states).to.deep.equal([{ status: 'active' }]);
+  });
+
   it('Ctrl-C at the prompt of server add ends the command and changes nothing', async () => {
     const adding = onTerminal('server add third');
     await eventually(() => adding.output.stdout.includes('(not shown): '), 20_000);
@@ -71,5 +88,21 @@ describe('drill: the command line on a terminal', () => {
     const { code, stdout } = await adding.ended;
     expect(code).to.equal(2);
     expect(stdout).to.include('Nothing was given: nothing was changed.');
+  });
+
+  it('Ctrl-C before the first tenant is migrated ends migrate at once with exit code 130', async () => {
+    await withConnection(world.installation.controlUrl, async client => {
+      await client.query('begin; lock table migration_runs in access exclusive mode');
+      const migrate = startScript('scripts/tenant.ts', ['migrate', '--all'], world.environment);
+      // The table has the same OID in the databases of all worlds.
+      const waiting = `
+        select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted
+           and database = (select oid from pg_database where datname = current_database())`;
+      await eventually(async () => (await client.query(waiting)).rows.length > 0);
+      migrate.process.kill('SIGINT');
+      const { code, stdout, stderr } = await migrate.ended;
+      expect({ code, stdout, stderr }).to.deep.equal({ code: 130, stdout: '', stderr: '' });
+      await client.query('rollback'); // only now: the command has not waited for the lock
+    });
   });
 });

@@ -81,22 +81,6 @@ describe('errors of the command line', () => {
     expect(performance.now() - startedAt).to.be.below(29_000);
   });
 
-  it('Ctrl-C before the first tenant is migrated ends migrate at once with exit code 130', async () => {
-    await withConnection(world.installation.controlUrl, async client => {
-      await client.query('begin; lock table migration_runs in access exclusive mode');
-      const migrate = startScript('scripts/tenant.ts', ['migrate', '--all'], world.environment);
-      // The table has the same OID in the databases of all worlds.
-      const waiting = `
-        select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted
-           and database = (select oid from pg_database where datname = current_database())`;
-      await eventually(async () => (await client.query(waiting)).rows.length > 0);
-      migrate.process.kill('SIGINT');
-      const { code, stdout, stderr } = await migrate.ended;
-      expect({ code, stdout, stderr }).to.deep.equal({ code: 130, stdout: '', stderr: '' });
-      await client.query('rollback'); // only now: the command has not waited for the lock
-    });
-  });
-
   it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
     const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
     const environment = { ...world.environment, BACKUP_TARGET: target };

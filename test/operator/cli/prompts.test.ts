@@ -37,17 +37,6 @@ describe('questions of the command line', () => {
     expect(code).to.equal(0);
   });
 
-  (hasScript ? it : it.skip)('an empty answer and Ctrl-C change nothing', async () => {
-    const empty = await onTerminal(['suspend'], [['Tenant (', '\r']]);
-    expect(empty.code).to.equal(2);
-    expect(empty.screen).to.include("missing required argument 'slug'");
-    const ended = await onTerminal(['delete', 'globex'], [['Type its slug', '\x03']]);
-    expect(ended.code).to.equal(2);
-    expect(ended.screen).to.include('nothing was changed');
-    const { stdout } = await runCommand('scripts/backoffice.ts', ['show', 'globex', '--json'], world.environment);
-    expect(JSON.parse(stdout)).to.include({ status: 'active' });
-  });
-
   it('without a terminal, a command asks nothing, names what is missing and exits with 2', async () => {
     const missing = {
       suspend: "missing required argument 'slug'",
