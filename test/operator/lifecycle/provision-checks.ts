@@ -264,7 +264,6 @@ export function provisionChecks(world: () => World) {
     expectComplete,
     listServer,
     expectCompleted,
-    stopAt,
     tenantsOf,
     killAtMoments,
   };

@@ -5,6 +5,7 @@ import { copyServer } from '../../support/copied-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl, quickSettings } from '../../support/test-server.ts';
 import { insertWarm } from '../../support/warm-databases.ts';
 import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
@@ -84,6 +85,39 @@ describe('servers', () => {
     await copy.close();
   });
 
+  it('a server that is down does not affect the tenants of other servers', async () => {
+    const proxy = await startSilentProxy(second.url);
+    const proxied = proxy.through(second.url);
+    expect((await run(['server', 'add', 'second'], proxied)).code).to.equal(0);
+    const far = await provision('far', '--server', 'second');
+    const near = await provision('near');
+    expect([far.server, near.server]).to.deep.equal(['second', 'default']);
+    const [onSecond, onDefault] = [await world.login(far), await world.login(world.acme)];
+    expect((await onSecond.get(path)).body).to.have.length(3);
+    expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
+    // The service uses the address, which holds no login, and a migration of the control database fills it in.
+    const addresses = () => controlSql(world, 'select address, identity from servers where address is not null');
+    const address = proxied.replace(/\/\/.*@/, '//');
+    const identity = await withConnection(second.url, readServerIdentity);
+    expect(identity).to.match(/^\d+:\d+$/);
+    expect(await addresses()).to.deep.equal([{ address, identity }]);
+    await controlSql(world, 'update servers set address = null, identity = null');
+    expect((await runCommand('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
+    expect(await addresses()).to.deep.equal([{ address, identity }]);
+    expect((await onDefault.get(path)).body).to.have.length(3);
+
+    await proxy.close();
+    const unavailable = await eventually(async () => {
+      const response = await onSecond.get(path, { 'Cache-Control': 'no-cache' });
+      return response.status === 503 && response;
+    });
+    expect(unavailable).to.have.property('headers');
+    for (let i = 0; i < 20; i++) expect((await onDefault.get(path)).status).to.equal(200);
+    const ready = await fetch(`http://127.0.0.1:${world.service.managementPort}/health/ready`);
+    expect(ready.status).to.equal(200);
+    expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+  });
+
   it('pool drain drops the warm databases, and server remove then removes a server without tenants', async () => {
     const databases = () =>
       withConnection(second.url, async client => {
@@ -91,19 +125,18 @@ describe('servers', () => {
         return rows.length;
       });
     const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
-    await provision('there', '--server', 'second');
     await insertWarm(world); // of the other server
     expect((await json('pool', 'fill', '--size', '1', '--server', 'second')).length).to.equal(1);
     expect(await databases(), 'of the tenant, warm, and the template').to.equal(3);
     const refused = await run(['server', 'remove', 'second', '--yes']);
     expect([refused.code, refused.stderr]).to.deep.equal([
       1,
-      'Tenants are on second: there. Move them to other servers, and purge deleted ones: ' +
+      'Tenants are on second: far. Move them to other servers, and purge deleted ones: ' +
         'npx backoffice server drain second\n',
     ]);
-    await run(['delete', 'there', '--yes']);
+    await run(['delete', 'far', '--yes']);
     expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);
-    await run(['purge', 'there', '--yes']);
+    await run(['purge', 'far', '--yes']);
 
     expect(await json('pool', 'drain', '--server', 'second', '--dry-run')).to.deep.equal([
       { server: 'second', dropped: 1 },
@@ -120,39 +153,6 @@ describe('servers', () => {
     expect(await databases()).to.equal(0);
     expect((await json('server', 'list')).map(({ name }: { name: string }) => name)).to.deep.equal(['default']);
     expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
-  });
-
-  it('a server that is down does not affect the tenants of other servers', async () => {
-    const far = await provision('far', '--server', 'second');
-    const near = await provision('near');
-    expect([far.server, near.server]).to.deep.equal(['second', 'default']);
-    const [onSecond, onDefault] = [await world.login(far), await world.login(world.acme)];
-    expect((await onSecond.get(path)).body).to.have.length(3);
-    expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
-    // The service uses the address, which holds no login, and a migration of the control database fills it in.
-    const addresses = () => controlSql(world, 'select address, identity from servers where address is not null');
-    const address = second.url.replace(/\/\/.*@/, '//');
-    const identity = await withConnection(second.url, readServerIdentity);
-    expect(identity).to.match(/^\d+:\d+$/);
-    expect(await addresses()).to.deep.equal([{ address, identity }]);
-    await controlSql(world, 'update servers set address = null, identity = null');
-    expect((await runCommand('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
-    expect(await addresses()).to.deep.equal([{ address, identity }]);
-    expect((await onDefault.get(path)).body).to.have.length(3);
-
-    await second.close();
-    const unavailable = await eventually(async () => {
-      const response = await onSecond.get(path, { 'Cache-Control': 'no-cache' });
-      return response.status === 503 && response;
-    });
-    expect(unavailable).to.have.property('headers');
-    for (let i = 0; i < 20; i++) expect((await onDefault.get(path)).status).to.equal(200);
-    const ready = await fetch(`http://127.0.0.1:${world.service.managementPort}/health/ready`);
-    expect(ready.status).to.equal(200);
-    // world.close() drops the databases of its tenants; the server of this one is gone.
-    const ofFar = `(select id from tenants where slug = 'far')`;
-    await controlSql(world, `delete from tenant_databases where tenant_id = ${ofFar}`);
-    await controlSql(world, `delete from tenants where slug = 'far'`);
   });
 
   it('a lost server is removed with the databases of tenants that nobody uses', async () => {
