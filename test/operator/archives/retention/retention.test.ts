@@ -8,7 +8,7 @@ import { generatePassword } from '../../../../src/operator/people/users.ts';
 import { withConnection } from '../../../../src/postgres/connection.ts';
 import type { ScriptResult } from '../../../support/command-line.ts';
 import { runCommand } from '../../../support/run-command.ts';
-import { backUp } from '../../../support/succeed.ts';
+import { backUp, succeed } from '../../../support/succeed.ts';
 import { useFolder } from '../../../support/use.ts';
 import { sql, type TestTenant, useWorld } from '../../../support/world.ts';
 
@@ -56,6 +56,7 @@ describe('retention of activities and audit entries', () => {
   let old: Pick<TestTenant, 'adminUrl'>;
 
   const tenant = (...args: string[]): Promise<ScriptResult> => runCommand('scripts/tenant.ts', args, environment);
+  const archive = (...args: string[]) => succeed(environment, 'tenant', ['backup', 'run', ...args]);
   const apply = async (...args: string[]): Promise<{ code: number | null; outcomes: Outcome[] }> => {
     const { code, stdout } = await tenant('retention', 'apply', ...args, '--json');
     const lines = stdout.split('\n').filter(Boolean);
@@ -122,8 +123,7 @@ describe('retention of activities and audit entries', () => {
   it('an archive that has removed rows is kept, although BACKUP_KEEP does not keep it', async () => {
     environment = { ...environment, BACKUP_KEEP: '1h,1d,1w,1m' };
     await sql(world.acme, `insert into currencies (code, name) values ('EUR', 'Euro')`);
-    await backUp(environment);
-    await backUp(environment);
+    for (let time = 1; time <= 2; time++) await archive('--all');
     const archives = JSON.parse((await tenant('backup', 'list', 'acme', '--json')).stdout);
     expect(archives.map((archive: { keptUntil: unknown }) => archive.keptUntil !== null)).to.deep.equal([false, true]);
   });
@@ -138,7 +138,7 @@ describe('retention of activities and audit entries', () => {
     expect(unarchived.code).to.equal(1);
     expect(unarchived.outcomes[0]?.error).to.match(/^it has older activities than \S+ that its archive does not have/);
     expect((await countHistory(world.acme))[2]).to.equal(10);
-    await backUp(environment);
+    await archive('acme');
     const added = `insert into activities (created_at, activity_code, recorded_by, recorded_from)
                    values (now() - interval '29 months', 9, 1, '::1')`;
     await sql(world.acme, added);
@@ -146,7 +146,7 @@ describe('retention of activities and audit entries', () => {
     expect(code).to.equal(1);
     expect(outcomes[0]?.error).to.include('11 activities are not the 10 that its archive has');
     expect((await countHistory(world.acme))[2]).to.equal(11);
-    await backUp(environment);
+    await archive('acme');
     expect((await apply('acme')).code).to.equal(0);
     expect((await countHistory(world.acme))[2]).to.equal(0);
   });
@@ -154,7 +154,7 @@ describe('retention of activities and audit entries', () => {
   it('more than half of the rows are removed only with --yes, and rows from the future stop a removal', async () => {
     await tenant('retention', 'globex', '--activity', '30d');
     await addHistory(world.globex, 100, 1);
-    await backUp(environment);
+    await archive('globex');
     const half = await apply('globex');
     expect(half.outcomes[0]?.error).to.match(/^120 of its 151 activities are from before .* more than half/);
     expect((await apply('--all', '--yes')).code).to.equal(2);
@@ -175,7 +175,7 @@ describe('retention of activities and audit entries', () => {
       `insert into activities (created_at, activity_code, recorded_by, recorded_from)
        values (now() - interval '3 months', 9, 1, '::1')`,
     );
-    await backUp(environment);
+    await archive('acme');
     const [{ file }] = JSON.parse((await tenant('backup', 'list', 'acme', '--json')).stdout);
     await writeFile(join(folder, file), 'SBOARCH1');
     const { outcomes } = await apply('acme');
