@@ -56,7 +56,6 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
 
   before(async () => {
     environment = { ...server.environment, BACKUP_TARGET: folder };
-    await server.provision('globex');
     own = (await server.provision('acme')).tenant.databaseName;
     await add('EUR', own);
     await backUp(environment);

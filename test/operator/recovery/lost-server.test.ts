@@ -54,13 +54,12 @@ describe('restore of all tenants of a lost server', () => {
     expect(await server.databaseOf('initech')).to.equal(kept);
   });
 
-  it('a restore of many tenants is for one server or for all, also in a dry run, and never without --lost', async () => {
-    for (const options of [['--lost'], ['--lost', '--all', '--server', 'default'], ['--archive', 'latest'], []])
-      for (const more of [[], ['--dry-run']]) {
-        const { code, stderr } = await run('restore', ...options, ...more);
-        expect(code, options.join(' ')).to.equal(2);
-        expect(stderr).to.include('Name a tenant, or give --lost with either --server or --all');
-      }
+  it('after the loss of a whole machine, control restore --all restores the control database and every tenant', async () => {
+    for (const slug of ['acme', 'globex', 'initech']) await lose(slug);
+    await server.sql('drop database office with (force)');
+    const { code, stderr } = await runCommand('scripts/control.ts', ['restore', '--all'], environment);
+    expect(code, stderr).to.equal(0);
+    for (const slug of ['acme', 'globex', 'initech']) expect(await codes(slug)).to.deep.equal([{ code: slug }]);
   });
 
   it('a tenant that cannot be restored fails alone, and the exit code is 1', async () => {
@@ -79,7 +78,16 @@ describe('restore of all tenants of a lost server', () => {
   it('restore --lost without a tenant refuses what does not say which tenants, and what only one tenant can have', async () => {
     for (const args of [
       ['--lost'],
+      ['--lost', '--dry-run'],
       ['--lost', '--all', '--server', 'default'],
+      ['--archive', 'latest'],
+      [],
+    ]) {
+      const { code, stderr } = await run('restore', ...args);
+      expect(code, args.join(' ')).to.equal(2);
+      expect(stderr).to.include('Name a tenant, or give --lost with either --server or --all');
+    }
+    for (const args of [
       ['acme', '--lost', '--all'],
       ['--all'],
       ['acme', '--server', 'default'],
