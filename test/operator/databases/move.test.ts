@@ -4,6 +4,7 @@ import pg from 'pg';
 import { Tenant } from '../../../src/control/control-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
+import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
@@ -23,6 +24,7 @@ describe('move of a tenant', () => {
   let servers: TwoServers;
   let world: World;
   let writes: MovedWrites;
+  const written: string[] = [];
 
   before(async () => {
     servers = await TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' });
@@ -30,6 +32,25 @@ describe('move of a tenant', () => {
     writes = await MovedWrites.start(servers);
   });
   after(() => servers.close());
+
+  /** Moves a tenant by a run that fails at a step. A simulation and a drill let runs end at every step. */
+  const move = (to: string, failsAt: DatabaseStep) =>
+    moveTenant(
+      world.installation,
+      'acme',
+      { ...request, to },
+      {
+        onStep: (_, step) => {
+          if (step === failsAt) throw new Error('the run fails here');
+        },
+      },
+    ).catch((error: Error) => error.message);
+
+  /** Expects that these titles and those of earlier moves are there. */
+  const expectAll = (titles: readonly string[]) => {
+    written.push(...titles);
+    return writes.expectAll(written);
+  };
 
   /** Returns the URL of the tenant's database with the login of the service. */
   async function loginUrl(): Promise<string> {
@@ -53,18 +74,29 @@ describe('move of a tenant', () => {
     return Object.fromEntries(listed.map(({ name, tenants }) => [name, tenants]));
   }
 
-  it('a tenant is moved there and back under load: no request fails, no write is lost or made twice', async () => {
+  it('a move that fails leaves the tenant in its database, and nothing of the new one', async () => {
+    const { result, titles } = await writes.during(() => move('second', 'exchange'));
+    expect(result).to.equal('the run fails here');
+    await expectAll(titles);
+    expect(await servers.states()).to.deep.equal(['default current']);
+    expect(await servers.namesOn('second')).to.deep.equal([]);
+    const { stdout } = await servers.run(['doctor', '--json']);
+    const findings = JSON.parse(stdout).findings.filter(({ tenant }: { tenant: string }) => tenant === 'acme');
+    expect(findings).to.deep.equal([]);
+  });
+
+  it('a tenant is moved under load: no request fails, no write is lost or made twice', async () => {
     const [before] = await servers.databases();
     const url = await loginUrl();
     const sleeper = await connect(url);
 
-    const there = await writes.during(() => servers.move('acme', '--to', 'second'));
-    const { result: moved } = there;
+    const { result: moved, titles } = await writes.during(() => servers.move('acme', '--to', 'second'));
     expect(moved).to.include({ slug: 'acme', from: 'default', to: 'second', oldDatabase: before?.database });
     expect(moved.pauseMs).to.be.above(0);
-    expect(there.titles).to.have.length.above(5);
-    await writes.expectAll(there.titles);
+    expect(titles).to.have.length.above(5);
+    await expectAll(titles);
     expect(await servers.serverOf()).to.equal('second');
+    expect(await servers.namesOn('second')).to.deep.equal([moved.newDatabase]);
 
     // The old side refuses the connection that slept, every new one, and the service even if the login is allowed.
     await sleeper.query('select 1').then(
@@ -75,12 +107,63 @@ describe('move of a tenant', () => {
     expect(refused).to.equal('28000');
     const [{ guid } = { guid: '' }] = await sql<{ guid: string }>(world.acme, 'select guid from tenant_identity');
     expect(guid).not.to.equal(world.acme.guid);
+  });
 
-    const back = await writes.during(() => servers.move('acme', '--back'));
-    await writes.expectAll([...there.titles, ...back.titles]);
-    expect(await servers.serverOf()).to.equal('default');
-    // The databases of the first move are dropped.
-    expect(await servers.namesOn('default', before?.database)).to.deep.equal([]);
+  it('move settle drops the old database of a moved tenant', async () => {
+    await servers.runWell(['move', 'settle', 'acme', '--yes']);
+    expect(await servers.states()).to.deep.equal(['second current']);
+    expect(await servers.namesOn('default', world.acme.database)).to.deep.equal([]);
+    expect((await servers.run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
+  });
+
+  it('a run that fails after the switch opens the new database, and the next run does so if the first one was killed', async () => {
+    const { result, titles } = await writes.during(() => move('default', 'open current'));
+    expect(result).to.include({ slug: 'acme', to: 'default' });
+    expect(result).to.have.property('pauseMs').within(1, 60_000);
+    expect((await servers.databases()).map(({ error }) => error)).to.deep.equal([null, null]);
+    await expectAll(titles);
+
+    // What a run leaves that is killed before it opens the database.
+    await withConnection(await servers.currentUrl(), client =>
+      client.query('update tenant_identity set guid = $1', [closedStamp(world.acme.guid)]),
+    );
+    await world.control.em.execute(
+      `insert into tenant_fences (tenant_guid, id, closed, to_server_id)
+       select guid, gen_random_uuid(), true, server_id from tenants where guid = ?`,
+      [world.acme.guid],
+    );
+    const served = JSON.parse(await servers.runWell(['databases', 'prune', 'acme', '--json']));
+    expect(served).to.have.length(1);
+    expect(served[0]).to.include({ slug: 'acme', server: 'default', action: 'serve' });
+    await expectAll([]);
+  });
+
+  it('tables and columns that were added by hand are moved with their data and types, and doctor names them', async () => {
+    const acme = await world.login(world.acme);
+    await acme.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    await query(addByHand);
+    const was = await query(readAddedByHand);
+    const [, kept] = await servers.databases();
+    await servers.move('acme', '--back');
+    expect((await query(readAddedByHand)).rows).to.deep.equal(was.rows);
+    expect(await servers.namesOn('second', kept?.database), 'of the former move').to.deep.equal([]);
+    expect((await servers.run(['doctor', '--json'])).stdout).to.include(
+      'column currencies.Rate of tax is not part of it',
+    );
+    await query('alter table currencies drop "Rate of tax", drop mood; drop table notes');
+  });
+
+  it('a move that may not read a table names the table, and says who can let it', async () => {
+    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    await query('create table strangers (id integer)');
+    const { code, stderr } = await servers.run(['move', 'acme', '--to', 'default', '--pause', '60']);
+    expect(code).to.equal(1);
+    expect(stderr).to.include('permission denied for table strangers');
+    expect(stderr).to.include(
+      'acme is served by second, as before. Let a superuser of the server give the login of its',
+    );
+    await query('drop table strangers');
   });
 
   it('an entry of the activity log that commits during the move, after entries with greater numbers, is moved', async () => {
@@ -94,7 +177,7 @@ describe('move of a tenant', () => {
     const onStep = (_: string, step: DatabaseStep) => {
       if (step === 'fill') committed = sleep(1_000).then(() => late.query('commit'));
     };
-    await moveTenant(world.installation, 'acme', { ...request, to: 'second' }, { onStep });
+    await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, { onStep });
     await committed;
     const found = await withConnection(await servers.currentUrl(), async client => {
       const { rows } = await client.query<{ comment: string }>(
@@ -103,53 +186,6 @@ describe('move of a tenant', () => {
       return rows.map(({ comment }) => comment);
     });
     expect(found).to.deep.equal(['early', 'late']);
-  });
-
-  it('tables and columns that were added by hand are moved with their data and types, and doctor names them', async () => {
-    const acme = await world.login(world.acme);
-    await acme.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
-    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
-    await servers.move('acme', '--to', 'default');
-    await query(addByHand);
-    const was = await query(readAddedByHand);
-    await servers.move('acme', '--back');
-    expect((await query(readAddedByHand)).rows).to.deep.equal(was.rows);
-    expect((await servers.run(['doctor', '--json'])).stdout).to.include(
-      'column currencies.Rate of tax is not part of it',
-    );
-    await query('alter table currencies drop "Rate of tax", drop mood; drop table notes');
-  });
-
-  it('a move that may not read a table names the table, and says who can let it', async () => {
-    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
-    if ((await servers.serverOf()) !== 'second') await servers.move('acme', '--to', 'second');
-    await query('create table strangers (id integer)');
-    const { code, stderr } = await servers.run(['move', 'acme', '--to', 'default', '--pause', '60']);
-    expect(code).to.equal(1);
-    expect(stderr).to.include('permission denied for table strangers');
-    expect(stderr).to.include(
-      'acme is served by second, as before. Let a superuser of the server give the login of its',
-    );
-    await query('drop table strangers');
-  });
-
-  it('a move sends a span of the run, with one below it for each of its steps', async () => {
-    const collector = await startCollector();
-    try {
-      const settings = { ...world.environment, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
-      const args = ['move', 'acme', '--back', '--pause', '60', '--json'];
-      const { stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
-      expect(stderr).to.equal('');
-      const lines: { step?: string }[] = jsonLines(stdout);
-      const spans = collector.spans();
-      const root = spans.find(({ name }) => name === 'move');
-      const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);
-      expect(spans).to.have.members([root, ...steps]);
-      expect(steps.map(({ name }) => name)).to.deep.equal(lines.flatMap(({ step }) => step ?? []));
-      for (const step of steps) expect(attributesOf(step)).to.deep.equal({ 'backoffice.tenant': 'acme' });
-    } finally {
-      collector.server.close();
-    }
   });
 
   it('a move is refused with the reason when the tenant cannot be moved', async () => {
@@ -212,8 +248,26 @@ describe('move of a tenant', () => {
     expect(await tenantsOf()).to.deep.equal({ default: 0, second: 2 });
   });
 
+  it('a move sends a span of the run, with one below it for each of its steps', async () => {
+    const collector = await startCollector();
+    try {
+      const settings = { ...world.environment, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
+      const args = ['move', 'acme', '--back', '--pause', '60', '--json'];
+      const { stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
+      expect(stderr).to.equal('');
+      const lines: { step?: string }[] = jsonLines(stdout);
+      const spans = collector.spans();
+      const root = spans.find(({ name }) => name === 'move');
+      const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);
+      expect(spans).to.have.members([root, ...steps]);
+      expect(steps.map(({ name }) => name)).to.deep.equal(lines.flatMap(({ step }) => step ?? []));
+      for (const step of steps) expect(attributesOf(step)).to.deep.equal({ 'backoffice.tenant': 'acme' });
+    } finally {
+      collector.server.close();
+    }
+  });
+
   it('a tenant that is moved while a migration run works on others is migrated on its new server', async () => {
-    await moveTenant(world.installation, 'acme', { ...request, to: 'default' });
     await withConnection(world.installation.controlUrl, async client => {
       const outdate = `update tenants set schema_fingerprint = 'old'`;
       await client.query(outdate);
