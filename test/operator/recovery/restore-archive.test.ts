@@ -18,6 +18,8 @@ describe('restore of a tenant from an archive', () => {
   const folder = useServerFolder('archives');
   let environment: Record<string, string>;
   const admin = useLogin(world, 'acme');
+  /** What an operator has added to the database of acme before it was archived. */
+  let addedByHand: object[];
 
   const tenant = async (args: string[]) =>
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
@@ -44,7 +46,7 @@ describe('restore of a tenant from an archive', () => {
     return login;
   };
   // Other tests have databases on this server, too.
-  const findings = async (): Promise<object[]> => {
+  const findings = async (): Promise<{ problem: string }[]> => {
     const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
     return JSON.parse(stdout).findings.filter(
       ({ tenant: slug, problem }: { tenant: string | null; problem: string }) =>
@@ -56,13 +58,15 @@ describe('restore of a tenant from an archive', () => {
     environment = { ...world.environment, BACKUP_TARGET: folder };
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    await sql(world.acme, addByHand);
+    addedByHand = await sql(world.acme, readAddedByHand);
     await backUp(environment);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
     await admin.put('/api/v1/Currency/1', { Code: 'EUR', Name: 'Changed' });
     await sql(world.acme, `delete from currencies where code = 'CHF'`);
   });
 
-  it('the newest archive is restored into a database that lets nobody in, and diff names what has changed since', async () => {
+  it('the newest archive is restored into a database that lets nobody in; diff names what has changed since, and doctor what was added by hand', async () => {
     const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });
@@ -81,7 +85,9 @@ describe('restore of a tenant from an archive', () => {
     expect(diff.document.tables.map((each: { table: string }) => each.table)).to.include('audit_log');
     expect(await letsIn(document.database)).to.equal(false);
     expect(await letsIn(world.acme.database)).to.equal(true);
-    expect(await findings()).to.deep.equal([]);
+    const [drift, ...others] = await findings();
+    expect(drift?.problem).to.include('column currencies.Rate of tax is not part of it');
+    expect(others).to.deep.equal([]);
     expect(await controlSql(world, 'select slug from tenants order by slug')).to.deep.equal([
       { slug: 'acme' },
       { slug: 'globex' },
@@ -167,21 +173,14 @@ describe('restore of a tenant from an archive', () => {
     await onServer(`drop database "${database}_broken"`);
   });
 
-  it('tables and columns that were added by hand are restored with their data and types, and doctor names them', async () => {
+  it('tables and columns that were added by hand are restored with their data and types', async () => {
     const { database } = (await tenant(['show', 'acme'])).document;
-    const onDatabase = (name: string, text: string) =>
-      withConnection(databaseUrl(postgresUrl(), name), client => client.query(text));
-    await onDatabase(database, addByHand);
-    expect((await runCommand('scripts/tenant.ts', ['backup', 'run', 'acme'], environment)).code).to.equal(0);
+    const onDatabase = async (text: string) =>
+      (await withConnection(databaseUrl(postgresUrl(), database), client => client.query(text))).rows;
+    expect(addedByHand).to.have.length(1);
+    expect(await onDatabase(readAddedByHand)).to.deep.equal(addedByHand);
     const restored = await tenant(['restore', 'acme', '--archive', 'latest']);
-    expect(restored.code, JSON.stringify(restored.document)).to.equal(0);
-    const [was, is] = await Promise.all(
-      [database, restored.document.database].map(async name => (await onDatabase(name, readAddedByHand)).rows),
-    );
-    expect(was).to.have.length(1);
-    expect(is).to.deep.equal(was);
-    expect(JSON.stringify(await findings())).to.include('column currencies.Rate of tax is not part of it');
-    await onDatabase(database, 'alter table currencies add later integer; create table later (id integer)');
+    await onDatabase('alter table currencies add later integer; create table later (id integer)');
     const diff = await tenant(['restore', 'diff', 'acme', '--database', restored.document.database]);
     expect([diff.code, diff.document.tables], JSON.stringify(diff.document)).to.deep.equal([0, []]);
   });

@@ -1,29 +1,39 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
+import { addUser, generatePassword } from '../../../src/operator/people/users.ts';
+import { findTenant } from '../../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
-import { documentOf } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
+import { backUp, documentOf } from '../../support/succeed.ts';
+import { laterObject, use, useFolder } from '../../support/use.ts';
+import { testRecoveredControl } from './recovered-control.ts';
 
-describe('restore of a tenant from a recovered server', () => {
+describe('restore from a recovered server', () => {
   const server = use(createDedicatedServer);
+  const folder = useFolder();
+  const archives = useServerFolder('archives');
+  let environment: Record<string, string>;
   /** A copy of the server, before a currency of acme was deleted. */
   let recovered: CopiedServer;
   let ofAcme: string;
   let ofGlobex: string;
+  /** What an operator has added to the database of globex there. */
+  let addedByHand: object[];
+  /** After its last change. */
+  let moment: string;
   /** What every command has printed. */
   const printed: string[] = [];
 
-  const tenant = async (args: string[], input = '', command?: string) => {
-    const environment = { ...server.environment, ...(command && { RECOVERY_COMMAND: command }) };
-    const result = await runCommand('scripts/tenant.ts', [...args, '--json'], environment, input);
+  const tenant = async (args: string[], input = '', settings: Record<string, string> = {}) => {
+    const result = await runCommand('scripts/tenant.ts', [...args, '--json'], { ...environment, ...settings }, input);
     printed.push(result.stdout, result.stderr);
     return documentOf(result);
   };
@@ -39,18 +49,42 @@ describe('restore of a tenant from a recovered server', () => {
   const databases = () => server.control('select database_name, state from tenant_databases order by id');
   const passwordOf = (url: string): string => new URL(url).password;
 
+  async function addPerson(name: string): Promise<void> {
+    const tenant = await findTenant(server.installation, 'acme');
+    await addUser(server.installation, createQuickPasswords(), {
+      ...{ tenant, email: `${name}@acme.test`, password: generatePassword(), firstName: name, lastName: name },
+      ...{ role: 'Member', scope: 'All', entityId: null },
+    });
+  }
+
   before(async () => {
+    environment = { ...server.environment, BACKUP_TARGET: archives };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
-    await addCurrency('globex', 'USD');
+    for (const code of ['USD', 'CHF']) await addCurrency('globex', code);
     [ofAcme, ofGlobex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
+    for (const name of ['nora', 'otto']) await addPerson(name);
     recovered = await copyServer(server.url);
+    await addPerson('paul');
+    await server.control(`update users set disabled_at = now() where email = 'otto@acme.test'`);
+    await backUp(environment);
+    const inGlobex = (text: string) =>
+      withConnection(databaseUrl(recovered.url, ofGlobex), client => client.query(text));
+    await inGlobex(addByHand);
+    addedByHand = (await inGlobex(readAddedByHand)).rows;
+    moment = new Date().toISOString();
     await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
   });
   after(async () => {
     await recovered.close();
   });
+
+  testRecoveredControl(
+    server,
+    laterObject(() => recovered),
+    () => environment,
+  );
 
   it('a tenant gets the data of the recovered server beside its own, and another tenant keeps what it has', async () => {
     const { code, document } = await restoreFrom('acme', recovered.url);
@@ -59,7 +93,7 @@ describe('restore of a tenant from a recovered server', () => {
     expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+, last change \d{4}-/);
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
     expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
-    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CAD']);
+    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);
     const diff = await tenant(['restore', 'diff', 'acme']);
     const table = diff.document.tables.find((each: { table: string }) => each.table === 'currencies');
     expect(table).to.include({ added: 0, changed: 0, gone: 1 });
@@ -76,32 +110,43 @@ describe('restore of a tenant from a recovered server', () => {
     expect(await server.databaseOf('acme')).not.to.equal(former);
   });
 
-  it('a clone gets the data of the recovered server, and is a tenant of its own', async () => {
+  it('a clone gets the data of the recovered server, with tables and columns that were added by hand, and is a tenant of its own', async () => {
     const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD']);
+    expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD', 'CHF']);
+    expect(addedByHand).to.have.length(1);
+    expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(addedByHand);
   });
 
-  it('tables and columns that were added by hand come from the recovered server, with their data and types', async () => {
-    await addCurrency('globex', 'CHF');
-    const own = await copyServer(server.url);
-    await withConnection(databaseUrl(own.url, ofGlobex), client => client.query(addByHand));
-    const was = await withConnection(databaseUrl(own.url, ofGlobex), client => client.query(readAddedByHand));
-    const restored = await restoreFrom('globex', own.url);
-    const cloned = await tenant(['clone', 'globex', 'globex-noted', '--from'], own.url);
-    await own.close();
-    for (const { code, document } of [restored, cloned]) {
-      expect(code, JSON.stringify(document)).to.equal(0);
-      expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(was.rows);
+  // A drill recovers a server to a moment, with the program for a host of its own.
+  it('a restore to a moment takes the server that RECOVERY_COMMAND has recovered; a moment that cannot be had is refused with the reason', async () => {
+    const command = join(folder, 'recover');
+    await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, { mode: 0o755 });
+    const restoreAt = (at: string) => tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
+    const { code, document } = await restoreAt(moment);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'globex', restoredFrom: moment });
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    const refused: [string, string, RegExp][] = [
+      ['2026-11-21T14:05:00', 'usage', /zone/],
+      ['2999-01-01T00:00:00Z', 'usage', /future/],
+      ['2026-02-30T00:00:00Z', 'usage', /2026-02-30T00:00:00Z is no day of the calendar/],
+      ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
+    ];
+    for (const [at, kind, message] of refused) {
+      const result = await restoreAt(at);
+      expect(result.document.code, at).to.equal(kind);
+      expect(result.document.message, at).to.match(message);
     }
   });
 
-  it('a lost database comes back from the recovered server, and is served', async () => {
+  it('a lost database comes back from the recovered server, with tables and columns that were added by hand, and is served', async () => {
     await server.sql(`drop database "${await server.databaseOf('globex')}" with (force)`);
     const { code, document } = await restoreFrom('globex', recovered.url, '--lost');
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'globex', status: 'active' });
-    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD']);
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(addedByHand);
   });
 
   it('a database that was closed at the moment is found by the stamp of a closed database', async () => {
@@ -114,7 +159,7 @@ describe('restore of a tenant from a recovered server', () => {
     const { code, document } = await restoreFrom('globex', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document.restoredFrom).to.include(ofGlobex);
-    expect(await codesIn(document.database)).to.deep.equal(['USD']);
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
   });
 
   it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
@@ -179,30 +224,6 @@ describe('restore of a tenant from a recovered server', () => {
       ]);
       expect(document.hint).to.match(/^Set it to the path of a program that does, .*restore <slug> --from < url-file/);
     }
-  });
-
-  it('a server that was recovered to another time, or still recovers, is refused without a change, and its command ends', async () => {
-    const [{ at } = { at: '' }] = await server.sql<{ at: string }>(
-      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
-    );
-    const before = await databases();
-    const refusalOf = async (copy: CopiedServer): Promise<string> => {
-      const folder = await makeServerFolder('command');
-      const [command, ended] = [join(folder, 'recover'), join(folder, 'ended')];
-      await writeFile(command, `#!/bin/sh\necho '${copy.url}'; cat > /dev/null; touch ${ended}\n`, { mode: 0o755 });
-      const { code, document } = await tenant(['restore', 'acme', '--at', at], '', command);
-      expect([code, await readFile(ended, 'utf8')]).to.deep.equal([1, '']);
-      expect(await databases()).to.deep.equal(before);
-      await copy.close();
-      await rm(folder, { recursive: true });
-      return document.message;
-    };
-    const elsewhere = await copyServer(server.url, { extraSettings: ['recovery_target_time=2026-01-01 00:00:00+00'] });
-    expect(await refusalOf(elsewhere)).to.match(
-      / was recovered to 2026-01-01 00:00:00\+00, not to .*: nothing was changed/,
-    );
-    const recovering = await copyServer(server.url, { recovers: true });
-    expect(await refusalOf(recovering)).to.match(/ is still recovering: nothing was changed/);
   });
 
   it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {

@@ -1,40 +1,28 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import type { CopiedServer } from '../../support/copied-server.ts';
+import type { DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
 
-describe('restore of the control database from a recovered server', () => {
-  const server = use(createDedicatedServer);
-  const archives = useServerFolder('archives');
-  let environment: Record<string, string>;
-  let recovered: CopiedServer;
-
+/**
+ * Adds the tests of a restore of the control database from a recovered server. They end with one that is restored from
+ * the newest archive.
+ * @param recovered a copy of the server, before otto was disabled and paul was added
+ * @param settings with the target that has a later archive
+ */
+export function testRecoveredControl(
+  server: DedicatedServer,
+  recovered: CopiedServer,
+  settings: () => Record<string, string>,
+): void {
   const run = async (script: 'tenant' | 'control', args: string[], input = '') => {
-    const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment, input);
+    const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], settings(), input);
     return {
       ...result,
       message: result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message,
     };
   };
-
-  before(async () => {
-    environment = { ...server.environment, BACKUP_TARGET: archives };
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    for (const name of ['nora', 'otto'])
-      await run('tenant', ['user', 'add', 'acme', `${name}@acme.test`, '--role', 'Member']);
-    recovered = await copyServer(server.url);
-    await run('tenant', ['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
-    await run('tenant', ['user', 'disable', 'acme', 'otto@acme.test', '--yes']);
-    await backUp(environment);
-  });
-  after(async () => {
-    await recovered.close();
-  });
 
   it('a control database with tenants is not replaced', async () => {
     const { code, message } = await run('control', ['restore', '--from'], recovered.url);
@@ -84,5 +72,6 @@ describe('restore of the control database from a recovered server', () => {
     await inRecovered('drop database office with (force)', 'postgres');
     expect(await messageOf()).to.equal('The recovered server has no control database office: nothing was changed.');
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
+    expect((await run('control', ['restore'])).code).to.equal(0);
   });
-});
+}
