@@ -7,7 +7,7 @@ import { Client } from '../support/client.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { copyServer } from '../support/copied-server.ts';
 import { eventually } from '../support/eventually.ts';
-import { useServerFolder } from '../support/server-folder.ts';
+import { makeServerFolder, useServerFolder } from '../support/server-folder.ts';
 import { useServiceProcesses } from '../support/service-processes.ts';
 import { failuresOf, sendSteadily } from '../support/steady-load.ts';
 import { succeed } from '../support/succeed.ts';
