@@ -8,7 +8,13 @@ export const controlTemplate = 'control_template';
  * Settings of PostgreSQL for servers whose last commits a crash may lose. The limit of the write-ahead log keeps the
  * folder small.
  */
-export const quickSettings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_wal_size=256MB'];
+export const quickSettings = [
+  'fsync=off',
+  'synchronous_commit=off',
+  'full_page_writes=off',
+  'max_wal_size=256MB',
+  'io_method=sync',
+];
 
 /** Returns the superuser URL of the suite's PostgreSQL. */
 export function postgresUrl(): string {

@@ -8,6 +8,8 @@ import { limitConnect, tenantVerifier } from '../../src/operator/databases/creat
 import { roleComment } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
+import { generatePassword } from '../../src/operator/people/users.ts';
+import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../src/postgres/quote.ts';
@@ -51,6 +53,7 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
     tenants.push({ id, guid, slug, database, rolePassword, admin: logins[0] as TenantTemplate['admin'] });
   }
   await installation.close();
+  await createServiceLogin(settings.DATABASE_URL, generatePassword());
   await withConnection(postgresUrl, async client => {
     for (const name of [worldControl, ...tenants.map(({ database }) => database)])
       await client.query(`alter database ${quote(name)} allow_connections false`);
@@ -64,14 +67,21 @@ export function readWorldTemplate(): WorldTemplate {
 }
 
 /**
- * Copies the control database.
+ * Copies the control database, and makes the login of its service, which has the privileges of the template's.
  * @param client a superuser, on another database
+ * @returns the login and its password
  */
-export async function copyControl(client: pg.Client, name: string): Promise<void> {
+export async function copyControl(client: pg.Client, name: string): Promise<{ user: string; password: string }> {
   // Copying files takes a third of the CPU time that copying through the write-ahead log takes.
   await client.query(`create database ${quote(name)} template ${worldControl} strategy file_copy`);
+  const [user, password] = [`${name}_service`, generatePassword()];
   // PostgreSQL does not copy the privileges of a template database.
-  await client.query(`revoke all on database ${quote(name)} from public`);
+  await client.query(
+    `revoke all on database ${quote(name)} from public;
+     create role ${quote(user)} login password ${quoteLiteral(tenantVerifier(password))} in role ${worldControl}_service;
+     grant connect on database ${quote(name)} to ${quote(user)}`,
+  );
+  return { user, password };
 }
 
 /**
