@@ -9,6 +9,7 @@ import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
+import { ScramClient } from '../postgres/scram-client.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
@@ -75,6 +76,7 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
     driverOptions: {
       // Timestamps as text look the same in every session.
       ...connectionConfig(url, 'control', { datestyle: 'ISO' }, member?.process.id),
+      Client: ScramClient,
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
       keepAlive: true,
