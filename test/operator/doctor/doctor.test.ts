@@ -12,6 +12,8 @@ import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
+import { acceptedFindings } from './accepted-findings.ts';
+import { unchangedDatabases } from './unchanged-databases.ts';
 
 interface ReportedFinding {
   check: string;
@@ -522,4 +524,8 @@ describe('doctor', () => {
   it('nothing is wrong after all repairs', async () => {
     expect(await findFaults()).to.deep.equal([]);
   });
+
+  // On the same server, which costs more than their tests.
+  describe('doctor on tenant databases that did not change', () => unchangedDatabases(server));
+  describe('accepted findings of doctor', () => acceptedFindings(server));
 });

@@ -2,19 +2,17 @@ import { expect } from 'chai';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { readServerEvidence } from '../../../src/operator/doctor/server-evidence.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import type { DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { use } from '../../support/use.ts';
 
-describe('doctor on tenant databases that did not change', () => {
-  const server = use(createDedicatedServer);
+/** Tests of doctor on tenant databases that did not change. @param server with acme and globex, where nothing is wrong */
+export function unchangedDatabases(server: DedicatedServer): void {
   let acme: string;
   let globex: string;
 
   before(async () => {
-    acme = (await server.provision('acme')).tenant.databaseName;
-    globex = (await server.provision('globex')).tenant.databaseName;
-    expect(await check()).to.deep.equal([0, []]);
+    [acme, globex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
+    expect(await check(true)).to.deep.equal([0, []]);
   });
   beforeEach('nothing is wrong, and nothing changed', async () => {
     expect(await check()).to.deep.equal([2, []]);
@@ -151,4 +149,4 @@ describe('doctor on tenant databases that did not change', () => {
     expect(await check()).to.deep.equal([1, ['schema_drift acme']]);
     await server.sql('drop index by_hand', acme);
   });
-});
+}

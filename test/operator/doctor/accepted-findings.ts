@@ -1,8 +1,7 @@
 import { hostname, userInfo } from 'node:os';
 import { expect } from 'chai';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import type { DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { use } from '../../support/use.ts';
 
 interface Finding {
   id: string;
@@ -11,16 +10,15 @@ interface Finding {
   accepted: { by: string; at: string; reason: string } | null;
 }
 
-describe('accepted findings of doctor', () => {
-  const server = use(createDedicatedServer);
+/** Tests of accepted findings, which purge globex at the end. @param server with acme and globex, where nothing is wrong */
+export function acceptedFindings(server: DedicatedServer): void {
   let acme: string;
   let globex: string;
   /** Ids of the findings that all tests begin with. */
   let [ofAcme, ofGlobex] = ['', ''];
 
   before(async () => {
-    acme = (await server.provision('acme')).tenant.databaseName;
-    globex = (await server.provision('globex')).tenant.databaseName;
+    [acme, globex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
     for (const role of [acme, globex]) await server.sql(`alter role "${role}" createdb`);
     const { code, findings } = await check();
     expect([code, findings.map(({ tenant }) => tenant)]).to.deep.equal([1, ['acme', 'globex']]);
@@ -134,4 +132,4 @@ describe('accepted findings of doctor', () => {
       await runCommand('scripts/tenant.ts', [command, 'globex', '--yes'], server.environment);
     expect(await server.control('select from accepted_findings')).to.deep.equal([]);
   });
-});
+}
