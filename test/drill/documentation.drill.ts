@@ -1,7 +1,15 @@
 import { expect } from 'chai';
 import { documents } from '../../src/docs/document-page.ts';
 import { pageOf } from '../../src/docs/reference.ts';
-import { describeInBrowser, findViolations, isDark, openAll, overflow } from '../docs/browser.ts';
+import {
+  describeInBrowser,
+  findViolations,
+  isDark,
+  isNearTop,
+  isScrolled,
+  openAll,
+  overflow,
+} from '../docs/browser.ts';
 import { routes } from '../support/contract.ts';
 
 const paths = [
@@ -42,6 +50,43 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
       expect(await page.locator('h1').isVisible(), path).to.equal(true);
       expect((await page.locator('main').textContent())?.length, path).to.be.greaterThan(1_000);
     }
+    await page.close();
+  });
+
+  it('/docs/reference/country works without JavaScript, and the explorer links to the reference', async () => {
+    const { page } = await open('/docs/reference/country', { javaScriptEnabled: false });
+    expect(await page.locator('h1').isVisible()).to.equal(true);
+    expect((await page.locator('main').textContent())?.length).to.be.greaterThan(1_000);
+    const endpoint = page.locator('section', { hasText: 'Create one Country record' });
+    expect(await endpoint.textContent()).to.include('settings.write');
+    expect(await endpoint.locator('figure:visible').count(), 'examples').to.equal(3);
+    expect(await page.locator('[role=search]').isVisible()).to.equal(false);
+    await page.goto(`${world().url}/swagger`);
+    await page.getByRole('link', { name: 'reference', exact: true }).click();
+    await page.waitForURL('**/docs/reference');
+    await page.close();
+  });
+
+  it('the keyboard focuses and scrolls a code block that is wider than a phone', async () => {
+    const { page } = await open('/docs/guide/first-call', { viewport: { width: 390, height: 800 } });
+    const block = page.locator('pre').first();
+    await page.locator('.contents a').last().focus();
+    await page.keyboard.press('Tab');
+    await block.and(page.locator(':focus')).waitFor();
+    await page.keyboard.press('ArrowRight');
+    await page.waitForFunction(isScrolled, 'pre');
+    await page.close();
+  });
+
+  it('a link opens its page at the section that it names', async () => {
+    const { page } = await open('/docs', { viewport: { width: 1280, height: 800 } });
+    await page.getByRole('navigation', { name: 'Guide' }).getByRole('link', { name: 'Errors' }).click();
+    await page.getByRole('link', { name: 'All codes' }).click();
+    await page.getByRole('link', { name: '503 Service Unavailable' }).click();
+    await page.waitForURL('**/docs/errors#unavailable');
+    await page.locator('header').getByRole('link', { name: 'Reference' }).click();
+    await page.getByRole('link', { name: 'POST /api/v1/Currency', exact: true }).click();
+    await page.waitForFunction(isNearTop, '#postCurrency');
     await page.close();
   });
 });

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { findViolations, hasBrowser, launchBrowser } from '../../docs/browser.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
-import { openPage, type PageOptions } from './browser-page.ts';
+import { openPage } from './browser-page.ts';
 import { useConsole } from './console-client.ts';
 
 (hasBrowser ? describe : describe.skip)('console in a browser', () => {
@@ -14,10 +14,8 @@ import { useConsole } from './console-client.ts';
   });
   after(() => browser?.close());
 
-  const open = (options: PageOptions = {}): Promise<Page> => openPage(browser, opened, options);
-
   it('with the keyboard alone, an operator finds a tenant, plans, corrects a wrong name, and confirms', async () => {
-    const page = await open();
+    const page = await openPage(browser, opened);
     await page.goto(opened.origin);
     await page.locator('#find').focus();
     await page.keyboard.type('globex');
@@ -37,20 +35,6 @@ import { useConsole } from './console-client.ts';
     expect(await findViolations(page)).to.deep.equal([]);
     const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = 'globex'`);
     expect(row?.status).to.equal('suspended');
-    await page.close();
-  });
-
-  it('without script, a run shows its progress and its end, and the columns of a list sort it', async () => {
-    const page = await open({ javaScriptEnabled: false });
-    await page.goto(`${opened.origin}/operations/resume?slug=globex`);
-    await page.getByRole('button', { name: 'Run it' }).click();
-    await page.getByText('globex is active.').waitFor();
-    await page.goto(`${opened.origin}/tenants`);
-    await page.getByRole('button', { name: 'Slug' }).click();
-    await page.waitForURL('**sort=-slug');
-    const heading = page.getByRole('columnheader', { name: 'Slug' });
-    expect(await heading.getAttribute('aria-sort')).to.equal('descending');
-    expect(await page.getByRole('rowheader').allTextContents()).to.deep.equal(['globex', 'acme']);
     await page.close();
   });
 });
