@@ -6,7 +6,7 @@ import { hasCode, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { failuresPrefix } from '../http/rate-limit/process-windows.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
-import { hashKey, rejectionDelayMs, retryAfter, setRateHeaders } from '../http/rate-limit/rate-limits.ts';
+import { hashKey, rejectionDelayMs, setRateHeaders } from '../http/rate-limit/rate-limits.ts';
 import { createDelay } from '../http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
 import { readBody } from '../http/read-body.ts';
@@ -55,9 +55,9 @@ export function limitFailures({ control, log, secrets, store, rate, draining }: 
     const { remaining, resetMs } = await store.peek(key, rate);
     if (remaining === 0 && !(await isKnown(ctx, email))) {
       log.info({ event: 'login_refused', ...line }, 'refused a login: too many have failed for this account');
-      setRateHeaders(ctx, rate.max, { remaining, resetMs });
+      setRateHeaders(ctx, rate.max, resetMs);
       await delay(ctx);
-      throw problem('rate_limited', { headers: { 'Retry-After': retryAfter(resetMs) } });
+      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) } });
     }
     try {
       await next();

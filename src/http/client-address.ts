@@ -89,7 +89,7 @@ export interface CountedNetwork {
  * /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64 bits: these networks are counted as well, with 4 and
  * 16 times the rate.
  */
-export function countedNetworks(address: string): CountedNetwork[] {
+export function countedNetworks(address: string): [CountedNetwork, ...CountedNetwork[]] {
   const network = clientNetwork(address);
   const smallest = { network, factor: 1 };
   if (!network.endsWith('::/64')) return [smallest];

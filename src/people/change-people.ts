@@ -5,7 +5,6 @@ import { type ControlDatabase, type QueryControl, setActor, transactControl } fr
 import { tryLockPeople } from '../control/people-lock.ts';
 import { runInQueue } from '../control/tenant-queues.ts';
 import { fieldProblem, isOutcomeUnknown, type Problem, problem } from '../errors.ts';
-import { retryAfter } from '../http/rate-limit/rate-limits.ts';
 import { nothing, type RowValues, type Statement } from '../postgres/statement.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
@@ -120,5 +119,5 @@ async function attempt(
 
 /** The problem of a change that exceeds a limit. @param delayMs until it is allowed */
 export function rateLimited(delayMs: number): Problem {
-  return problem('rate_limited', { headers: { 'Retry-After': retryAfter(delayMs) } });
+  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Context, Middleware } from 'koa';
+import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
 import type { Trace } from '../../tracing/trace.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
@@ -8,9 +9,18 @@ import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
 import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
-import type { Rate, RateLimitResult } from './sliding-window.ts';
+import type { Rate } from './sliding-window.ts';
 
 type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
+
+export interface RateLimits {
+  /** Limits all requests of a client, before any work is done for a request. Requires `ctx.state.ipAddress`. */
+  readonly everyRequest: Middleware;
+  /** Limits what `ofRoute` limits for routes of accounts, and counts it together with them. */
+  readonly ofAccounts: Middleware;
+  /** Limits the requests to a route, before its tenant is resolved; undefined when the route has no own limit. */
+  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
+}
 
 interface RateLimitOptions {
   rates: Rates;
@@ -30,7 +40,7 @@ const maxRejections = 10;
 const rejections = new WeakMap<Socket, number>();
 
 /** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
-export function createRateLimits({ rates, store, draining, loginAccount }: RateLimitOptions) {
+export function createRateLimits({ rates, store, draining, loginAccount }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, draining);
   const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
@@ -50,13 +60,9 @@ export function createRateLimits({ rates, store, draining, loginAccount }: RateL
   }
 
   return {
-    /** Limits what `ofRoute` limits for routes of accounts, and counts it together with them. */
     ofAccounts: limits.account(0),
-    /** Limits all requests of a client, before any work is done for a request. Requires `ctx.state.ipAddress`. */
     everyRequest: limit({ name: 'rl:global', rate: rates.global, store, key: networkKey }),
-    /** Limits the requests to a route, before its tenant is resolved; undefined when the route has no own limit. */
-    ofRoute: ({ rateLimit, bodyLimit }: Pick<Route, 'rateLimit' | 'bodyLimit'>) =>
-      rateLimit ? limits[rateLimit](bodyLimit) : undefined,
+    ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
 
@@ -72,41 +78,76 @@ interface LimitOptions {
 
 /** Sends the state of the limit in `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in seconds. */
 function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
-  const reject = async (ctx: Context, resetMs: number): Promise<never> => {
+  const count = ratelimit({
+    driver: 'redis',
+    db: driver(store) as never,
+    namespace: name,
+    max: rate.max,
+    duration: rate.windowMs,
+    id: ctx => ctx.state.rateLimitKey,
+    headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
+    errorMessage: 'rejected', // replaced by the problem below
+  });
+  const reject = async (ctx: Context): Promise<never> => {
+    const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
     const { socket } = ctx.req;
     const count = (rejections.get(socket) ?? 0) + 1;
     rejections.set(socket, count);
     const closing = count < maxRejections ? undefined : { Connection: 'close' };
-    throw problem('rate_limited', { headers: { 'Retry-After': retryAfter(resetMs), ...closing } });
+    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))), ...closing } });
   };
-  return async (ctx, next) => {
-    const trace: Trace | undefined = ctx.state.trace;
-    const startedAt = trace ? performance.now() : 0;
-    // A request that the smallest network rejects does not count for the larger ones, which other clients share.
-    for (const network of countedNetworks(ctx.state.ipAddress)) {
+  /** True when the request exceeds the rate of a larger network, which the headers then describe. */
+  const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
+    for (const network of networks) {
       const max = rate.max * network.factor;
       const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
-      if (network.factor === 1 || remaining === 0) setRateHeaders(ctx, max, { remaining: remaining - 1, resetMs });
-      if (remaining === 0) await reject(ctx, resetMs);
+      if (remaining > 0) continue;
+      setRateHeaders(ctx, max, resetMs);
+      return true;
     }
-    trace?.addStep('rate limit', startedAt, performance.now());
-    await next();
+    return false;
+  };
+  return async (ctx, next) => {
+    const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
+    ctx.state.rateLimitKey = await key(ctx, smallest);
+    const trace: Trace | undefined = ctx.state.trace;
+    const startedAt = trace ? performance.now() : 0;
+    await count(ctx, async () => {
+      // A request that the smallest network rejects does not count for the larger ones, which other clients share.
+      if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
+      trace?.addStep('rate limit', startedAt, performance.now());
+      await next();
+    });
+    if (ctx.state.rateLimit) await reject(ctx); // koa-ratelimit sets it only when it does not call `next`
   };
 }
 
-/** Describes a limit. @param state after the request */
-export function setRateHeaders(ctx: Context, max: number, { remaining, resetMs }: RateLimitResult): void {
+/** Describes the limit that rejects a request. @param resetMs until the limit admits requests again */
+export function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
   ctx.set({
     'RateLimit-Limit': String(max),
-    'RateLimit-Remaining': String(Math.max(0, remaining)),
-    'RateLimit-Reset': String(Math.ceil(resetMs / 1_000)),
+    'RateLimit-Remaining': '0',
+    'RateLimit-Reset': String(Math.ceil(resetMs / 1000)),
   });
 }
 
-/** The value of `Retry-After`. @param delayMs until the next request is allowed */
-export function retryAfter(delayMs: number): string {
-  return String(Math.max(1, Math.ceil(delayMs / 1_000)));
+/**
+ * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second number for a time of day
+ * and sends it unchanged in `RateLimit-Reset`; so it is the number of seconds until the reset.
+ */
+function driver(store: RateLimitStore) {
+  return {
+    ratelimiter: async (
+      key: string,
+      _now: number,
+      windowMs: number,
+      max: number,
+    ): Promise<[number, number, number]> => {
+      const { remaining, resetMs } = await store.hit(key, { max, windowMs });
+      return [remaining, Math.ceil(resetMs / 1000), max];
+    },
+  };
 }
 
 /** Hashes the parts of a key, so that no e-mail address leaves the process and no character is special to Redis. */
