@@ -21,7 +21,7 @@ export type CheckedTenant = Pick<
 };
 
 /** A database that the control database records, of a tenant or of the pool. */
-export interface RecordedDatabase {
+interface RecordedDatabase {
   /** Null: a warm database. */
   tenantId: number | null;
   serverId: number;
