@@ -3,25 +3,16 @@ import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
-import { createServiceProcesses } from '../support/service-processes.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { useServiceProcesses } from '../support/service-processes.ts';
+import { sql, useLogin, useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 const steps = 10_000;
 
 describe('drill: safe changes', () => {
-  let world: World;
-  let admin: Client;
-  const { start, killAll } = createServiceProcesses();
-
-  before(async () => {
-    world = await createWorld();
-    admin = await world.login(world.acme);
-  });
-  after(async () => {
-    await killAll();
-    await world.close();
-  });
+  const world = useWorld();
+  const admin = useLogin(world, 'acme');
+  const { start } = useServiceProcesses();
 
   it(`two clients that send If-Match never undo each other's changes, in ${steps} random steps on two processes`, async () => {
     const other = await world.startAnotherServer();
