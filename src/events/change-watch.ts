@@ -28,16 +28,12 @@ const pollMs = 1_000;
 const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
-/**
- * One query for all tenants: after an outage, their requests would wait behind a query for each. Each database is found by
- * its index: a join would compare all tenants with all databases while PostgreSQL has no statistics of their numbers.
- */
+/** One query for all tenants: after an outage, their requests would wait behind a query for each. */
 const followedText = `
   select guid, database_name as name, case when not on_control_server then address end as address,
          coalesce(w.is_active, false) as "hasWebhooks", ${writeCounters}
     from tenants t join servers s on s.id = server_id left join webhook_tenants w on w.tenant_id = t.id
-    left join lateral (select oid from pg_database where on_control_server and datname = database_name::name limit 1) d
-      on true
+    left join pg_database on on_control_server and datname = database_name
    where (guid = any ($1) or w.is_active) and t.status = 'active'`;
 const pollText = `select datname::text as name, ${writeCounters} from pg_database where datname = any ($1)`;
 
