@@ -71,6 +71,15 @@ export function code(text: string | null | undefined): Html {
   return text ? html`<code>${text}</code>` : none;
 }
 
+const version = (name: string): Html => code(name.slice(0, 4));
+
+/** How the value of a property is shown, by its name; a time if its name ends in `At` or `Until`. */
+export const valueFormats: Readonly<Record<string, (value: never) => Cell>> = {
+  ...{ state, status: state, outcomes: states, bytes: size, ms: durationText, error: shorten },
+  ...{ database: code, kid: code, build: code },
+  ...{ version, schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
+};
+
 /** A text that can be long, such as that of an error. */
 export function textBlock(text: Html | string, label: string, look = ''): Html {
   return html`<pre class="${look}" tabindex="0" role="group" aria-label="${label}">${text}</pre>`;

@@ -1,28 +1,10 @@
 import { type Html, html } from '../../docs/html.ts';
 import { fieldLabel } from '../command/texts.ts';
-import {
-  type Cell,
-  cellView,
-  code,
-  durationText,
-  none,
-  numberText,
-  shorten,
-  size,
-  state,
-  states,
-  time,
-} from './format.ts';
+import { type Cell, cellView, none, numberText, time, valueFormats } from './format.ts';
 import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';
 
-const version = (name: string | null): Html => code(name?.slice(0, 4));
-
-/** How the value of a property is shown, by its name; a time if its name ends in `At` or `Until`. */
-const formats: Readonly<Record<string, (value: never) => Cell>> = {
-  ...{ state, status: state, outcomes: states, slug: tenantLink, tenant: tenantLink, run: rolloutLink },
-  ...{ bytes: size, ms: durationText, error: shorten, database: code, kid: code, build: code },
-  ...{ version, schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
-};
+/** As `valueFormats`, with the properties that are links. */
+const formats: typeof valueFormats = { ...valueFormats, slug: tenantLink, tenant: tenantLink, run: rolloutLink };
 
 /**
  * A column of a list: a property of its rows; or a heading with what stands below it. The third part is what a click on

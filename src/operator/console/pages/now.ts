@@ -33,7 +33,7 @@ export async function nowPage(request: PageRequest): Promise<ConsolePage> {
     ...(await archiveConcerns(request)),
     ...(await processConcerns(request)),
     ...(await timerConcerns(request)),
-    ...when(lagging > 0, 'warning', html`${numberText(lagging)} tenants are behind this build`, migrate),
+    ...when(lagging > 0, 'warning', html`Tenants behind this build: ${numberText(lagging)}`, migrate),
   ].sort(([a], [b]) => Number(a === 'warning') - Number(b === 'warning'));
   const main = html`${tenants === 0 ? firstSteps : ''}
 ${table(`Needs attention (${concerns.length})`, concerns, state('Nothing needs attention.', 'good'), [
@@ -100,7 +100,7 @@ async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
   const prove = operationLink('backup drill', 'Prove some');
   const missing = html`${numberText(without)} of ${numberText(tenants)} tenants have no archive`;
   return [
-    ...when(faulty > 0, 'error', html`The newest archive of ${numberText(faulty)} tenants is faulty`, recovery),
+    ...when(faulty > 0, 'error', html`Tenants whose newest archive is faulty: ${numberText(faulty)}`, recovery),
     ...when(without > 0, 'warning', missing, archive),
     ...when(tenants > without && !isProved, 'warning', html`No archive was ever restored as a proof`, prove),
   ];
@@ -108,7 +108,7 @@ async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
 
 async function processConcerns({ control }: PageRequest): Promise<Concern[]> {
   const silent = (await listProcesses(control)).filter(isSilent).length;
-  const text = html`${numberText(silent)} processes are silent, and their connections may still exist`;
+  const text = html`Silent processes, whose connections may still exist: ${numberText(silent)}`;
   return when(silent > 0, 'warning', text, html`<a href="/capacity">Processes</a>`);
 }
 
