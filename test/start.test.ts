@@ -6,7 +6,7 @@ import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { examples } from './resources/examples.ts';
 import { Client } from './support/client.ts';
-import { runScript, type ScriptResult, startProgram } from './support/command-line.ts';
+import { type ScriptResult, startProgram } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { freePort } from './support/free-port.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
@@ -155,7 +155,7 @@ describe('npm start', () => {
 
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {
     await stopped();
-    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list', '--json'], starts.environment);
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['list', '--json'], starts.environment);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal([...tenants].sort());
     expect(await postmaster()).to.equal(undefined);

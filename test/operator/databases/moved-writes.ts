@@ -8,7 +8,7 @@ import { notWrittenOnce } from '../../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
 /** Between two writes of a client: the move, and the tests beside this one, need the machine more than the load does. */
-const pauseMs = 40;
+const pauseMs = 80;
 
 /** Writes of two processes of the service to a tenant that is moved, and to another one. */
 export class MovedWrites {
