@@ -1,8 +1,6 @@
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import ts from 'typescript';
 import {
   type BackOffice,
   createBackOffice,
@@ -10,12 +8,9 @@ import {
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
-import { clientSample, sampleValues } from '../../src/docs/code-samples.ts';
-import { endpointGroups } from '../../src/docs/reference.ts';
-import { root, startProgram } from '../support/command-line.ts';
-import { compile, compileProject } from '../support/compile.ts';
-import { document } from '../support/contract.ts';
+import { startProgram } from '../support/command-line.ts';
 import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
+import { clientSource, compileProgram, withBuiltClient } from './built-client.ts';
 
 const countries = '/api/v1/Countries';
 type Send = (request: Request) => Promise<Response>;
@@ -172,45 +167,19 @@ describe('TypeScript client', () => {
     expect(unsorted).to.equal('validation_failed');
   });
 
-  it('the example of the README runs with the built package, and every TypeScript example of the reference compiles with it', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'backoffice-client-'));
-    try {
-      const packageFolder = join(folder, 'node_modules', 'sales-back-office-client');
-      await mkdir(packageFolder, { recursive: true });
-      const source = join(root, 'clients/typescript');
-      await cp(join(source, 'package.json'), join(packageFolder, 'package.json'));
-      compileProject(source, join(packageFolder, 'dist'));
-      for (const name of ['openapi-fetch', 'openapi-typescript-helpers', '@types', 'undici-types'])
-        await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name));
-      const [, example = ''] = /```ts\n(.*?)```/s.exec(await readFile(join(source, 'README.md'), 'utf8')) ?? [];
+  // A drill compiles every example of the reference with it.
+  it('the example of the README runs with the built package', () =>
+    withBuiltClient(async folder => {
+      const readme = await readFile(join(clientSource, 'README.md'), 'utf8');
+      const [, example = ''] = /```ts\n(.*?)```/s.exec(readme) ?? [];
       expect(example.trim().split('\n').length).to.be.within(10, 30);
-      const file = join(folder, 'example.ts');
-      await writeFile(file, example);
-      await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
-      const samples = join(folder, 'samples.ts');
-      await writeFile(samples, referenceSamples());
-      const module = ts.ModuleKind.NodeNext;
-      compile([file, samples], { noEmit: true, strict: true, module, target: ts.ScriptTarget.ES2022, types: ['node'] });
+      const file = await compileProgram(folder, example);
       const { email, password } = world.acme.admin;
       const environment = { URL_OF_SERVICE: world.url, TENANT: world.acme.guid, EMAIL: email, PASSWORD: password };
       const printed = await run(process.execPath, [file], environment);
       expect(printed).to.match(/^LOST Lost response\nP Parallel\nXY\nexists already \{.*\}\n$/s);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  });
+    }));
 });
-
-/** The TypeScript examples of the reference, each in a function of its own. */
-function referenceSamples(): string {
-  const samples = endpointGroups(document).flatMap(group =>
-    group.endpoints.map(endpoint => clientSample(endpoint, sampleValues(group, 'http://backoffice.test/'))),
-  );
-  const functions = samples.map((code, index) => `export async function sample${index}() {\n${code}\n}\n`);
-  const variables = 'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
-  const head = "import type { BackOffice } from 'sales-back-office-client';\n";
-  return `${head}declare const office: BackOffice, ${variables};\n${functions.join('')}`;
-}
 
 /** Reads a list that the service refuses to sort so. */
 async function all(client: BackOffice): Promise<void> {

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
+import { clientSample, sampleValues } from '../../src/docs/code-samples.ts';
 import { documents } from '../../src/docs/document-page.ts';
-import { pageOf } from '../../src/docs/reference.ts';
+import { endpointGroups, pageOf } from '../../src/docs/reference.ts';
+import { compileProgram, withBuiltClient } from '../clients/built-client.ts';
 import {
   describeInBrowser,
   findViolations,
@@ -10,7 +12,7 @@ import {
   openAll,
   overflow,
 } from '../docs/browser.ts';
-import { routes } from '../support/contract.ts';
+import { document, routes } from '../support/contract.ts';
 
 const paths = [
   ...documents.map(({ path }) => path),
@@ -90,3 +92,19 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
     await page.close();
   });
 });
+
+describe('drill: TypeScript examples of the reference', () => {
+  it('every TypeScript example of the reference compiles with the built package', () =>
+    withBuiltClient(folder => compileProgram(folder, referenceSamples())));
+});
+
+/** The TypeScript examples of the reference, each in a function of its own. */
+function referenceSamples(): string {
+  const samples = endpointGroups(document).flatMap(group =>
+    group.endpoints.map(endpoint => clientSample(endpoint, sampleValues(group, 'http://backoffice.test/'))),
+  );
+  const functions = samples.map((code, index) => `export async function sample${index}() {\n${code}\n}\n`);
+  const variables = 'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
+  const head = "import type { BackOffice } from 'sales-back-office-client';\n";
+  return `${head}declare const office: BackOffice, ${variables};\n${functions.join('')}`;
+}
