@@ -81,6 +81,15 @@ describe('console: pages', () => {
     await controlSql(world, 'delete from migration_runs');
   });
 
+  it('the heading of a column sorts the list by it', async () => {
+    const { text } = await opened.get('/tenants?sort=-slug');
+    expect(text).to.match(/aria-sort="descending"><button name="sort" value="slug">Slug/);
+    expect([...text.matchAll(/href="\/tenants\/(acme|globex)"/g)].map(([, slug]) => slug)).to.deep.equal([
+      'globex',
+      'acme',
+    ]);
+  });
+
   it('a moment leads to the archive with exactly its data, or to the last one before it and to the log', async () => {
     const id = 'a0000000-0000-4000-8000-000000000001';
     await controlSql(
