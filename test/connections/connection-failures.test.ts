@@ -159,7 +159,7 @@ describe('connections that fail', () => {
         return { ...acme, databaseUrl: url.href };
       };
       const query = (tenant: TenantRecord) => databases.open(tenant).entityManager().execute('select 1 as one');
-      const failing = Array.from({ length: 30 }, (_, i) =>
+      const failing = Array.from({ length: 10 }, (_, i) =>
         errorOf(query(atPort(i % 2 === 0 ? 1 : (silent.address() as { port: number }).port))),
       );
       const startedAt = performance.now();

@@ -86,8 +86,8 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     await redis.kill();
     const one = await start({ RATE_LIMIT_GLOBAL: '20/60s' });
     expect(events()).to.deep.equal(['rate_limits_own']);
-    const responses = await load(one.get, '192.0.2.2', 300);
-    expect(statusCounts(responses)).to.deep.equal({ 403: 20, 429: 280 });
+    const responses = await load(one.get, '192.0.2.2', 100);
+    expect(statusCounts(responses)).to.deep.equal({ 403: 20, 429: 80 });
 
     await redis.start();
     await logged('rate_limits_shared');
@@ -116,27 +116,21 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       store.close();
     });
 
-    const tenMinutesMs = 600_000;
-    for (const [how, hang, resume] of [
-      ['CLIENT PAUSE', () => redis.admin.client('PAUSE', tenMinutesMs, 'WRITE'), () => redis.admin.client('UNPAUSE')],
-      ['a suspended process', () => redis.signal('SIGSTOP'), () => redis.signal('SIGCONT')],
-    ] as const) {
-      it(`while Redis is silent (${how}), only the first requests wait, and only until their time limit`, async () => {
-        const one = await start({ RATE_LIMIT_GLOBAL: '200/60s' });
-        await load(one.get, '192.0.2.4', 200);
-        await hang();
-        const before = timeLimits.total;
-        const responses = await endingTimeLimits(load(one.get, '192.0.2.5', 650));
-        // After the third call in a row without a reply, only one now and then begins; calls that run then still end.
-        expect(timeLimits.total - before).to.be.within(1, 3 + 2 * parallelClients);
-        expect(statusCounts(responses)).to.deep.equal({ 403: 200, 429: 450 });
-        expect(events()[0]).to.equal('rate_limits_own');
-        timeLimits.restore();
-        await resume();
-        await logged('rate_limits_shared');
-        expect(await redis.connections()).to.equal(1);
-      });
-    }
+    it('while Redis is silent, only the first requests wait, and only until their time limit', async () => {
+      const one = await start({ RATE_LIMIT_GLOBAL: '50/60s' });
+      await load(one.get, '192.0.2.4', 50);
+      redis.signal('SIGSTOP');
+      const before = timeLimits.total;
+      const responses = await endingTimeLimits(load(one.get, '192.0.2.5', 200));
+      // After the third call in a row without a reply, only one now and then begins; calls that run then still end.
+      expect(timeLimits.total - before).to.be.within(1, 3 + 2 * parallelClients);
+      expect(statusCounts(responses)).to.deep.equal({ 403: 50, 429: 150 });
+      expect(events()[0]).to.equal('rate_limits_own');
+      timeLimits.restore();
+      redis.signal('SIGCONT');
+      await logged('rate_limits_shared');
+      expect(await redis.connections()).to.equal(1);
+    });
 
     /** Ends every call to Redis at its time limit, without waiting for the clock, until `work` is done. */
     async function endingTimeLimits<T>(work: Promise<T>): Promise<T> {

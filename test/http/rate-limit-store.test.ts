@@ -78,7 +78,7 @@ describe('sliding windows', () => {
   });
 
   it('windows are stored for at most as many clients as the limit, in less than 1.2 KiB each', () => {
-    const max = 20_000;
+    const max = 5_000;
     const windows = new SlidingWindows(max);
     const before = reachableHeap();
     for (let i = 0; i < 1.5 * max; i++) windows.hit(`rl:global:client-${i}`, { max: 500, windowMs: 60_000 }, 1e12 + i);
@@ -124,7 +124,7 @@ function slidingWindowsInRedis(): void {
     it(`a window of ${rate.max} in ${rate.windowMs} ms in Redis counts as one in memory does`, async () => {
       const inMemory = new SlidingWindows(10);
       const key = `rl:test:${rate.max}`;
-      for (now of callTimes(rate, 1_000)) {
+      for (now of callTimes(rate, 400)) {
         expect(await store.hit(key, rate), String(now)).to.deep.equal(inMemory.hit(key, rate, now));
       }
     });

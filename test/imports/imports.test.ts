@@ -155,7 +155,7 @@ describe('imports of CSV files', () => {
       [columns(101), tooMany],
       [`${','.repeat(50_000)}\n`, tooMany],
       ['x,'.repeat(420_000), tooLong],
-      [','.repeat(5_000_000), tooLong],
+      [','.repeat(2_000_000), tooLong],
     ] as const) {
       const { State, Errors } = await importFile(admin, 'resource=Currency', file);
       expect([State, Errors]).to.deep.equal(['rejected', [error]]);
@@ -181,7 +181,7 @@ describe('imports of CSV files', () => {
   });
 
   it('an import keeps its first 1,000 errors, however many a row has', async () => {
-    const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(2_000)}"\n`;
+    const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(200)}"\n`;
     const header = 'PromoCode,Name,DiscountType,DiscountValue,EntityIds\n';
     const { State, Refused, Errors } = await importFile(admin, 'resource=Promotion', header + row.repeat(300));
     expect([State, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal(['rejected', 300, 1_000]);

@@ -79,6 +79,7 @@ describe('links in mails to a user who is disabled or enabled', () => {
   it('a link that was stored while its user was disabled is refused then, and void after the user is enabled', async () => {
     for (const byOperator of [false, true])
       for (const [kind, { email, use }] of Object.entries(await sendLinks())) {
+        if (byOperator && kind !== 'invitation') continue;
         const id = await idOf(email);
         await controlSql(world, 'update users set disabled_at = now() where id = ?', [id]);
         expect((await use()).status, `${kind}, disabled`).to.equal(400);

@@ -7,7 +7,7 @@ import { use } from '../support/use.ts';
 import { createWorld, sql, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const requests = Number(process.env.ISOLATION_REQUESTS ?? 800);
+const requests = Number(process.env.ISOLATION_REQUESTS ?? 400);
 const tenantConnections = 3;
 const controlConnections = 4;
 const canaries = 10;
@@ -44,14 +44,14 @@ describe('tenant isolation', function () {
   });
 
   describe('load', () => {
-    it(`${requests} requests of two tenants, 200 at a time, return no row of another tenant`, async () => {
-      await readAll([world.acme, world.globex], { requests, parallel: 200 });
+    it(`${requests} requests of two tenants, 100 at a time, return no row of another tenant`, async () => {
+      await readAll([world.acme, world.globex], { requests, parallel: 100 });
     });
 
     it(`six tenants on ${tenantConnections} connections get every response and only their own rows`, async () => {
       let maxOpen = 0;
       await readAll(tenants, {
-        requests: Math.ceil(requests / 4),
+        requests: Math.ceil(requests / 2),
         parallel: 60,
         observe: () => {
           const { open } = world.service.databases.budgets.usage;

@@ -5,7 +5,7 @@ import { runCommand } from '../support/run-command.ts';
 import { useWorld } from '../support/world.ts';
 import { type Answer, getStatuses, useTwoWorkers } from './started-workers.ts';
 
-const max = 30;
+const max = 15;
 
 describe('PROCESSES', () => {
   const world = useWorld();
