@@ -7,7 +7,7 @@ import { sqlState } from '../../../src/postgres/database-error.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useWorld, type World } from '../../support/world.ts';
+import { controlSql, useWorld, type World } from '../../support/world.ts';
 
 const insufficientPrivilege = '42501';
 
@@ -34,6 +34,9 @@ describe('login of the service', () => {
     );
 
   before(async () => {
+    // The login of a world inherits its privileges. From here on it has those alone that commands grant.
+    const login = `${decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1))}_service`;
+    await controlSql(world, `revoke world_template_service from "${login}"`);
     serviceUrl = await makeLogin();
   });
 
