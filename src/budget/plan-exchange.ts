@@ -32,7 +32,7 @@ interface Plan {
  *   its own share and the free connections do not cover that. Otherwise it keeps what it has, wanted or not, and a
  *   service takes a part of what nobody wants.
  * - A process grows by what is free only, and `granted` never falls below the connections that it still has. It takes
- *   its connections to the control database (`reserved`) first, and keeps them.
+ *   its connections to the control database (`reserved`) first, also from a share that it does not use, and keeps them.
  * - Some connections stay free (`reserveOf`), so that a command or a new process need not wait for others to give back:
  *   only a command may take of them, and a service its first connection to the control database and its first one to a
  *   tenant. The others give back until they are free again.
@@ -73,8 +73,10 @@ export function planExchange(situation: Situation): Plan {
   const fromFree = Math.min(Math.max(0, free), Math.max(0, share - granted));
   const fromReserve = Math.min(maxFromReserve, reserveLeft, Math.max(0, demand - granted));
   const taken = Math.max(fromFree, fromReserve);
+  // A process that has its whole share turns unused connections of it into those to the control database that it lacks.
+  const turned = taken === 0 && granted >= share ? Math.min(lacking, Math.max(0, share - held)) : 0;
   // A process that has taken its connection to the control database from the reserve uses it for its requests, too.
-  const growth = fromFree < fromReserve && reserved > 0 ? 0 : Math.min(lacking, taken);
+  const growth = fromFree < fromReserve && reserved > 0 ? 0 : turned + Math.min(lacking, taken);
   const surplus = Math.floor((divided - sum([...shares.values()], value => value)) / processes);
   const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - taken - missing));
   const kept = missing > free ? granted - Math.min(lent, missing - free) : granted + spare;

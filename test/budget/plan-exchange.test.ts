@@ -58,6 +58,18 @@ describe('planned exchange of grants', () => {
     expect(grantOf(server, 'new').granted).to.equal(budget - 4 - 24 - 4);
   });
 
+  it('a service that starts beside others with all connections turns its share into connections to the control database', () => {
+    const settings = { budget: 40, base: 4 };
+    const busy = (holder: string, granted: number, reserved: number): Grant => ({
+      ...{ holder, kind: 'service', granted, held: granted, wanted: 16, reserved, budget: 40, heartbeat: 99 },
+    });
+    const others = [4, 4, 4, 4, 4, 4, 3].map((reserved, index) => busy(`other ${index}`, index % 4 ? 1 : 2, reserved));
+    const own = { ...busy('new', 1, 1), held: 0, wanted: 2 };
+    let server: ServerGrants = { version: 1, grants: [...others, own] };
+    server = exchange(server, 'new', 0, settings);
+    expect(grantOf(server, 'new')).to.deep.equal({ granted: 0, reserved: 2 });
+  });
+
   it('a process without requests keeps two connections for its next ones while another process wants all', () => {
     const [idle, busy] = ['idle', 'busy'].map(holder => ({ ...killed, holder, granted: 30 })) as [Grant, Grant];
     const after = exchange({ version: 1, grants: [idle, { ...busy, wanted: 200 }] }, 'idle', 0);
