@@ -33,6 +33,13 @@ interface Service extends ServiceProcess {
  */
 describe('drill: processes that share the connection budgets of two servers', function () {
   this.timeout(900_000);
+  // First, while the servers run.
+  after(async () => {
+    isRunning = false;
+    await processes.killAll();
+    await Promise.all(background);
+    for (const session of sessions) await session.end();
+  });
   const servers = use(() => TwoServers.start(settings, ['max_connections=100']));
   const processes = useServiceProcesses();
   const sessions: pg.Client[] = [];
@@ -62,12 +69,6 @@ describe('drill: processes that share the connection budgets of two servers', fu
       await session.connect();
       background.push(sample(session, sessions.push(session) - 1));
     }
-  });
-  after(async () => {
-    isRunning = false;
-    await processes.killAll();
-    await Promise.all(background);
-    for (const session of sessions) await session.end();
   });
   afterEach(function () {
     console.log({ test: this.currentTest?.title, peaks: [...peaks], counts: Object.fromEntries(counts) });
@@ -220,8 +221,8 @@ describe('drill: processes that share the connection budgets of two servers', fu
     await stopServices();
     const far = clients[1] ?? expect.fail('no tenant on the second server');
     // So few that the successor has none to the second server as long as those of the killed process count.
-    const startAlone = () =>
-      processes.start({ ...servers.world.environment, DATABASE_URL: serviceUrl, CONNECTION_BUDGET: '4' });
+    const scarce = { CONNECTION_BUDGET: '4', CONTROL_CONNECTIONS: '2' };
+    const startAlone = () => processes.start({ ...servers.world.environment, DATABASE_URL: serviceUrl, ...scarce });
     const isServed = async (url: string): Promise<boolean> => (await far.at(url).get(path, uncached)).status === 200;
     const killed = await startAlone();
     expect(await isServed(killed.url)).to.equal(true);

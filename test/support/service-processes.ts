@@ -35,7 +35,10 @@ export function createServiceProcesses(): ServiceProcesses {
       const running = startScript(script, [], { PORT: '0', MANAGEMENT_PORT: '0', ...environment });
       processes.push(running);
       const listening = () => /"event":"listening","port":(\d+)/.exec(running.output.stdout)?.[1];
-      const port = Number(await eventually(listening, startMs));
+      const hasEnded = () => running.process.exitCode !== null;
+      await eventually(() => listening() || hasEnded(), startMs).catch(() => {});
+      const port = Number(listening());
+      if (!port) throw new Error(`a service does not listen: ${JSON.stringify([hasEnded(), running.output])}`);
       return { ...running, port, url: `http://127.0.0.1:${port}` };
     },
     killAll: async () => {
