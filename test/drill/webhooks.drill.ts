@@ -1,17 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import pLimit from 'p-limit';
-import { databaseUrl } from '../../src/control/server-urls.ts';
-import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { startRedis, type TestRedis } from '../support/redis.ts';
-import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
+import { startRedis } from '../support/redis.ts';
+import { type ServiceProcess, useServiceProcesses } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
+import { use } from '../support/use.ts';
+import { createWorld, sql, type TestTenant } from '../support/world.ts';
+import { startReceiver } from '../webhooks/receiver.ts';
 
 const tenantCount = Number(process.env.TENANTS ?? 1_000);
 const changesPerSecond = Number(process.env.RATE ?? 50);
@@ -34,24 +32,23 @@ interface Followed {
 /** The changes of many tenants arrive at their receivers, whatever fails in between. */
 describe('drill: webhooks of many tenants, sent by two processes', function () {
   this.timeout(3_600_000);
-  const processes = createServiceProcesses();
+  const receiver = use(startReceiver);
+  const redis = use(startRedis);
+  const world = use(() =>
+    createWorld({
+      WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
+      REDIS_URL: redis.url,
+      ACCESS_TOKEN_TTL: '3600',
+    }),
+  );
+  const processes = useServiceProcesses();
   const followed: Followed[] = [];
   const arrivals = new Map<string, number>();
-  let world: World;
-  let receiver: Receiver;
-  let redis: TestRedis;
   let services: ServiceProcess[];
   let isWrong = false;
   let refused = 0;
 
   before(async () => {
-    receiver = await startReceiver();
-    redis = await startRedis();
-    world = await createWorld({
-      WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
-      REDIS_URL: redis.url,
-      ACCESS_TOKEN_TTL: '3600',
-    });
     const startedAt = performance.now();
     const limit = pLimit(4);
     await Promise.all(Array.from({ length: tenantCount }, (_, number) => limit(() => add(number))));
@@ -60,19 +57,10 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     services = await Promise.all([processes.start(world.environment), processes.start(world.environment)]);
     for (const each of followed) each.clients = services.map(({ url }) => (each.clients[0] as Client).at(url));
   });
-  after(async () => {
-    await processes.killAll();
-    await redis.close();
-    await world.close();
-    await receiver.close();
-  });
-
   async function add(number: number): Promise<void> {
     const slug = `t${number}`;
-    const manifest = checkManifest({ slug, name: slug, admin: { email: 'a@b.test' } }, slug);
-    const { tenant, logins } = await provision(world.installation, world.passwords, manifest);
-    const made = { ...world.acme, guid: tenant.guid, slug, database: tenant.databaseName };
-    const client = await world.login(made, { email: 'a@b.test', password: logins[0]?.password ?? '' });
+    const tenant = await world.provision(slug);
+    const client = await world.login(tenant);
     const path = `/${slug}`;
     const kind = kinds[Math.floor(number / wrongPerKind)];
     receiver.respond(path, (response, message) => {
@@ -86,8 +74,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     });
     const webhook = { Url: receiver.url(path), Resources: ['OrderStatus'] };
     expect((await client.post('/api/v1/Webhooks', webhook)).status).to.equal(201);
-    const adminUrl = databaseUrl(postgresUrl(), tenant.databaseName);
-    followed.push({ tenant: { ...made, adminUrl }, path, clients: [client], created: new Map(), isWriting: false });
+    followed.push({ tenant, path, clients: [client], created: new Map(), isWriting: false });
   }
 
   /** Creates records of random tenants at the rate of the drill; each tenant creates one after the other. */
