@@ -136,8 +136,8 @@ export const sessionMutants: readonly Mutant[] = [
   {
     name: 'the process that ends a session keeps it',
     file: 'src/control/directory.ts',
-    text: 'invalidateSession: id => sessions.invalidate(id)',
-    replacement: 'invalidateSession: () => {}',
+    text: 'invalidateSession: (id: string) => sessions.invalidate(id)',
+    replacement: 'invalidateSession: (_: string) => {}',
     seed: 1,
   },
 ];
