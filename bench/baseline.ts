@@ -12,8 +12,8 @@ export const insertManyRows = `insert into units_of_measure (code, name)
   select 'U' || to_char(n, 'FM000'), 'Unit of measure ' || n from generate_series(1, 250) n`;
 
 /**
- * SQL that inserts the rows of the workloads of uncached reads: 1,000 activities, 1,000 audit entries, 100 entities. The
- * tables of the baseline have the same columns as those of a tenant.
+ * SQL that inserts the rows of the workloads of uncached reads: 1,000 activities, 1,000 audit entries, 100 entities.
+ * The tables of the baseline have the same columns as those of a tenant.
  */
 export const insertUncachedRows = `
   insert into entities (name, entity_type, status_id, currency_id, country_code)

@@ -22,9 +22,9 @@ import { percentile } from './spread.ts';
 import { loginRequest } from './tokens.ts';
 
 /**
- * Measures the lists of a large tenant over HTTP, one request after the other, on PostgreSQL with its own defaults: with
- * all activities, while the oldest fifth is removed by `retention apply`, after that, and when as many new ones have
- * taken the free space.
+ * Measures the lists of a large tenant over HTTP, one request after the other, on PostgreSQL with its own defaults:
+ * with all activities, while the oldest fifth is removed by `retention apply`, after that, and when as many new ones
+ * have taken the free space.
  */
 const usage = { command: 'bench:history', text: 'Measures the lists of a large tenant, also during a removal.' };
 const defaults = { rows: 10_000_000, audit: 1_000_000, records: 10_000, users: 10_000, requests: 500 };

@@ -25,7 +25,10 @@ function paged(path: string, who: Read['who'] = 'admin'): Read {
   return { ...read(path, who), isPaged: true };
 }
 
-/** The measured requests. @param rows the number of activities @param middle a time between the oldest and the newest */
+/**
+ * The measured requests.
+ * @param rows the number of activities @param middle a time between the oldest and the newest
+ */
 export function historyReads(rows: number, middle: Date): Record<string, Read> {
   const before = `filter[CreatedAt][lt]=${middle.toISOString()}`;
   return {

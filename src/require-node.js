@@ -1,4 +1,5 @@
-// Loaded before everything else with `node --import`. Plain JavaScript, because an old Node cannot load a TypeScript file.
+// Loaded before everything else with `node --import`. Plain JavaScript, because an old Node cannot load a TypeScript
+// file.
 
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -11,10 +12,10 @@ if (!process.features.typescript) {
   process.exit(1);
 }
 
-// Caches compiled code on disk, and the JavaScript of TypeScript files. That halves the start-up time of the service and
-// takes two thirds from that of a command. It comes before the first TypeScript file: for a single file that is not in
-// the cache, Node loads its compiler, which takes 0.1 s of CPU time. The cache lies inside `node_modules`: a process that
-// can write there could change the code itself. Its entries are found by paths relative to it, so a copy of the project
-// that shares `node_modules`, or one that was moved, uses them; Node before 24.12 finds them by absolute paths.
+// Caches compiled code on disk, and the JavaScript of TypeScript files. That halves the start-up time of the service
+// and takes two thirds from that of a command. It comes before the first TypeScript file: for a single file that is not
+// in the cache, Node loads its compiler, which takes 0.1 s of CPU time. The cache lies inside `node_modules`: a process
+// that can write there could change the code itself. Its entries are found by paths relative to it, so a copy of the
+// project that shares `node_modules`, or one that was moved, uses them; Node before 24.12 finds them by absolute paths.
 process.env.NODE_COMPILE_CACHE_PORTABLE = '1';
 module.enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));

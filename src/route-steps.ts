@@ -70,7 +70,9 @@ export function respond(route: TenantRoute): Middleware {
   };
 }
 
-/** @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise */
+/**
+ * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise
+ */
 function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: TenantRoute): string | undefined {
   const key = req.headers['idempotency-key'];
   if (key === undefined || method !== 'POST') return undefined;

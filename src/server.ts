@@ -111,8 +111,8 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
       return drain(maxStopMs - delayMs);
     },
     /**
-     * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds, each
-     * open connection may send a request and is closed after its response; then `stop`.
+     * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds,
+     * each open connection may send a request and is closed after its response; then `stop`.
      */
     handOver: async (delayMs: number): Promise<boolean> => {
       stopping.abort();

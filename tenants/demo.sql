@@ -1,5 +1,5 @@
--- Records of the demo tenant that `npm start` makes, so that every list shows something at the first call. Runs once, as
--- one transaction, when the tenant is provisioned. `demo.user_id` is the id of the demo user.
+-- Records of the demo tenant that `npm start` makes, so that every list shows something at the first call. Runs once,
+-- as one transaction, when the tenant is provisioned. `demo.user_id` is the id of the demo user.
 
 insert into order_statuses (name, weighting) values
   ('New', 10), ('Confirmed', 20), ('Shipped', 30), ('Invoiced', 40), ('Closed', 50);

@@ -9,8 +9,8 @@ import { apiRoutes } from '../src/routes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /**
- * The rooms of the project, from top to bottom: a file imports its own room and those of lower lines. A room is a folder
- * of `src`, or a file that lies loose in `src`.
+ * The rooms of the project, from top to bottom: a file imports its own room and those of lower lines. A room is a
+ * folder of `src`, or a file that lies loose in `src`.
  */
 const layers = [
   ['scripts', 'mikro-orm.config'],
@@ -254,6 +254,12 @@ describe('architecture', () => {
       expect(text, path).not.to.match(/@ts-(?:ignore|nocheck|expect-error)(?! \S)/);
       expect(text, path).not.to.match(/biome-ignore [\w/]+:?\s*$/m);
     }
+  });
+
+  it('no comment is wider than 120 columns', async () => {
+    const folders = await Promise.all(['migrations', 'bench', 'deploy', 'test'].map(sources));
+    for (const { path, text } of [...all, ...folders.flat()])
+      expect(text, path).not.to.match(/^ *(?=\/?\*|\/\/).{121,}$/m);
   });
 
   it('no file contains a marker of unfinished work', async () => {

@@ -25,8 +25,8 @@ const figureHeight = 5;
 const alertsHeight = 6;
 
 /**
- * Returns a dashboard of Grafana: an overview of figures and alerts, and folded rows with a panel for each metric of the
- * service, with its help as description.
+ * Returns a dashboard of Grafana: an overview of figures and alerts, and folded rows with a panel for each metric of
+ * the service, with its help as description.
  */
 export function dashboardText(): string {
   const definitions = metricDefinitions();

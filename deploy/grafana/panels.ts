@@ -16,7 +16,10 @@ const selector = '{job="backoffice"}';
 const manyValues = ['route', 'tenant'];
 const maxSeries = 20;
 
-/** Returns the query of a metric with the legend of its series: rates of counters, ages of times, sums over all processes. */
+/**
+ * Returns the query of a metric with the legend of its series: rates of counters, ages of times, sums over all
+ * processes.
+ */
 export function queryOf({ name, type, labelNames }: MetricDefinition): readonly [query: string, legend: string] {
   const labels = labelNames.filter(label => label !== 'le' && label !== 'quantile');
   const legend = labels.map(label => `{{${label}}}`).join(' ');

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Not run in a cluster where it was written: only its arguments are tested, with a stand-in for kubectl.
-# RECOVERY_COMMAND for the clusters of deploy/kubernetes: recovers a second Cluster from the object store, which is deleted
-# when the standard input closes. Runs where kubectl may create clusters and read secrets in the current namespace.
+# RECOVERY_COMMAND for the clusters of deploy/kubernetes: recovers a second Cluster from the object store, which is
+# deleted when the standard input closes. Runs where kubectl may create clusters and read secrets in the current
+# namespace.
 #   cloudnativepg.sh SERVER DATABASE TIME   prints the URL of the recovered server, through a forwarded port
 #   cloudnativepg.sh --list SERVER          prints the first and the last moment that can be had
 # RECOVERY_STORAGE is the size of its volume (50Gi).

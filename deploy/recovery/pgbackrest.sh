@@ -1,7 +1,7 @@
 #!/bin/sh
 # Not run with pgBackRest where it was written: only its arguments are tested, with a stand-in program.
-# RECOVERY_COMMAND for servers that pgBackRest backs up: the stanza has the name of the server. Restores the files of all
-# databases together and those of one database; the others are zeros.
+# RECOVERY_COMMAND for servers that pgBackRest backs up: the stanza has the name of the server. Restores the files of
+# all databases together and those of one database; the others are zeros.
 #   pgbackrest.sh SERVER DATABASE TIME   prints the URL of the recovered server, which ends when the standard input closes
 #   pgbackrest.sh --list SERVER          prints the first and the last moment that can be had; needs jq
 # scratch-server.sh has the settings; those of pgBackRest are in its own configuration.

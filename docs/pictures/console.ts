@@ -7,7 +7,9 @@ import { type Demo, root, startDemo } from './demo.ts';
 // Makes the pictures of the console from a real one, in Chromium, with a small fleet on an embedded PostgreSQL:
 //   npm run -s console:pictures
 
-/** Makes the fleet: one tenant with restored data beside its own, one that is suspended, and archives of all but one. */
+/**
+ * Makes the fleet: one tenant with restored data beside its own, one that is suspended, and archives of all but one.
+ */
 const prepared = [
   'npx backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test',
   'npx backoffice provision globex --name "Globex Corporation" --admin-email admin@globex.test',

@@ -103,7 +103,10 @@ export class Fleet extends Migration {
         else 'backoffice_' || left(md5(current_database()), 8) end)`);
   }
 
-  /** Every process listens on `control_changes`. The payload `<topic>:<key>` names the row that it removes from its cache. */
+  /**
+   * Every process listens on `control_changes`. The payload `<topic>:<key>` names the row that it removes from its
+   * cache.
+   */
   #changeFeed(): void {
     this.addSql(`
       create function announce_change() returns trigger language plpgsql as $$

@@ -18,8 +18,8 @@ export class Registrations extends Migration {
     this.addSql(`comment on column registrations.hash is 'SHA-256 of the token that the address received'`);
     this.addSql(`create index registrations_user_id_index on registrations (user_id)`);
     this.addSql(`create index registrations_expires_at_index on registrations (expires_at)`);
-    // A token as old as its user was sent for the registration that the user has the password of. A newer token was sent
-    // for another registration, whose password was not stored: its owner must register again.
+    // A token as old as its user was sent for the registration that the user has the password of. A newer token was
+    // sent for another registration, whose password was not stored: its owner must register again.
     this.addSql(`
       insert into registrations (hash, tenant_id, user_id, password_hash, first_name, last_name, expires_at, created_at)
       select t.hash, t.tenant_id, t.user_id, u.password_hash, u.first_name, u.last_name, t.expires_at, t.created_at

@@ -1,6 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Which PostgreSQL server an address leads to, by its own account: two addresses of one server share its connections. */
+/**
+ * Which PostgreSQL server an address leads to, by its own account: two addresses of one server share its connections.
+ */
 export class ServerIdentity extends Migration {
   override up(): void {
     this.addSql('alter table servers add column identity text');

@@ -12,8 +12,8 @@ const auditUpdate = (condition: string): string => `
     execute function audit_change(${['User', ...audited].map(name => `'${name}'`).join(', ')})`;
 
 /**
- * Stores the time of the last login of each user, so that an index has the order of the users by it. Without it, the list
- * of users first searches the newest session of each user of the tenant.
+ * Stores the time of the last login of each user, so that an index has the order of the users by it. Without it, the
+ * list of users first searches the newest session of each user of the tenant.
  *
  * A trigger of `sessions` sets the time, so that it counts the logins of the build before, too. A login is no change of
  * the user for the caches and the audit log.

@@ -1,6 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** How long tenants keep activities and audit entries, the ledger of what was removed, and the archives that have it. */
+/**
+ * How long tenants keep activities and audit entries, the ledger of what was removed, and the archives that have it.
+ */
 export class Retention extends Migration {
   static readonly compatible = true;
 

@@ -1,6 +1,9 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** What a run needs to leave out the comparison of tenant databases whose catalogs nobody has changed since the last one. */
+/**
+ * What a run needs to leave out the comparison of tenant databases whose catalogs nobody has changed since the last
+ * one.
+ */
 export class CatalogRecords extends Migration {
   static readonly compatible = true;
 

@@ -4,8 +4,8 @@ import { Migration } from '@mikro-orm/migrations';
 const batch = 10;
 
 /**
- * How long the audit log of users and roles is kept. Each new entry removes some old ones: nothing else is needed for the
- * table to stay bounded. The trigger that makes the table append-only lets exactly these pass.
+ * How long the audit log of users and roles is kept. Each new entry removes some old ones: nothing else is needed for
+ * the table to stay bounded. The trigger that makes the table append-only lets exactly these pass.
  */
 export class AgeOfPeopleAudit extends Migration {
   static readonly compatible = true;

@@ -1,8 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
 /**
- * Whoever opens a connection asks which tenant's database it is, and at which version. Both stand in one row now: to open
- * a second table costs a new connection half a millisecond. The table of migrations decides, whoever writes to it.
+ * Whoever opens a connection asks which tenant's database it is, and at which version. Both stand in one row now: to
+ * open a second table costs a new connection half a millisecond. The table of migrations decides, whoever writes to it.
  */
 export class IdentityVersion extends Migration {
   override up(): void {

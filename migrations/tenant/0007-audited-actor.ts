@@ -1,8 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
 /**
- * No audit entry of the service without the request that it comes from: a change that would write one is refused. Who may
- * act as the owner of the tables (an operator with psql, a migration) has no request, and is let pass.
+ * No audit entry of the service without the request that it comes from: a change that would write one is refused. Who
+ * may act as the owner of the tables (an operator with psql, a migration) has no request, and is let pass.
  */
 export class AuditedActor extends Migration {
   override up(): void {

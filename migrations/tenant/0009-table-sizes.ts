@@ -12,7 +12,8 @@ const tables = [
 
 /**
  * The number of rows and bytes of each table whose list is served whole, and their maxima. Each change of such a table
- * updates its row here in the same transaction, so that concurrent changes wait for each other and none exceeds a maximum.
+ * updates its row here in the same transaction, so that concurrent changes wait for each other and none exceeds a
+ * maximum.
  */
 export class TableSizes extends Migration {
   override up(): void {

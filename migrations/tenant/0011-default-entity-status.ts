@@ -2,8 +2,8 @@ import { Migration } from '@mikro-orm/migrations';
 import { grant } from './sql.ts';
 
 /**
- * The status of an entity that is created without one: the seed Prospect, whatever its title is by now. The reference also
- * keeps it from being deleted. A tenant that has deleted it already gets the first of its other statuses.
+ * The status of an entity that is created without one: the seed Prospect, whatever its title is by now. The reference
+ * also keeps it from being deleted. A tenant that has deleted it already gets the first of its other statuses.
  */
 export class DefaultEntityStatus extends Migration {
   override up(): void {

@@ -5,9 +5,10 @@ const tablesWithDeleted = ['countries', 'currencies'];
 
 /**
  * Counts the rows that are marked as deleted apart from the others. Only the others count toward the maxima, so that
- * setting the mark always succeeds and makes room for a new row. A marked row keeps its code, can be restored, and may be
- * referenced, so none is removed. Instead, a table accepts no new row while its marked rows are more than ten times
- * `max_rows`, or have more than twice `max_bytes`: that bounds a list with `includeDeleted` to about four times the bytes.
+ * setting the mark always succeeds and makes room for a new row. A marked row keeps its code, can be restored, and may
+ * be referenced, so none is removed. Instead, a table accepts no new row while its marked rows are more than ten times
+ * `max_rows`, or have more than twice `max_bytes`: that bounds a list with `includeDeleted` to about four times the
+ * bytes.
  */
 export class DeletedTableSizes extends Migration {
   override up(): void {

@@ -12,21 +12,23 @@ const codes = [
  * Distinguishes codes with `İ` (U+0130) from codes with `I`. In most locales `lower` returns `i` for both, although the
  * simple case folding of Unicode maps `İ` to no other letter. `İ` is the only letter in which the two disagree.
  *
- * Two codes count as the same code exactly when their `code_key` is equal. It is the code in lower case. For a code with
- * `İ`, a second line shows the places of its `İ`: `İST` has the key `ist⏎İ--`.
+ * Two codes count as the same code exactly when their `code_key` is equal. It is the code in lower case. For a code
+ * with `İ`, a second line shows the places of its `İ`: `İST` has the key `ist⏎İ--`.
  *
  * I1: codes with different `lower(code)` have different keys, in every locale. So no tenant has two codes that the new
  * indexes refuse. Proof:
- * 1. `lower` never adds an `İ`. So the key of a code without `İ` has none, and every other key has one, in its last line.
+ * 1. `lower` never adds an `İ`. So the key of a code without `İ` has none, and every other key has one, in its last
+ *    line.
  * 2. The key of a code without `İ` is `lower(code)`.
- * 3. In the key of a code with `İ`, the last line feed ends `lower(code)`, because the last line consists of `İ` and `-`.
- *    So equal keys have equal `lower(code)`.
+ * 3. In the key of a code with `İ`, the last line feed ends `lower(code)`, because the last line consists of `İ` and
+ *    `-`. So equal keys have equal `lower(code)`.
  *
  * `down` fails for a tenant that has two codes which differ only in `I` and `İ`.
  */
 export class CodesWithDottedCapitalI extends Migration {
   override up(): void {
-    // A single expression, so that PostgreSQL inlines it: an index scan by code costs about 4 µs more than with `lower`.
+    // A single expression, so that PostgreSQL inlines it: an index scan by code costs about 4 µs more than with
+    // `lower`.
     this.addSql(`
       create function code_key(code text) returns text language sql immutable parallel safe
       return case

@@ -14,10 +14,10 @@ import { countChanges, countRows, grant, limitedTables, setStorage } from './sql
  *    before this migration have at most `max_bytes` of text together, because until then it was counted.
  * 3. So below 28 bytes × `max_rows` and a fifth of `max_bytes`, neither maximum is reached.
  *
- * A larger table is measured with each statement: its rows are counted, in about 0.2 ms per 1,000 rows, and from a fifth
- * of `max_bytes` also the bytes of their text, which takes some ten times as long. Below half of a maximum, changes do
- * not wait for each other. From there on, each locks the row of the table in `table_sizes` and measures again, so that
- * concurrent changes together do not exceed a maximum either.
+ * A larger table is measured with each statement: its rows are counted, in about 0.2 ms per 1,000 rows, and from a
+ * fifth of `max_bytes` also the bytes of their text, which takes some ten times as long. Below half of a maximum,
+ * changes do not wait for each other. From there on, each locks the row of the table in `table_sizes` and measures
+ * again, so that concurrent changes together do not exceed a maximum either.
  */
 export class MeasuredTableSizes extends Migration {
   override up(): void {

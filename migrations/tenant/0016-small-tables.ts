@@ -2,12 +2,12 @@ import { Migration } from '@mikro-orm/migrations';
 import { checkSize, limitedTables } from './sql.ts';
 
 /**
- * Lets changes of a small table run without the function that compares its size with its limits, which costs some 40 µs;
- * the condition of the trigger costs 5 to 20 µs.
+ * Lets changes of a small table run without the function that compares its size with its limits, which costs some 40
+ * µs; the condition of the trigger costs 5 to 20 µs.
  *
  * A table whose files have less than 256 KiB can exceed none of the limits that the service sets, by steps 1 and 2 of
- * migration 0014: it has at most 9,362 rows, of 10,000, and at most 1.25 MiB of text, of 4 MiB. A lower limit, which only
- * an operator can set, holds from 256 KiB of files on.
+ * migration 0014: it has at most 9,362 rows, of 10,000, and at most 1.25 MiB of text, of 4 MiB. A lower limit, which
+ * only an operator can set, holds from 256 KiB of files on.
  *
  * Also lets changes wait for each other from 1,000 rows or 1 MiB of text before a maximum, even where that is less than
  * half of it: concurrent changes, which do not see each other's rows, could exceed a small maximum together.

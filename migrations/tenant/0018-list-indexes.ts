@@ -14,12 +14,12 @@ const columns = {
 const searched = { entities: ['name'], activities: ['comment', 'screen'], audit_log: ['resource', 'record_key'] };
 
 /**
- * Indexes for the lists that have no maximum of rows, so that each sort and each filter of 100,000 rows takes at most 20
- * ms. The lists of reference data need none: they take less at their maximum.
+ * Indexes for the lists that have no maximum of rows, so that each sort and each filter of 100,000 rows takes at most
+ * 20 ms. The lists of reference data need none: they take less at their maximum.
  *
- * A part of a text is found by its trigrams, if the server has the extension `pg_trgm`, which the owner of a database may
- * create (it is trusted). Without it the search reads the whole table: 0.1 s for 100,000 rows. Its functions have a schema
- * of their own, which no login needs: the operators of `like` are PostgreSQL's own.
+ * A part of a text is found by its trigrams, if the server has the extension `pg_trgm`, which the owner of a database
+ * may create (it is trusted). Without it the search reads the whole table: 0.1 s for 100,000 rows. Its functions have a
+ * schema of their own, which no login needs: the operators of `like` are PostgreSQL's own.
  */
 export class ListIndexes extends Migration {
   static readonly compatible = true;

@@ -1,8 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
 /**
- * Lets the logins of tenants look up the operator class of the trigram indexes, as `create table … (like … including all)`
- * does. Searches need no privilege on the schema.
+ * Lets the logins of tenants look up the operator class of the trigram indexes, as
+ * `create table … (like … including all)` does. Searches need no privilege on the schema.
  */
 export class TrigramUsage extends Migration {
   static readonly compatible = true;

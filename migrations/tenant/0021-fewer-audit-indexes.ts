@@ -15,8 +15,8 @@ const setPendingLimit = (kilobytes: number): string => `
  * Makes every change cheaper, of which the audit log keeps an entry: its indexes of migration 0018 had tripled the CPU
  * time of an entry (45 µs without them, 135 to 150 µs with them, 75 µs from here on, among 100,000 entries).
  *
- * 1. A list that is sorted by user guid, action or address reads all entries: few clients need that order. A filter by one
- *    of them reads the entries from the newest to the oldest, or all of them.
+ * 1. A list that is sorted by user guid, action or address reads all entries: few clients need that order. A filter by
+ *    one of them reads the entries from the newest to the oldest, or all of them.
  * 2. One index serves the entries of a record and those of a key.
  * 3. Trigram indexes take pending entries in by 1 MiB instead of 256 KiB, in which more of them are equal. That takes a
  *    sixth from the CPU time of an activity; one insert in about a thousand takes them in, and lasts some 50 ms longer.

@@ -7,15 +7,15 @@ const removals = { activities: 'remove_old_activities', audit_log: 'remove_old_a
  * Lets the owner of the tables remove old rows of the append-only tables, for `tenant retention`. There is no other way
  * past the trigger:
  *
- *   1. The trigger lets a `delete` pass only if `app.removal` names the table and the statement runs with the rights of the
- *      owner. The functions have both. A login with a privilege too many, which can set `app.removal`, has not the rights
- *      of the owner; an operator with psql has them, but does not set it by mistake.
+ *   1. The trigger lets a `delete` pass only if `app.removal` names the table and the statement runs with the rights of
+ *      the owner. The functions have both. A login with a privilege too many, which can set `app.removal`, has not the
+ *      rights of the owner; an operator with psql has them, but does not set it by mistake.
  *   2. Nobody but the owner may execute the functions, so the login of the tenant can remove nothing.
  *      The functions set it in their bodies: as an option of a function, only a superuser may set such a parameter.
  *   3. No function removes a row of the last 28 days, whatever it is called with.
  *
- * The trigger function has no `search_path` of its own, as before, so that the migration is compatible: all names in it are
- * qualified.
+ * The trigger function has no `search_path` of its own, as before, so that the migration is compatible: all names in it
+ * are qualified.
  *
  * A function returns what it has removed, so that its caller can compare the rows with an archive before the commit.
  */

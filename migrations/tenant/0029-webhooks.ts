@@ -2,8 +2,8 @@ import { Migration } from '@mikro-orm/migrations';
 import { grant } from './sql.ts';
 
 /**
- * The webhooks of a tenant: where its changes are sent, how far each endpoint has come, the messages that are sent apart
- * from that, and the attempts.
+ * The webhooks of a tenant: where its changes are sent, how far each endpoint has come, the messages that are sent
+ * apart from that, and the attempts.
  */
 export class Webhooks extends Migration {
   static readonly compatible = true;

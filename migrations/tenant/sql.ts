@@ -84,8 +84,8 @@ const lengthsOf = (table: string): string => `
 
 /**
  * The function of the triggers of migration 0012, which counts each change. Restoring a row counts it again, and may be
- * refused. The marked rows exceed their bound by at most the rows that were not marked when it was reached, because from
- * then on there are no new ones.
+ * refused. The marked rows exceed their bound by at most the rows that were not marked when it was reached, because
+ * from then on there are no new ones.
  */
 export const countChanges = `
   create or replace function check_table_size() returns trigger language plpgsql security definer

@@ -159,8 +159,8 @@ interface AccountPage {
 }
 
 /**
- * A complete HTML page in the style of the documentation, without a script. All addresses are relative, so that the page
- * works below the path of a proxy.
+ * A complete HTML page in the style of the documentation, without a script. All addresses are relative, so that the
+ * page works below the path of a proxy.
  */
 function accountPage({ title, tenantName, body, isRefused = false }: AccountPage): string {
   return html`<!doctype html>

@@ -54,19 +54,21 @@ export function createMailLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, ra
     (await store.hit(keyOf(...parts), limit)).remaining > 0;
   const ofTenant = { ...rate, max: rate.max * mailTenantFactor };
   return {
-    /** Counts a mail for a password reset. An account receives at most `rate.max` of them, from all clients together. */
+    /**
+     * Counts a mail for a password reset. An account receives at most `rate.max` of them, from all clients together.
+     */
     allowReset: ({ tenantGuid, email }: Account) => allow(rate, 'reset', tenantGuid, email),
     /**
-     * Counts a mail of a registration: at most `rate.max` that one client requests, and `networkFactor` times as many of
-     * all clients together. So a client who registers a foreign address cannot use up the mails of its owner. A mail that
-     * the limit of its client rejects does not count for all clients together.
+     * Counts a mail of a registration: at most `rate.max` that one client requests, and `networkFactor` times as many
+     * of all clients together. So a client who registers a foreign address cannot use up the mails of its owner. A mail
+     * that the limit of its client rejects does not count for all clients together.
      */
     allowRegistration: async ({ tenantGuid, email }: Account, clientAddress: string) =>
       (await allow(rate, 'register', tenantGuid, email, clientNetwork(clientAddress, networkBits))) &&
       (await allow({ ...rate, max: rate.max * networkFactor }, 'register', tenantGuid, email)),
     /**
-     * Returns after how many milliseconds the account may receive a further invitation; 0 = now. At most `rate.max` to an
-     * account, and `mailTenantFactor` times as many of one tenant.
+     * Returns after how many milliseconds the account may receive a further invitation; 0 = now. At most `rate.max` to
+     * an account, and `mailTenantFactor` times as many of one tenant.
      */
     invitationDelay: ({ tenantGuid, email }: Account) =>
       delayOf(store, [

@@ -106,7 +106,8 @@ const confirmInvited = 'update users set confirmed_at = now() where id = $1 and 
  * Sets the password that a token of a mail permits to set, and deletes the token, so that it cannot be used again. A
  * reset revokes all sessions of the user; an invitation confirms the address.
  * @param origin where the request comes from: the user is the actor in the audit log
- * @returns the id of the user; undefined when the token was used, has expired, or belongs to another tenant, or the user
+ * @returns the id of the user; undefined when the token was used, has expired, or belongs to another tenant, or the
+ *   user
  * is disabled
  */
 export async function usePasswordToken(

@@ -30,9 +30,9 @@ const registration = z.object({
 
 /**
  * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the feature
- * `selfRegistration`. A caller with a token needs what an invitation of a Member needs, and is the actor in the audit log
- * when the user confirms. Response and response time do not
- * depend on whether the address is known, because everything that depends on it runs in the background.
+ * `selfRegistration`. A caller with a token needs what an invitation of a Member needs, and is the actor in the audit
+ * log when the user confirms. Response and response time do not depend on whether the address is known, because
+ * everything that depends on it runs in the background.
  */
 export function register(services: AuthServices): TenantRoute {
   const { control, passwords, background } = services;

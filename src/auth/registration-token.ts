@@ -52,7 +52,8 @@ const deleteRegistrations = 'delete from registrations where user_id = $1';
  * Confirms a user with the data of the token's registration, and deletes all registrations of the user. Remembers the
  * client's network, because the token proves that the client reads the mails of the user. In the audit log, an
  * administrator who sent the registration has created the user.
- * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already or
+ * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already
+ *   or
  * disabled
  */
 export function confirmRegistration(

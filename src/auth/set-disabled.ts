@@ -8,8 +8,9 @@ const deleteTokens = 'delete from mail_tokens where user_id = $1';
 const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
- * Disables a user and ends all sessions, or enables the user. Either makes every link void that the user has received by
- * mail: invitation, reset and confirmation. The user is changed before the tokens, in the order of `usePasswordToken`.
+ * Disables a user and ends all sessions, or enables the user. Either makes every link void that the user has received
+ * by mail: invitation, reset and confirmation. The user is changed before the tokens, in the order of
+ * `usePasswordToken`.
  */
 export async function setDisabled(query: QueryControl, userId: number, isDisabled: boolean): Promise<void> {
   await query('set_disabled', setDisabledAt, [userId, isDisabled]);

@@ -108,8 +108,8 @@ const maxNewHeartbeat = 8;
 
 /**
  * Connections of a budget that stay free: a twentieth of it, one to four. On the server of the control database:
- * - no grant takes half of that (`forEntries`): a process with the entry lock (`EntryLock`) has one connection there before
- *   its first exchange;
+ * - no grant takes half of that (`forEntries`): a process with the entry lock (`EntryLock`) has one connection there
+ *   before its first exchange;
  * - up to eight more stay free while all processes are new, as when an installation starts: those that start on other
  *   machines at the same moment have one connection each before their first exchange.
  */

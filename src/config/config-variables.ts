@@ -18,7 +18,9 @@ import {
 } from './config-values.ts';
 import { tracingVariables } from './tracing-settings.ts';
 
-/** The environment variables of the settings: what each must look like, and its default. `.env.example` explains them. */
+/**
+ * The environment variables of the settings: what each must look like, and its default. `.env.example` explains them.
+ */
 export const variables = z
   .object({
     PROCESSES: processes.default(1),

@@ -42,9 +42,9 @@ export class QueryGroups<Item extends Waiting> {
   }
 
   /**
-   * Adds the item to a group, which asks for its connection at the end of this turn of the event loop, so that the items
-   * of the turn are in one group. The first of all groups asks at once: a client that is alone would gain nothing by the
-   * delay. Rejects the item with `POOL_TIMEOUT` when too many wait.
+   * Adds the item to a group, which asks for its connection at the end of this turn of the event loop, so that the
+   * items of the turn are in one group. The first of all groups asks at once: a client that is alone would gain nothing
+   * by the delay. Rejects the item with `POOL_TIMEOUT` when too many wait.
    */
   add(item: Item): void {
     if (this.#waiting >= maxWaiting) {

@@ -29,8 +29,8 @@ interface Identity extends SchemaVersion, OwnSource {
 
 /**
  * Verifies that a connection leads to the database of the expected tenant, whose schema this build can serve.
- * @returns the source of what the connection reads (`sourceExpression`); undefined on a standby, which does not have the
- *   locks of the primary, and may lack commits of the primary
+ * @returns the source of what the connection reads (`sourceExpression`); undefined on a standby, which does not have
+ *   the locks of the primary, and may lack commits of the primary
  * @throws {TenantIdentityError | TenantVersionError}
  */
 export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<string | undefined> {

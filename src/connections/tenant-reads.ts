@@ -43,7 +43,9 @@ export class TenantReads {
     });
   }
 
-  /** Returns the rows. Reads of a short statement share a connection with others. A request that is traced reads alone. */
+  /**
+   * Returns the rows. Reads of a short statement share a connection with others. A request that is traced reads alone.
+   */
   read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
     const isAlone = !select.isShort || deadline?.trace || this.#large.isLarge(select.name);
     if (isAlone || this.#large.isHeldBy(deadline)) return this.#readAlone(select, deadline);

@@ -3,8 +3,8 @@ export const changeChannel = 'control_changes';
 
 /**
  * The kinds of data whose changes the change feed announces. Triggers of the control database notify all topics but
- * `responses` and `changes`, which the service announces itself. A test compares this list with the triggers and with the
- * subscribers.
+ * `responses` and `changes`, which the service announces itself. A test compares this list with the triggers and with
+ * the subscribers.
  */
 export const changeTopics = {
   /** Key: the guid. Also notified when a signing key or the server of the tenant changes. */

@@ -38,8 +38,8 @@ export async function checkMasterKey(database: Statements, secrets: SecretBox): 
 }
 
 /**
- * Returns the key that sealed the secrets, if it is one of the two of a secret box; otherwise undefined. Before there is
- * a canary, it is the master key.
+ * Returns the key that sealed the secrets, if it is one of the two of a secret box; otherwise undefined. Before there
+ * is a canary, it is the master key.
  */
 export async function keyInForce(
   database: Statements,

@@ -17,8 +17,8 @@ const retryMs = 1_000;
 
 /**
  * Knows whether a process has the key that seals the secrets of the control database: `control reseal` may have made
- * another one the only key. Without it, the process opens no tenant that it does not have in memory, and nobody logs in.
- * Checks when the change feed announces another key, and after each time that the feed was down.
+ * another one the only key. Without it, the process opens no tenant that it does not have in memory, and nobody logs
+ * in. Checks when the change feed announces another key, and after each time that the feed was down.
  */
 export class MasterKeyWatch {
   readonly #options: MasterKeyWatchOptions;
@@ -38,7 +38,9 @@ export class MasterKeyWatch {
     return this.#isKnown;
   }
 
-  /** Reads the control database. Never rejects: what cannot be read stays as it was, until it is read a second later. */
+  /**
+   * Reads the control database. Never rejects: what cannot be read stays as it was, until it is read a second later.
+   */
   async check(): Promise<void> {
     if (this.#isStopped) return;
     const number = ++this.#checks;

@@ -23,8 +23,8 @@ function accessibleParts({ React }) {
   }
 
   /**
-   * The responses of an operation. Each table claims to be a landmark, without a name of its own; and the keyboard does not
-   * reach examples and responses, which scroll when they are long.
+   * The responses of an operation. Each table claims to be a landmark, without a name of its own; and the keyboard does
+   * not reach examples and responses, which scroll when they are long.
    */
   const accessibleResponses = Responses => props => {
     const box = useRef(null);

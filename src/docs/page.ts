@@ -43,8 +43,8 @@ const navigation = [
 ] as const;
 
 /**
- * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy buttons
- * and tabs. The style sheets fit it to phones and dark mode.
+ * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy
+ * buttons and tabs. The style sheets fit it to phones and dark mode.
  */
 export function page({ site, path, title, chain, sections, body }: Page): string {
   return htmlDocument({

@@ -27,9 +27,9 @@ export interface ChangePage {
 }
 
 /**
- * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the order (era, transaction id,
- * kind, row id). A cursor never passes a change that is committed later. Invariants, each with the assumption that it
- * depends on:
+ * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the order (era, transaction
+ * id, kind, row id). A cursor never passes a change that is committed later. Invariants, each with the assumption that
+ * it depends on:
  *
  *   I1 (position) A row has the era of its database and the top-level transaction id of its transaction.
  *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or their defaults (migration
@@ -44,28 +44,28 @@ export interface ChangePage {
  *      promotion takes longer.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
- *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress, but
- *      for those that it proves to be of another database; or, without any, the first id that S calls not yet assigned.
- *      A transaction is proved to be of another database if a session with its process id was connected there (query 1),
- *      and afterwards a session with this process id had its id (query 2). Suppose that it were of this database: its
- *      session had the id since before S, hence before query 1, and until query 2. So it was connected to this database
- *      at query 1, and had that process id alone: a contradiction. A prepared transaction has no process id, and is never
- *      proved to be elsewhere.
+ *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress,
+ *      but for those that it proves to be of another database; or, without any, the first id that S calls not yet
+ *      assigned. A transaction is proved to be of another database if a session with its process id was connected there
+ *      (query 1), and afterwards a session with this process id had its id (query 2). Suppose that it were of this
+ *      database: its session had the id since before S, hence before query 1, and until query 2. So it was connected to
+ *      this database at query 1, and had that process id alone: a contradiction. A prepared transaction has no process
+ *      id, and is never proved to be elsewhere.
  *
  * Proof that a row R of a transaction T, which commits at any time, is read once by a reader that goes on from `last`:
  *
- *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S does not see R. Let E be
- *      the era at S. The statement reads rows below (E, H) only, so R is below (E, H).
+ *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S does not see R. Let E
+ *      be the era at S. The statement reads rows below (E, H) only, so R is below (E, H).
  *   2. If R has the era E, T has an id below H by I1, so by I3 T had ended before S: S sees R, if T committed.
- *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction had ended before the era
- *      became E, hence before S: S sees R. By 2 and 3, R is never passed unread.
+ *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction had ended before the
+ *      era became E, hence before S: S sees R. By 2 and 3, R is never passed unread.
  *   4. Positions never change, and `last` never goes back. So R is read at most once.
  *   5. T ends at some time, and so do all transactions with smaller ids. From then on R is below H.
  *
  * So a transaction that stays open holds back what was written after its first change, until it ends. Another limit is
- * the removal of old rows: a cursor before the last removed change is refused. So is one of data that were replaced: made
- * in an era before `feed_since`, which a promotion of a standby moves too, or of a transaction that does not exist (a
- * server whose files an earlier state has replaced).
+ * the removal of old rows: a cursor before the last removed change is refused. So is one of data that were replaced:
+ * made in an era before `feed_since`, which a promotion of a standby moves too, or of a transaction that does not exist
+ * (a server whose files an earlier state has replaced).
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {

@@ -71,8 +71,8 @@ export interface ScannedRow {
 }
 
 /**
- * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0 no
- * rows.
+ * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0
+ * no rows.
  */
 export function changeStatement(
   { era, xid, kind, id }: Cursor,

@@ -52,9 +52,9 @@ interface FollowedTenant extends WriteCounters {
 type Serve = (guid: string, written?: string) => void;
 
 /**
- * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change; another
- * one says so; or a poll of the server shows that somebody has written. It holds no connection to a tenant's database: a
- * server beside that of the control database is polled on the connection of one tenant.
+ * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change;
+ * another one says so; or a poll of the server shows that somebody has written. It holds no connection to a tenant's
+ * database: a server beside that of the control database is polled on the connection of one tenant.
  *
  * A process announces its commits only while another one follows the tenant, so that they cost nothing otherwise. It
  * learns that through the change feed of the control database: `?<process>/<guid>` is a follower, `<guid>` a change.

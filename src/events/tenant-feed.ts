@@ -9,8 +9,8 @@ const maxPauseMs = 1_000;
 const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 
 /**
- * Reads the feed of one tenant for its streams. Those that stand at the same place share what is read there: however many
- * streams follow the tenant, each new change is read once.
+ * Reads the feed of one tenant for its streams. Those that stand at the same place share what is read there: however
+ * many streams follow the tenant, each new change is read once.
  */
 export class TenantFeed {
   readonly #read: Read;

@@ -129,10 +129,10 @@ export class Connections {
   }
 
   /**
-   * Destroys the connections without an unfinished response that have received nothing since the last call, or that have received the head of a
-   * request for longer than `maxHeadMs`, however steadily it arrives. Node's own `closeIdleConnections` also destroys
-   * those whose response was passed to the socket but is not completely sent; and its own check of heads does not see
-   * empty lines before a request.
+   * Destroys the connections without an unfinished response that have received nothing since the last call, or that
+   * have received the head of a request for longer than `maxHeadMs`, however steadily it arrives. Node's own
+   * `closeIdleConnections` also destroys those whose response was passed to the socket but is not completely sent; and
+   * its own check of heads does not see empty lines before a request.
    */
   closeIdle(now: number, maxHeadMs: number): void {
     for (const [socket, state] of this.#states) {

@@ -53,9 +53,9 @@ export class EventStream {
 }
 
 /**
- * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time limits of requests end here:
- * the stream sends something often enough to notice that its client has left. A client that does not read is cut as any
- * other (`Connections.cutSlowReaders`).
+ * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time limits of requests end
+ * here: the stream sends something often enough to notice that its client has left. A client that does not read is cut
+ * as any other (`Connections.cutSlowReaders`).
  */
 export function sendEventStream(ctx: Context, { begin }: EventStream): void {
   const { req, res } = ctx;

@@ -11,7 +11,8 @@ const maxLevels = 100;
 
 /**
  * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. PATCH may also send
- * it as a JSON merge patch. A request without a body gives an empty object. A second call for the same request returns the same promise.
+ * it as a JSON merge patch. A request without a body gives an empty object. A second call for the same request returns
+ * the same promise.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`, `request_timeout`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {

@@ -92,8 +92,8 @@ function isSame(one: unknown, other: unknown): boolean {
 
 /**
  * Reads the fields that a JSON merge patch changes (RFC 7396), by the contract of the whole record: a field that is not
- * sent stays as it is. Null removes the value of a field. The field is then null if it may be, and otherwise has the value
- * that it has in a record that is created without it.
+ * sent stays as it is. Null removes the value of a field. The field is then null if it may be, and otherwise has the
+ * value that it has in a record that is created without it.
  * @param unknown errors of other members, if they are refused
  * @throws {Problem} `validation_failed`, which names every invalid field, and those that cannot be removed
  */

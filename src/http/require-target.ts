@@ -10,8 +10,8 @@ const singleHeaders = ['host', 'authorization', 'content-type'];
 const hostPattern = /^(?:\[[\da-f:.]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
 
 /**
- * A fragment, which no target has (RFC 9112 §3.2), or a backslash in an absolute URL: with either, Koa reads a backslash
- * in the path as a slash.
+ * A fragment, which no target has (RFC 9112 §3.2), or a backslash in an absolute URL: with either, Koa reads a
+ * backslash in the path as a slash.
  */
 const ambiguous = /#|^[^/?][^?]*\\/;
 

@@ -25,8 +25,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** How clients may sort, filter, search and page the list that the route returns. */
   readonly list?: ListContract | undefined;
   /**
-   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of them, as a JSON merge patch
-   * (RFC 7396).
+   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of them, as a JSON merge
+   * patch (RFC 7396).
    */
   readonly body?: z.ZodObject | undefined;
   /** A body that is not JSON; the handler reads it with `readUpload` of its input. */

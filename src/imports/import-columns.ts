@@ -25,7 +25,9 @@ export interface Columns {
 
 /** More than any resource has fields. */
 const maxColumns = 100;
-/** Numbers of one cell: more than any field may have. What follows is not read, because the contract refuses the cell. */
+/**
+ * Numbers of one cell: more than any field may have. What follows is not read, because the contract refuses the cell.
+ */
 const maxNumbers = 1_000;
 
 /** Reads the header of a file. @returns errors for too many columns, and for those that are unknown or occur twice */

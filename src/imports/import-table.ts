@@ -100,7 +100,9 @@ export const queueImport = (id: number): Statement =>
 export const deleteUpload = (id: number): Statement =>
   statement('delete_upload', `delete from imports where id = $1 and state = 'receiving' returning id`, [id]);
 
-/** Also deletes the import if its file has not arrived. One row if the import has not ended, or its file arrives now. */
+/**
+ * Also deletes the import if its file has not arrived. One row if the import has not ended, or its file arrives now.
+ */
 export const settleImport = (id: number): Statement =>
   statement(
     'settle',

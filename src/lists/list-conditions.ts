@@ -34,7 +34,8 @@ function findText(sources: readonly string[], text: string): Condition {
 
 /**
  * The same condition for texts without an index, in half the time: compares all texts as one, with `textSeparator`
- * between them. For an ASCII text, only ASCII letters need to be changed to lower case, and `İ`, whose lower case is `i`.
+ * between them. For an ASCII text, only ASCII letters need to be changed to lower case, and `İ`, whose lower case is
+ * `i`.
  */
 function readText(sources: readonly string[], text: string): Condition {
   const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);

@@ -88,8 +88,8 @@ async function* exportPieces(query: ListQuery, source: ListSource): AsyncGenerat
 }
 
 /**
- * Returns a function that adds to the JSON text of a record what the request includes: `ETag`, the tag that a read of the
- * record has; `UserName`, the name of the user that `UserId` stands for, or null.
+ * Returns a function that adds to the JSON text of a record what the request includes: `ETag`, the tag that a read of
+ * the record has; `UserName`, the name of the user that `UserId` stands for, or null.
  */
 async function includer(
   { includes }: ListQuery,

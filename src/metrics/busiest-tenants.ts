@@ -25,8 +25,8 @@ const maxFormer = 1_000;
  * A counter of Prometheus must never fall. So each request is counted once, under the name that its tenant has at that
  * moment, and nothing is moved between names later: the sum of all rates is right, also while names change.
  *
- *   names      The first 20 tenants get a name at once. The names are given anew after the first scrape in 5 minutes, to
- *              those with the most requests since the last time; a tenant that has a name counts double.
+ *   names      The first 20 tenants get a name at once. The names are given anew after the first scrape in 5 minutes,
+ *              to those with the most requests since the last time; a tenant that has a name counts double.
  *   reset      A tenant that loses its name has no series. When it gets the name back, its counter goes on from its
  *              last value, or after 1,000 others have lost theirs, from 0.
  *

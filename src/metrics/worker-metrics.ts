@@ -25,8 +25,8 @@ export class WorkerMetrics {
   readonly #last = new Map<number, MetricValues[]>();
   readonly #tenants: BusiestTenants;
   /**
-   * The last known number of requests of each worker, by tenant. The counter of a tenant that is named again goes on from
-   * it.
+   * The last known number of requests of each worker, by tenant. The counter of a tenant that is named again goes on
+   * from it.
    */
   readonly #lastOfTenants = new Map<number, Map<string, number>>();
   /** Counters and histograms of the workers that have ended. */

@@ -35,7 +35,8 @@ export interface PeopleTransaction {
  *   `validation_failed` unless the tenant has the business entity
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
- * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does
+ *   not free the lock
  * within 2 s
  */
 export async function changePeople(

@@ -78,8 +78,8 @@ const updateUser = `
 /**
  * Writes what administrators and operators decide about a user. The sender of a registration has chosen its password:
  * the role that somebody gives to an address must not become the sender's. An invitation deletes the registrations.
- * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it, or
- *   the user has only registered
+ * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it,
+ *   or the user has only registered
  */
 export async function replaceUser(
   transaction: PeopleTransaction,

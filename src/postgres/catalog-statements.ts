@@ -29,8 +29,8 @@ export const firstOid = 16_384;
 const undefinedOid = 4_294_967_295;
 
 /**
- * The catalogs behind a fingerprint of the schema, with the columns that it depends on. An OID in quotes has the type of
- * its column: PostgreSQL reads one operator instead of choosing from all of that name.
+ * The catalogs behind a fingerprint of the schema, with the columns that it depends on. An OID in quotes has the type
+ * of its column: PostgreSQL reads one operator instead of choosing from all of that name.
  */
 const catalogs: readonly Catalog[] = [
   { name: 'pg_namespace', key: 'oid' },

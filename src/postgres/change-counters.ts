@@ -39,13 +39,13 @@ export interface DatabaseCounters extends ChangeCounters {
  *
  *   I3 (fingerprint) Two polls return equal fingerprints only if no counter was raised from the first to the second.
  *      Assumes: counters never decrease in one run of a server, except by a reset, which changes `stats_reset` of the
- *      database (also if it is one of a single table), or by a crash, which loses the counters and changes `stats_reset`
- *      of `pg_stat_bgwriter`. The fingerprint names both resets, the cluster, the start of the server, and the OID of
- *      the database and of the table. So after a restart, a crash, a failover or a restore of the whole server, or of
- *      another database under the name, everything counts as changed.
+ *      database (also if it is one of a single table), or by a crash, which loses the counters and changes
+ *      `stats_reset` of `pg_stat_bgwriter`. The fingerprint names both resets, the cluster, the start of the server,
+ *      and the OID of the database and of the table. So after a restart, a crash, a failover or a restore of the whole
+ *      server, or of another database under the name, everything counts as changed.
  *
- * Let poll A be answered at a, with the fingerprint `proof`, the snapshot begin at s > a, and poll B begin at b > s, with
- * the fingerprint of A and without sessions (`now`).
+ * Let poll A be answered at a, with the fingerprint `proof`, the snapshot begin at s > a, and poll B begin at b > s,
+ * with the fingerprint of A and without sessions (`now`).
  *
  *   1. Suppose that a change W was visible at b, but not to the snapshot. Then W committed after s, and so after a.
  *   2. By 1 and I1, the counters that A returned do not include W.
@@ -79,8 +79,9 @@ function fingerprintOf(names: string, counters: string, statsReset: string): str
 }
 
 /**
- * SQL that reads the counters of all databases of a server (`DatabaseCounters`), without a connection to any of them. It
- * returns no row while nothing is proved. The order of the columns matters (I2): `numbackends` comes before the counters.
+ * SQL that reads the counters of all databases of a server (`DatabaseCounters`), without a connection to any of them.
+ * It returns no row while nothing is proved. The order of the columns matters (I2): `numbackends` comes before the
+ * counters.
  */
 export const databaseCountersSql = `
   select datname::text as name, numbackends = 0 as "isUnused", ${sourceExpression('datname', 'datid')} as source,

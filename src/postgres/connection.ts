@@ -100,8 +100,8 @@ export function connectionConfig(
 }
 
 /**
- * Adds to a URL the settings of the session, in `options`, and the name of the connection in `pg_stat_activity`. Beside the
- * URL they might have no effect: `pg` prefers those in the URL.
+ * Adds to a URL the settings of the session, in `options`, and the name of the connection in `pg_stat_activity`. Beside
+ * the URL they might have no effect: `pg` prefers those in the URL.
  */
 function withSession(address: string, settings: SessionSettings, name: string | undefined): string {
   const flags = Object.entries(settings).map(([setting, value]) => `-c ${setting}=${value}`);

@@ -112,8 +112,8 @@ export const fingerprintMethod = fingerprintQuery;
 const maxLength = 600;
 
 /**
- * Describes, for an operator, the first object in alphabetical order in which a database differs from the template, with
- * its definition in both.
+ * Describes, for an operator, the first object in alphabetical order in which a database differs from the template,
+ * with its definition in both.
  * @returns undefined when the two are equal
  */
 export function firstDifference(actual: Map<string, string>, expected: Map<string, string>): string | undefined {

@@ -31,7 +31,9 @@ export interface OwnSource {
   path: string;
 }
 
-/** Returns the value that `sourceExpression` has for the connected database. A session has the same one until it ends. */
+/**
+ * Returns the value that `sourceExpression` has for the connected database. A session has the same one until it ends.
+ */
 export function ownSource({ startedAt, database, path }: OwnSource): string {
   return `${startedAt} ${databaseOfPath(path)} ${database}`;
 }

@@ -51,7 +51,9 @@ export class TableStatements extends TableReads {
     return preparedStatement(`delete from ${this.name}${where(conditions, values)} returning ${this.fields}`, values);
   }
 
-  /** The texts are made once for the same properties: a new text would have to be compared with all others by its hash. */
+  /**
+   * The texts are made once for the same properties: a new text would have to be compared with all others by its hash.
+   */
   #insertOf(properties: string[]): Insert {
     const key = properties.join();
     const made = this.#inserts.get(key);

@@ -34,16 +34,16 @@ const maxIdlePolls = 6;
 const statement = { name: 'write_monitor', text: databaseCountersSql, values: [] };
 
 /**
- * Proves that a database has not been written to, without a connection to it. Polls the counters of each server. Why equal
- * counters prove that a database did not change from a read until the begin of a poll is said at `isProvedUnchanged`:
- * poll A is the first one with the fingerprint, the snapshot is that of the read, and poll B is the latest one that found
- * no connection. It needs one more invariant:
+ * Proves that a database has not been written to, without a connection to it. Polls the counters of each server. Why
+ * equal counters prove that a database did not change from a read until the begin of a poll is said at
+ * `isProvedUnchanged`: poll A is the first one with the fingerprint, the snapshot is that of the read, and poll B is
+ * the latest one that found no connection. It needs one more invariant:
  *
  *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
  *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
- *      connection of the read, which asks when it is opened (`ownSource`): PostgreSQL renames and drops no database that
- *      has a session. The address of a server does not suffice: it may lead to another server later, or to several. Nor
- *      would the name of a database: between two polls, another one may have it for a while.
+ *      connection of the read, which asks when it is opened (`ownSource`): PostgreSQL renames and drops no database
+ *      that has a session. The address of a server does not suffice: it may lead to another server later, or to
+ *      several. Nor would the name of a database: between two polls, another one may have it for a while.
  */
 export class WriteMonitor {
   readonly #options: WriteMonitorOptions;

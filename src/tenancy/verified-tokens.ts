@@ -30,9 +30,9 @@ interface CachedToken {
  * which each request has in a string of its own, would take a thirtieth of the time of a cached read.
  *
  * The cache receives no invalidations. Instead, an entry is valid only while each record that proves it is the very
- * object that the directory would return now. After a change (session revoked, key disabled, role changed) the directory
- * returns another object, and while the change feed is down it returns none from memory: the token is then verified
- * again.
+ * object that the directory would return now. After a change (session revoked, key disabled, role changed) the
+ * directory returns another object, and while the change feed is down it returns none from memory: the token is then
+ * verified again.
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'freshnessCheck'>;

@@ -50,7 +50,9 @@ export class UsageCounts {
     return this.#requests;
   }
 
-  /** Counts a request that has ended. It is refused with status 429 or 503, and a write if it succeeded and is no GET. */
+  /**
+   * Counts a request that has ended. It is refused with status 429 or 503, and a write if it succeeded and is no GET.
+   */
   count(tenant: string, { method, status, bytes }: CountedRequest): void {
     const usage = this.#of(tenant);
     usage.requests++;

@@ -35,7 +35,9 @@ export interface Progress {
   readonly attempts: Attempt[];
 }
 
-/** What follows from the results of a batch. What has no result is sent again, and so are the changes after such a one. */
+/**
+ * What follows from the results of a batch. What has no result is sent again, and so are the changes after such a one.
+ */
 export function progressOf(
   endpoint: StoredEndpoint,
   items: readonly Item[],

@@ -5,7 +5,9 @@ export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly failingSince: number | null;
-  /** When the next change is sent: the one at which a strict endpoint stands, or after a `Retry-After`; null: at once. */
+  /**
+   * When the next change is sent: the one at which a strict endpoint stands, or after a `Retry-After`; null: at once.
+   */
   readonly nextAttemptAt: number | null;
   /** `strict`: a change is sent when those before it have arrived. `none`: the others go on while one is retried. */
   readonly ordering: 'strict' | 'none';
@@ -53,8 +55,8 @@ interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: the endpoint keeps its place in the feed.
-   * Else it is sent again as a message, while the endpoint goes on.
+   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: the endpoint keeps its place in the
+   * feed. Else it is sent again as a message, while the endpoint goes on.
    */
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }

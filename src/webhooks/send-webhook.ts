@@ -62,9 +62,10 @@ class RefusedAddressError extends Error {
 }
 
 /**
- * Sends messages to receivers that tenants choose. A name is resolved once for each connection: all of its addresses are
- * checked, and the connection is made to one of these, with the name for TLS and as `Host`. Follows no redirect, and uses
- * no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for another purpose.
+ * Sends messages to receivers that tenants choose. A name is resolved once for each connection: all of its addresses
+ * are checked, and the connection is made to one of these, with the name for TLS and as `Host`. Follows no redirect,
+ * and uses no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for
+ * another purpose.
  */
 export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }: SenderOptions): WebhookSender {
   const agentsOf = (lookup: LookupFunction) => {
@@ -140,7 +141,9 @@ function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): Looku
   };
 }
 
-/** Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a body does not arrive. */
+/**
+ * Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a body does not arrive.
+ */
 async function readBeginning(body: IncomingMessage): Promise<string> {
   const kept: Buffer[] = [];
   let length = 0;
@@ -157,7 +160,9 @@ async function readBeginning(body: IncomingMessage): Promise<string> {
   return Buffer.concat(kept).toString().replaceAll('\0', '\uFFFD');
 }
 
-/** Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the clock of the receiver. */
+/**
+ * Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the clock of the receiver.
+ */
 function retryAfterMs({ 'retry-after': after = '', date = '' }: IncomingHttpHeaders): number | undefined {
   if (/^\d{1,9}$/.test(after)) return Number(after) * 1_000;
   const ms = Date.parse(after) - Date.parse(date);

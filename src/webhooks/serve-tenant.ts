@@ -51,7 +51,9 @@ const maxServiceMs = 30_000;
 /** When endpoints are read again soon: nobody says when changes are final. */
 const openMs = 250;
 
-/** Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent. */
+/**
+ * Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent.
+ */
 export function createTenantServing(options: ServeTenantOptions) {
   const { directory, sender, stopping, now } = options;
   const servers = new Map<string, { begin: LimitFunction; query: LimitFunction }>();

@@ -16,7 +16,8 @@ export interface WebhookDispatcher {
   start(): void;
   /**
    * Says that the webhooks of a tenant may have work.
-   * @param written what a poll has seen, if it was a poll: another process that has seen the same need not serve it again
+   * @param written what a poll has seen, if it was a poll: another process that has seen the same need not serve it
+   *   again
    */
   wake(tenantGuid: string, written?: string): void;
   /** Leases no more tenants, and cuts off what is being sent: it is sent again, with the same ids. */
@@ -35,8 +36,8 @@ interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' |
 
 const pollMs = 1_000;
 /**
- * While so many tenants of one server are served, no others of it are leased: each holds some memory, and a connection only
- * for a query.
+ * While so many tenants of one server are served, no others of it are leased: each holds some memory, and a connection
+ * only for a query.
  */
 const maxOfServer = 200;
 /** Tenants that are leased at once. */

@@ -4,8 +4,8 @@ import { type Cursor, parseCursor } from '../events/change-cursor.ts';
 const prefix = 'evt_';
 
 /**
- * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of the
- * change in the feed, without the era in which it was read.
+ * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of
+ * the change in the feed, without the era in which it was read.
  */
 export function messageIdOf({ Id }: Pick<Change, 'Id'>): string {
   return `${prefix}${Id.split('-').slice(1).join('-')}`;

@@ -49,8 +49,8 @@ export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean
 }
 
 /**
- * The place before the first change since a minute before a moment, as a transaction may have begun before others; never
- * after that of the webhook, which would leave out changes that have not arrived.
+ * The place before the first change since a minute before a moment, as a transaction may have begun before others;
+ * never after that of the webhook, which would leave out changes that have not arrived.
  */
 export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');

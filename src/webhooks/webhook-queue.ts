@@ -68,9 +68,10 @@ const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
 /**
- * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that one
- * process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message once
- * more when it goes on; what it then saves is refused, because another one has changed the row (`webhooks.version`).
+ * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that
+ * one process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message
+ * once more when it goes on; what it then saves is refused, because another one has changed the row
+ * (`webhooks.version`).
  */
 export class WebhookQueue {
   readonly #control: ControlDatabase;

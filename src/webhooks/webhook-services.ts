@@ -35,7 +35,8 @@ export function webhookCondition(id: string | undefined, context: RequestContext
  * Makes a change of webhooks in a transaction. The control database gets the tenant before, so that a process which is
  * killed after the change leaves no webhook that nobody serves.
  * @param change gets what seals the secrets of the tenant
- * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook `Id`, it gets the `Secret`
+ * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook `Id`, it gets the
+ *   `Secret`
  */
 export async function changeWebhooks(
   { secrets, webhooks }: WebhookServices,

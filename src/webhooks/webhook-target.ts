@@ -35,8 +35,9 @@ function addressIn({ hostname }: URL): string | undefined {
 }
 
 /**
- * True for an address of the public internet. False for private, loopback, link-local (and with that metadata services),
- * shared (CGNAT), multicast, reserved and unspecified ones, and for those of IPv4 within IPv6 (mapped, NAT64, 6to4).
+ * True for an address of the public internet. False for private, loopback, link-local (and with that metadata
+ * services), shared (CGNAT), multicast, reserved and unspecified ones, and for those of IPv4 within IPv6 (mapped,
+ * NAT64, 6to4).
  */
 export function isPublicAddress(text: string): boolean {
   if (!ipaddr.isValid(text) || text === hostOfAzure) return false;

@@ -63,8 +63,8 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
     /** Asks for a message. */
     ping: () => send({ type: 'read_ready', id: unrequested }),
     /**
-     * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a reason,
-     * too.
+     * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a
+     * reason, too.
      */
     unreadyReason: async (): Promise<UnreadyReason | undefined> => {
       const reply = await request(id => ({ type: 'read_ready', id }));

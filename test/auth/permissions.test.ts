@@ -7,8 +7,8 @@ import type { ApiResponse, Client } from '../support/client.ts';
 import { useWorld } from '../support/world.ts';
 
 /**
- * The access that each group of routes requires, by the start of the path. This table, and the examples of the resources,
- * repeat the route definitions on purpose: a change of an access rule must change them too.
+ * The access that each group of routes requires, by the start of the path. This table, and the examples of the
+ * resources, repeat the route definitions on purpose: a change of an access rule must change them too.
  */
 const expected: Record<string, { read: Access; write: Access }> = {
   ...Object.fromEntries(Object.values(examples).map(({ path, ...access }) => [path.replace('/api/v1/', ''), access])),

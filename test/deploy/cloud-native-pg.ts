@@ -1,7 +1,7 @@
 /*
- * The fields of the kinds of CloudNativePG and its Barman Cloud plugin that the manifests use. No package has the schemas of
- * these kinds: compare a further field with `kubectl explain cluster.spec`, or with the API references of CloudNativePG
- * 1.30 and of the plugin.
+ * The fields of the kinds of CloudNativePG and its Barman Cloud plugin that the manifests use. No package has the
+ * schemas of these kinds: compare a further field with `kubectl explain cluster.spec`, or with the API references of
+ * CloudNativePG 1.30 and of the plugin.
  */
 
 interface Metadata {

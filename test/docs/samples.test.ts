@@ -17,7 +17,9 @@ import { eventually } from '../support/eventually.ts';
 import { createQuickPasswords } from '../support/quick-passwords.ts';
 import { use } from '../support/use.ts';
 
-/** Samples that need what only their reader has: the token of a mail, or an API client. The rest is pasted as printed. */
+/**
+ * Samples that need what only their reader has: the token of a mail, or an API client. The rest is pasted as printed.
+ */
 const needsMore = ['postAuthRefresh', 'postAuthConfirm', 'getDataGenerateToken'];
 /** It goes on until its reader ends it. */
 const stream = 'getChangesStream';

@@ -59,7 +59,8 @@ describe('metrics', () => {
       feed: 1,
     });
     expect(increase(`database_connections_opened_total{server="${server}"}`)).to.be.above(0);
-    // Without the change feed, and the four that are left for commands and processes that start. More are left at first.
+    // Without the change feed, and the four that are left for commands and processes that start. More are left at
+    // first.
     const limit = world.config.connectionBudget - world.config.controlConnections - 1 - 4;
     await eventually(
       async () => value(await readMetrics(), `database_connections_limit{server="${server}"}`) === limit,

@@ -80,7 +80,8 @@ describe('deadline of a request', () => {
     const login = () => anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
     await failAtDeadline(() => Array.from({ length: 8 }, login));
     const pool = (await installation.control.em.getConnection().getNativeClient()) as pg.Pool;
-    // The logins have used at least five. What the service does by itself, such as its polls, goes on to try to connect.
+    // The logins have used at least five. What the service does by itself, such as its polls, goes on to try to
+    // connect.
     await eventually(() => pool.waitingCount === 0 && pool.totalCount - pool.idleCount < 5);
   });
 

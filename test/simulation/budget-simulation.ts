@@ -128,7 +128,9 @@ class BudgetSimulation {
     }
   }
 
-  /** Processes that lost their grant during a pause, and have connected to the control database again, without a turn. */
+  /**
+   * Processes that lost their grant during a pause, and have connected to the control database again, without a turn.
+   */
   #reentries(server: number): number {
     if (this.#world.base(server) === 0) return 0;
     const { grants } = this.#world.control.grantsOf(server);

@@ -11,7 +11,9 @@ const run = promisify(execFile);
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const script = (name: string): string => join(root, 'deploy/recovery', name);
 
-/** A server whose write-ahead log is archived as `deploy/base-backup` does, and that `deploy/recovery/host.sh` recovers. */
+/**
+ * A server whose write-ahead log is archived as `deploy/base-backup` does, and that `deploy/recovery/host.sh` recovers.
+ */
 export interface ArchivedServer extends DedicatedServer {
   /** Has the base backups, the archived log, and below `scratch` what recoveries use. */
   readonly folder: string;

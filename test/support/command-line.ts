@@ -36,7 +36,8 @@ export interface RunningScript {
 }
 
 /**
- * Starts a script of this project. Its environment has only `PATH`, `TEST_RUN` (see guardian.ts) and the given variables.
+ * Starts a script of this project. Its environment has only `PATH`, `TEST_RUN` (see guardian.ts) and the given
+ * variables.
  * @param redirection in the syntax of the shell, such as `>/dev/full`
  */
 export function startScript(

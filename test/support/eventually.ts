@@ -7,8 +7,9 @@ const minPauseMs = 10;
  */
 export const announcedMs = 40_000;
 /**
- * A read that takes long, such as a command, would otherwise keep a core busy. The longer pauses are for long waits, each
- * of which takes at most 5 % too long. A condition in memory, which may hold for a moment only, is read every 10 ms.
+ * A read that takes long, such as a command, would otherwise keep a core busy. The longer pauses are for long waits,
+ * each of which takes at most 5 % too long. A condition in memory, which may hold for a moment only, is read every 10
+ * ms.
  */
 const [minPausePerRead, maxPausePerRead, pausePerWait] = [3, 20, 1 / 20];
 

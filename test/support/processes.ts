@@ -36,8 +36,8 @@ async function seeProcess(pid: number): Promise<SeenProcess | undefined> {
 }
 
 /**
- * Ends processes, also those that they start meanwhile, and returns when none is left. SIGQUIT lets PostgreSQL remove its
- * shared memory; SIGCONT lets a stopped process receive it. What remains after 20 s gets SIGKILL.
+ * Ends processes, also those that they start meanwhile, and returns when none is left. SIGQUIT lets PostgreSQL remove
+ * its shared memory; SIGCONT lets a stopped process receive it. What remains after 20 s gets SIGKILL.
  */
 export async function endProcesses(isMeant: (process: SeenProcess) => boolean): Promise<void> {
   const killAt = performance.now() + graceMs;

@@ -35,7 +35,10 @@ interface Hold {
   pass?: () => void;
 }
 
-/** Starts a proxy, by default of the suite's PostgreSQL. A connection belongs to the database that its first packet names (no TLS). */
+/**
+ * Starts a proxy, by default of the suite's PostgreSQL. A connection belongs to the database that its first packet
+ * names (no TLS).
+ */
 export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy> {
   const { hostname, port } = new URL(url);
   const silent = new Map<string, (packet: Buffer) => boolean>();

@@ -21,8 +21,8 @@ export interface StoppedCommand {
 }
 
 /**
- * Where a command waits: before it records that a database is complete, or the tenant's; or before it lifts its fence. Each
- * has the key of an advisory lock, which the command waits for, and a trigger.
+ * Where a command waits: before it records that a database is complete, or the tenant's; or before it lifts its fence.
+ * Each has the key of an advisory lock, which the command waits for, and a trigger.
  */
 const stops = {
   change: {

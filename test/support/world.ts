@@ -57,7 +57,9 @@ export interface World {
     tenant: TestTenant,
     user: { permissions?: string[]; scope?: 'Self' | 'All'; entityId?: number | null },
   ): Promise<Client>;
-  /** Provisions another tenant with the code that the command line uses. `adminUrl` counts on the suite's server only. */
+  /**
+   * Provisions another tenant with the code that the command line uses. `adminUrl` counts on the suite's server only.
+   */
   provision(slug: string, onServer?: string): Promise<TestTenant>;
   /** Starts another server of the service on the same installation. */
   startAnotherServer(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;

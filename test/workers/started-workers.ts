@@ -8,8 +8,8 @@ import type { World } from '../support/world.ts';
 const statuses = '/api/v1/EntityStatus';
 const startMs = 60_000;
 /**
- * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache of
- * require-node.js.
+ * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache
+ * of require-node.js.
  */
 const patientWorkers = {
   NODE_OPTIONS: [

@@ -26,8 +26,8 @@ export interface BackOfficeOptions {
    */
   storage?: TokenStorage | undefined;
   /**
-   * Called after each login and refresh, before the new tokens are used, also after those of another tab; without tokens
-   * after the end of the session.
+   * Called after each login and refresh, before the new tokens are used, also after those of another tab; without
+   * tokens after the end of the session.
    */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
   /** Repetitions of one request; 3 by default. */

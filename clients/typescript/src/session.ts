@@ -24,8 +24,8 @@ interface Session {
 }
 
 /**
- * The tokens of one login. Requests that find the access token expired at the same time share one refresh, those of other
- * tabs with the same session too.
+ * The tokens of one login. Requests that find the access token expired at the same time share one refresh, those of
+ * other tabs with the same session too.
  */
 export function createSession({ send, baseUrl, tenant, storage, onTokens, ...options }: SessionOptions): Session {
   const tabs = connectTabs({

@@ -36,8 +36,8 @@ export class Page {
 }
 
 /**
- * Returns the value of `Content-Range` (RFC 9110 §14.4): the places of the records, or `*` for a page without records or
- * after a cursor; then the total, or `*` if it is not known, as in `items 0-19/57`. Undefined if neither is known.
+ * Returns the value of `Content-Range` (RFC 9110 §14.4): the places of the records, or `*` for a page without records
+ * or after a cursor; then the total, or `*` if it is not known, as in `items 0-19/57`. Undefined if neither is known.
  */
 export function contentRange({ length, isFirst, total }: PageCount): string | undefined {
   if (!isFirst || length === 0) return total === undefined ? undefined : `items */${Math.max(total, length)}`;

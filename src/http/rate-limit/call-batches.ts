@@ -17,7 +17,8 @@ const maxReplyMs = 80;
 /**
  * Collects the calls of one turn of the event loop, so that they are counted together: one count for each client, and
  * all counts in one system call. A call fails if its count does not arrive within 80 ms.
- * @param count counts each batch, and resolves to the result of its first call; returns them in the order of the batches
+ * @param count counts each batch, and resolves to the result of its first call; returns them in the order of the
+ *   batches
  */
 export function createCallBatches(
   count: (batches: readonly CallBatch[]) => Promise<RateLimitResult>[],

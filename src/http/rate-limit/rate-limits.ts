@@ -34,7 +34,9 @@ interface RateLimitOptions {
 /** Delay of the rejection of a login or a change of an account, in milliseconds. */
 export const rejectionDelayMs = 2_000;
 
-/** The rejection with this number closes its connection, so that what was sent after it is neither parsed nor counted. */
+/**
+ * The rejection with this number closes its connection, so that what was sent after it is neither parsed nor counted.
+ */
 const maxRejections = 10;
 /** The number of rejections on each connection. */
 const rejections = new WeakMap<Socket, number>();

@@ -44,8 +44,9 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
 }
 
 /**
- * `SlidingWindows.hit` in one atomic step in Redis; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the first call in the newest group, then
- * for each group, oldest first, the time of its last call and its number of calls. Times are in milliseconds.
+ * `SlidingWindows.hit` in one atomic step in Redis; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the
+ * time of the first call in the newest group, then for each group, oldest first, the time of its last call and its
+ * number of calls. Times are in milliseconds.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

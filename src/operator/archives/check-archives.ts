@@ -29,8 +29,8 @@ export interface ArchiveCheck extends Pick<LedgerEntry, 'id' | 'slug' | 'file' |
 const concurrentReads = 4;
 
 /**
- * Checks every byte of archives: reads, authenticates, decompresses and counts their rows, with the keys that the target
- * has, as after the loss of the control database. Records the result of each.
+ * Checks every byte of archives: reads, authenticates, decompresses and counts their rows, with the keys that the
+ * target has, as after the loss of the control database. Records the result of each.
  * @param tenant only those of the tenant with this guid; undefined: all, those of the control database included
  * @throws {OperatorError} when the target cannot be reached
  */
@@ -88,8 +88,8 @@ export interface DrillOutcome {
 
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest archive of each chosen
- * tenant in a scratch database, and drops it. Tenants whose newest archive was never proved come first, then those that were proved longest
- * ago.
+ * tenant in a scratch database, and drops it. Tenants whose newest archive was never proved come first, then those that
+ * were proved longest ago.
  * @throws {OperatorError} when another drill is in progress, or there is no archive
  */
 export async function drillArchives(

@@ -57,8 +57,8 @@ export async function readComplete(control: Queryable, target: string, tenant?: 
 }
 
 /**
- * Returns the newest complete archive of each database in a target whose key exists, by the guid of the tenant (null: the
- * control database).
+ * Returns the newest complete archive of each database in a target whose key exists, by the guid of the tenant (null:
+ * the control database).
  */
 export async function readNewest(control: Queryable, target: string): Promise<Map<string | null, LedgerEntry>> {
   const { rows } = await control.query<Row>(
@@ -124,7 +124,9 @@ export async function recordMissing(
   return missing.map(({ file }) => file);
 }
 
-/** Records that every byte of an archive was checked, or that it was restored and compared; or what is wrong with it. */
+/**
+ * Records that every byte of an archive was checked, or that it was restored and compared; or what is wrong with it.
+ */
 export async function recordCheck(
   control: Queryable,
   id: string,

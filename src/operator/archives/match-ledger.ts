@@ -11,12 +11,12 @@ import { listFiles, writeMarker } from './target-owner.ts';
 const concurrentReads = 4;
 
 /**
- * Makes the ledger of a restored control database, or of one that takes the place of another, say what the target has. So
- * this control database is the one that writes to the target:
+ * Makes the ledger of a restored control database, or of one that takes the place of another, say what the target has.
+ * So this control database is the one that writes to the target:
  *
  *   1. Archives that are in the ledger of another path of the target are there.
- *   2. Archives of the control database and of its tenants that the ledger lacks, or has as unfinished, are recorded: they
- *      were completed after the restored state, or by the control database that this one replaces.
+ *   2. Archives of the control database and of its tenants that the ledger lacks, or has as unfinished, are recorded:
+ *      they were completed after the restored state, or by the control database that this one replaces.
  *   3. Entries whose files are gone are forgotten: the run that made the restored archive removed them afterwards. The
  *      newest one of a tenant stays, because no retention removes it: without its file, something is lost.
  *

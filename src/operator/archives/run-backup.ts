@@ -62,7 +62,10 @@ export async function runBackup(
   });
 }
 
-/** Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on. @returns an id */
+/**
+ * Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on.
+ * @returns an id
+ */
 async function beginRun(control: Queryable): Promise<string | undefined> {
   await control.query(`update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`);
   const { rows } = await control.query<{ id: string }>(

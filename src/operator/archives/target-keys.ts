@@ -13,12 +13,12 @@ const concurrentFiles = 8;
  *
  *   K1 (once) A key is written when the target lacks it. No file has two keys, so no run takes one away by writing
  *      others.
- *   K2 (by name) Keys are removed one by one: that of a tenant which `purged_tenants` names, after the mark of
- *      its purge is in the target; and an earlier key of the control database, which this control database has destroyed.
+ *   K2 (by name) Keys are removed one by one: that of a tenant which `purged_tenants` names, after the mark of its
+ *      purge is in the target; and an earlier key of the control database, which this control database has destroyed.
  *   K3 (gone is gone) A run that has written keys checks that the control database still has them, and removes the
  *      others again. A purge removes its key after its commit. So no purged key stays, whichever comes last.
- *   K4 (unfinished) A run and a purge remove also what killed runs have begun to write. A run whose file a purge removes
- *      while it is written finds that the control database has destroyed the key.
+ *   K4 (unfinished) A run and a purge remove also what killed runs have begun to write. A run whose file a purge
+ *      removes while it is written finds that the control database has destroyed the key.
  */
 
 /**
@@ -117,8 +117,8 @@ const keyContract = z.object({
 });
 
 /**
- * Reads the data keys of a target, each sealed by a master key, the newest first. A key that was sealed under two master
- * keys is there twice. A file that was changed counts as missing.
+ * Reads the data keys of a target, each sealed by a master key, the newest first. A key that was sealed under two
+ * master keys is there twice. A file that was changed counts as missing.
  */
 export async function readTargetKeys(target: BackupTarget): Promise<SealedKey[]> {
   const files = await Array.fromAsync(target.list('keys/'));

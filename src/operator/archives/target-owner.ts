@@ -10,8 +10,9 @@ import type { BackupTarget } from './targets/backup-target.ts';
  *
  *   O1 (marker) `target.json` has the id of the installation. `backup init` makes it, in a target that has no archive
  *      of another installation, and so does a restore of the control database. A folder that is not mounted has none.
- *   O2 (one control database) Every archive of a control database in the target is in the ledger of the one that writes.
- *      Each run ends with such an archive. So a copy of the control database is refused as soon as the other one has run.
+ *   O2 (one control database) Every archive of a control database in the target is in the ledger of the one that
+ *      writes. Each run ends with such an archive. So a copy of the control database is refused as soon as the other
+ *      one has run.
  */
 
 const markerFile = 'target.json';

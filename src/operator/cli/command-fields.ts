@@ -52,7 +52,9 @@ function parserOf(field: Field): (text: string, previous: unknown) => unknown {
   };
 }
 
-/** An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options have rules of their own. */
+/**
+ * An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options have rules of their own.
+ */
 function parse({ parse, isArgument }: Field, text: string): unknown {
   if (isArgument && text.trim() === '') throw new InvalidArgumentError('It is empty.');
   if (!parse) return text;

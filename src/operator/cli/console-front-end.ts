@@ -38,8 +38,8 @@ export function createConsoleFrontEnd(): FrontEnd {
 const steadyOf = ({ steady, text }: Plan): string => steady ?? text();
 
 /**
- * Returns the next message of the parent process; undefined when that is gone. Leaves no listener, which would keep this
- * process alive.
+ * Returns the next message of the parent process; undefined when that is gone. Leaves no listener, which would keep
+ * this process alive.
  */
 function receive(): Promise<unknown> {
   return new Promise(resolve => {

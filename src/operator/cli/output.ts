@@ -25,8 +25,8 @@ export interface FrontEnd {
 }
 
 /**
- * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. `url` is for
- * operations that make a URL: only the URL, for a file.
+ * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. `url` is
+ * for operations that make a URL: only the URL, for a file.
  */
 export const formats = ['json', 'yaml', 'wide', 'name', 'url'] as const;
 

@@ -138,8 +138,8 @@ export interface Installations {
   /** The control database at head with its entity manager, within the connection budget. */
   installation: Installation;
   /**
-   * One connection at a time to the control database at head, in the room that the connection budget leaves for that: it
-   * starts sooner, and works while the budget is used up. It is closed while no statement runs.
+   * One connection at a time to the control database at head, in the room that the connection budget leaves for that:
+   * it starts sooner, and works while the budget is used up. It is closed while no statement runs.
    */
   statements: InstallationAccess & ControlStatements;
   /** The control database may be missing, or at any version. */

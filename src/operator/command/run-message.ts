@@ -18,5 +18,8 @@ export type RunMessage =
       /** As `Plan.steady`. */
       readonly steady: string;
     }
-  /** The command has made its plan again. Its answer is what was typed, or false when that is not the plan that was shown. */
+  /**
+   * The command has made its plan again. Its answer is what was typed, or false when that is not the plan that was
+   * shown.
+   */
   | { readonly kind: 'confirm'; readonly steady: string };

@@ -12,8 +12,8 @@ const maxWholeWidth = 40;
 
 /**
  * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first row are the heading. Ids,
- * times and names of one word are shown whole, because a cut one cannot be copied. The lines below name the last columns,
- * for which there is no room, and have the texts with a next command that are cut, as a whole.
+ * times and names of one word are shown whole, because a cut one cannot be copied. The lines below name the last
+ * columns, for which there is no room, and have the texts with a next command that are cut, as a whole.
  * @param whenEmpty the text without any row
  * @param width without a limit, nothing is cut, so that a program can read all of it
  */
@@ -87,7 +87,10 @@ function tableLines({ cells, widths }: Layout): string[] {
   });
 }
 
-/** Returns the texts of the columns `error` and `why` that the table cuts or omits: each once, after the rows that have it. */
+/**
+ * Returns the texts of the columns `error` and `why` that the table cuts or omits: each once, after the rows that have
+ * it.
+ */
 function cutTexts({ cells, widths }: Layout): string[] {
   const [columns = [], ...lines] = cells;
   const name = Math.max(0, columns.indexOf('database'));
@@ -151,8 +154,8 @@ const none = '–';
 const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
 
 /**
- * Replaces control characters: a name must neither break a line nor send a command to the terminal. On a terminal, times
- * have no fractions of seconds.
+ * Replaces control characters: a name must neither break a line nor send a command to the terminal. On a terminal,
+ * times have no fractions of seconds.
  */
 export function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
   const text = String(value ?? none).replace(/\p{Cc}+/gu, ' ');

@@ -7,8 +7,8 @@ const region = document.querySelector('#run:not([data-ended])');
 if (region) await follow(region, document.querySelector('#run-status'));
 
 /**
- * Asks for the page of a run again until the run has ended. The status, which is read out, changes at most every 5 s, and
- * says when the console no longer answers.
+ * Asks for the page of a run again until the run has ended. The status, which is read out, changes at most every 5 s,
+ * and says when the console no longer answers.
  */
 async function follow(region, status) {
   let parts = []; // what was sent, and the element that shows it

@@ -16,8 +16,8 @@ export interface Entrance {
   /** Where the browser begins: with the token of a local one, which works once. */
   readonly startPath: string;
   /**
-   * The host that the browser asked for. Undefined if it is none of the console, which is DNS rebinding, or if the request
-   * comes from elsewhere than the proxy of a team.
+   * The host that the browser asked for. Undefined if it is none of the console, which is DNS rebinding, or if the
+   * request comes from elsewhere than the proxy of a team.
    */
   hostOf(request: IncomingMessage): string | undefined;
   visitorOf(request: IncomingMessage): Visitor | undefined;

@@ -59,7 +59,8 @@ const slices = 60;
 
 /**
  * A line of time from the first moment, and at least a day ago, until now. A table says the same in words.
- * @param addressOf the page of a moment, which a click opens, in ISO 8601 without a zone; a keyboard has an input for it
+ * @param addressOf the page of a moment, which a click opens, in ISO 8601 without a zone; a keyboard has an input for
+ *   it
  */
 export function timeline(name: string, moments: readonly Moment[], addressOf?: (at: string) => string): Html {
   const now = Date.now();

@@ -34,8 +34,8 @@ interface Start {
 }
 
 /**
- * A command of the command line, or its plan, in a process of its own, with what it has returned up to now. It is the same
- * program with the same arguments, so whatever holds for a command holds here, its end by a signal included.
+ * A command of the command line, or its plan, in a process of its own, with what it has returned up to now. It is the
+ * same program with the same arguments, so whatever holds for a command holds here, its end by a signal included.
  */
 export class Run {
   readonly id = randomUUID();

@@ -39,8 +39,8 @@ const skippedNumbers = 1_000_000;
  *   4. Sequences go on above all numbers that may have been given since.
  *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
  *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
- *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or condemned
- *      then may be what the tenant has now.
+ *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or
+ *      condemned then may be what the tenant has now.
  *   7. The webhooks of every tenant are served: the first one of a tenant may have been created since.
  *   8. Every process drops its caches.
  *

@@ -61,7 +61,10 @@ class BriefConnections implements Statements {
     }
   }
 
-  /** Checks the control database, as an operation without a statement needs it too. @throws as `withBriefConnections` */
+  /**
+   * Checks the control database, as an operation without a statement needs it too.
+   * @throws as `withBriefConnections`
+   */
   async check(): Promise<void> {
     await this.#open();
     this.#closeLater();

@@ -19,8 +19,8 @@ export async function requireControlHead(access: InstallationAccess): Promise<vo
  * Runs `work` on a connection to the control database, which must be at the version of this build, with its secrets
  * sealed under the configured master key. Brings an embedded control database to that version; only the operator
  * migrates a configured one.
- * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all, or
- *   when a restore of it has not ended
+ * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all,
+ *   or when a restore of it has not ended
  */
 export async function withControlHead<T>(
   { controlUrl, embedded, secrets }: InstallationAccess,

@@ -69,8 +69,8 @@ const differentPeople = `
 
 /**
  * Where the restored people and roles differ from those of a later control database, leaves what both have: the common
- * permissions, the scope Self, no entity, disabled. A password that was replaced is none: its user needs a reset. A hash
- * that a login renewed, because a newer build has other parameters, counts as replaced.
+ * permissions, the scope Self, no entity, disabled. A password that was replaced is none: its user needs a reset. A
+ * hash that a login renewed, because a newer build has other parameters, counts as replaced.
  */
 export async function narrowPeople(
   client: pg.Client,

@@ -12,8 +12,8 @@ import { readNewestChange } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
 
 /**
- * Returns the state that a control database has on a recovered server. What was revoked after its newest change is looked
- * up in later archives.
+ * Returns the state that a control database has on a recovered server. What was revoked after its newest change is
+ * looked up in later archives.
  * @param url of any database of the server, with a login that may read all tables
  * @param database the name of the control database
  * @param target of the backups of the installation

@@ -7,8 +7,8 @@ import { openTarget } from '../archives/targets/open-target.ts';
 import { readState } from './restoring-database.ts';
 
 /**
- * Refuses to create or migrate a control database without a tenant while `BACKUP_TARGET` has archives of one that it does
- * not know: that one was probably lost, and an empty one would take its place.
+ * Refuses to create or migrate a control database without a tenant while `BACKUP_TARGET` has archives of one that it
+ * does not know: that one was probably lost, and an empty one would take its place.
  * @throws {OperatorError} that names the restore, or says why the target cannot be read
  */
 export async function requireNoLostControl(controlUrl: string): Promise<void> {

@@ -38,8 +38,8 @@ export type DatabaseStep =
   /** Brings an older target to the version of this build. Gives the target an era of the feed (`beginFeedEra`). */
   | 'upgrade target'
   /**
-   * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on until the fence is closed,
-   * also when that takes hours.
+   * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on until the fence is
+   * closed, also when that takes hours.
    */
   | 'announce fence'
   /** Copies what was written since `fill`. Fails when the pause would be too long. */
@@ -82,9 +82,9 @@ export type DatabaseStep =
  *     it. So an earlier run that wakes up later changes nothing there.
  * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
  *     which comes after `close current` of the same run. A run between the two that was replaced: the next run has
- *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange,
- *     and by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` does both at its
- *     role, which is still there, and `claim current` and `open current` compare that too, should it come back. Of a new
+ *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange, and
+ *     by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` does both at its role,
+ *     which is still there, and `claim current` and `open current` compare that too, should it come back. Of a new
  *     tenant, whose databases have no fence, what an earlier run has exchanged is dropped before another one is placed.
  * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed, and its sessions had
  *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the two are equal.
@@ -98,8 +98,8 @@ export type DatabaseStep =
  *     takes one that this run has filled, or that is complete.
  * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.
  * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
- *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what
- *     a paused run has created has no data. After a purge, doctor finds it by its stamp.
+ *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and
+ *     what a paused run has created has no data. After a purge, doctor finds it by its stamp.
  * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds
  *   the lock of the tenant, so that no other one changes that
  */

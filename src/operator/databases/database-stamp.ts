@@ -119,8 +119,8 @@ export async function openDatabase(client: pg.Client, run: RunEpoch, role: strin
 }
 
 /**
- * Closes the role of a lost database, in the transaction of the connection: should the database come back, it lets nobody
- * in, and no earlier run opens it.
+ * Closes the role of a lost database, in the transaction of the connection: should the database come back, it lets
+ * nobody in, and no earlier run opens it.
  * @throws {RunReplacedError} when a later run has opened or closed it
  */
 export async function closeRole(

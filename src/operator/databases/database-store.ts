@@ -2,8 +2,8 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 
 /**
- * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used by nobody; `current`, that
- * of its tenant; `kept`, current until a move or a swap; `condemned`, to be dropped; `gone`, a name only.
+ * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used by nobody; `current`,
+ * that of its tenant; `kept`, current until a move or a swap; `condemned`, to be dropped; `gone`, a name only.
  */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 

@@ -66,7 +66,9 @@ function connect<T>(
 /** How the rows of a table differ between two databases of a tenant. */
 interface TableDifference {
   table: string;
-  /** Numbers of rows that only the present one has, that both have with other values, and that only the other one has. */
+  /**
+   * Numbers of rows that only the present one has, that both have with other values, and that only the other one has.
+   */
   added: number;
   changed: number;
   gone: number;

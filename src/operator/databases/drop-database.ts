@@ -15,7 +15,9 @@ import { findRemains, isOwnRole, type Remains, type RoleOwners, warmMark } from 
 export const formerTimes =
   'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
 
-/** Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet, also the current one. */
+/**
+ * Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet, also the current one.
+ */
 export async function condemnLeftovers(control: pg.Client, tenantId: number): Promise<void> {
   await control.query(
     `update tenant_databases d set state = 'condemned', current_since = null
@@ -65,8 +67,8 @@ type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
  * earlier state of the control database serves it again. A database or role of another installation, which may use the
  * same names, stays.
  * @param guid of the tenant that it was made for; undefined: a warm one
- * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the stamp
- *   of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
+ * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the
+ *   stamp of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
  * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile
  */
 export async function dropDatabase(

@@ -11,7 +11,10 @@ export interface CompleteSchema {
   readonly fingerprint: string;
 }
 
-/** Records that a reserved database is complete, or that a filled or kept one has another version. @returns false if another run has condemned it */
+/**
+ * Records that a reserved database is complete, or that a filled or kept one has another version.
+ * @returns false if another run has condemned it
+ */
 export async function recordSchema(
   control: pg.Client,
   id: number,

@@ -38,9 +38,9 @@ export async function readTables(client: pg.Client, except: readonly string[]): 
 }
 
 /**
- * Replaces all data of a database, at the version of the data, by these tables, and compares rows and checksums. Tables and
- * columns that no migration has made are added: `doctor` reports them. All in one transaction: nothing is changed unless
- * everything is right. The session has `canonicalTextSettings`.
+ * Replaces all data of a database, at the version of the data, by these tables, and compares rows and checksums. Tables
+ * and columns that no migration has made are added: `doctor` reports them. All in one transaction: nothing is changed
+ * unless everything is right. The session has `canonicalTextSettings`.
  * @param contents the rows of each table, as `copy` reads them in text format
  * @param explain returns the error that names the tables that differ
  * @returns whether it has added any table or column

@@ -46,8 +46,8 @@ const listed = `
    where d.state <> 'gone'`;
 
 /**
- * Returns the databases of a tenant; without a slug, of all tenants those that are not simply current: reserved, filled,
- * kept or condemned, and the current one of a tenant behind a fence.
+ * Returns the databases of a tenant; without a slug, of all tenants those that are not simply current: reserved,
+ * filled, kept or condemned, and the current one of a tenant behind a fence.
  * @throws {OperatorError} when there is no tenant with that slug: it may be mistyped
  */
 export async function readStored(

@@ -59,9 +59,9 @@ export function describe({ whole, isUncounted }: MissingData): string {
 }
 
 /**
- * Returns whether sessions exist in the connected database that belong neither to a role nor to a move. Autovacuum, which
- * changes no rows, has no login. PostgreSQL shows the login of each other session, but its kind only to superusers and to
- * members of its role.
+ * Returns whether sessions exist in the connected database that belong neither to a role nor to a move. Autovacuum,
+ * which changes no rows, has no login. PostgreSQL shows the login of each other session, but its kind only to
+ * superusers and to members of its role.
  */
 async function hasOtherSessions(source: pg.Client, role: string): Promise<boolean> {
   const { rowCount } = await source.query(

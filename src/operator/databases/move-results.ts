@@ -31,8 +31,8 @@ export function observeRun({ progress, signal }: Context): RunObservers {
 }
 
 /**
- * Runs moves, one after the other, with observers that also print their steps as documents, and add them to the trace: a
- * step ends when the next one begins, and the last one with the run.
+ * Runs moves, one after the other, with observers that also print their steps as documents, and add them to the trace:
+ * a step ends when the next one begins, and the last one with the run.
  */
 export async function observeMoves<T>(context: Context, run: (observers: RunObservers) => Promise<T>): Promise<T> {
   const { onStep, ...observers } = observeRun(context);

@@ -55,9 +55,9 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 }
 
 /**
- * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose time
- * has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also without
- * a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
+ * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose
+ * time has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also
+ * without a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
  * @param isChosen to drop these in place of those whose time has passed, and to open none without a fence
  * @returns what was dropped, and what serves its tenant again
  * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be

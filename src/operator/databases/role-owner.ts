@@ -25,8 +25,8 @@ export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
 
 /*
  * Two installations on one server may give the same names to databases and login roles. So each role has a comment that
- * says whose it is, and a database belongs to the owner of the role with its name: the role is created first, and dropped
- * last. Every login of the server can read the comment, so it has a digest.
+ * says whose it is, and a database belongs to the owner of the role with its name: the role is created first, and
+ * dropped last. Every login of the server can read the comment, so it has a digest.
  */
 
 /**

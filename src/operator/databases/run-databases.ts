@@ -39,9 +39,9 @@ export interface RunContext {
 }
 
 /**
- * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails, the run gives up: requests
- * of the tenant go on in the database that the tenant has, and what the run has begun is dropped. If the tenant has the
- * new database already, the run has succeeded. What is condemned is dropped, if its server is there.
+ * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails, the run gives up:
+ * requests of the tenant go on in the database that the tenant has, and what the run has begun is dropped. If the
+ * tenant has the new database already, the run has succeeded. What is condemned is dropped, if its server is there.
  * @throws {OperatorError} when a server refuses or breaks off a step
  */
 export async function runDatabases(

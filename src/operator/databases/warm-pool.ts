@@ -15,8 +15,8 @@ import { physicalName, warmComment, warmMark } from './role-owner.ts';
 
 /*
  * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait
- * for the copy: a database of no tenant, reserved while it is made and filled when it is complete. Provisioning reserves
- * it for a tenant, in the transaction that gives it to the tenant.
+ * for the copy: a database of no tenant, reserved while it is made and filled when it is complete. Provisioning
+ * reserves it for a tenant, in the transaction that gives it to the tenant.
  */
 
 export interface FillResult {
@@ -32,7 +32,8 @@ export interface FillResult {
 const copyConcurrency = 2;
 
 /**
- * Fills the pool of each of the servers up to `size`. First drops warm databases with other migrations and incomplete ones.
+ * Fills the pool of each of the servers up to `size`. First drops warm databases with other migrations and incomplete
+ * ones.
  */
 export async function fillPool(
   installation: Installation,

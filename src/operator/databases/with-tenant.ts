@@ -8,7 +8,8 @@ import { findTenant } from '../tenants/tenants.ts';
 import type { LockedTenant } from './database-store.ts';
 
 /**
- * Runs work on the databases of a tenant while no other command does, until the connection to the control database ends.
+ * Runs work on the databases of a tenant while no other command does, until the connection to the control database
+ * ends.
  * @throws {TenantBusyError} when another command works on the tenant
  */
 export async function withTenant<T>(

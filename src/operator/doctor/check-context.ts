@@ -21,8 +21,8 @@ export interface CheckContext {
 }
 
 /**
- * Returns the names of the databases and roles of a server that the control database records, under any of its names: an
- * earlier build could add a server twice.
+ * Returns the names of the databases and roles of a server that the control database records, under any of its names:
+ * an earlier build could add a server twice.
  */
 export function recordedNames({ server, tenants, control }: CheckContext): Set<string> {
   const isSame = ({ id, identity }: Server): boolean =>

@@ -57,8 +57,8 @@ function isOfPurgedTenant({ control }: CheckContext, identity: string | undefine
 }
 
 /**
- * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be read: it counts while the
- * control database has no tenant at all, as a new one has none.
+ * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be read: it counts while
+ * the control database has no tenant at all, as a new one has none.
  */
 function isOfUnknownTenant(context: CheckContext, name: string): boolean {
   const { control, orphanIdentities } = context;

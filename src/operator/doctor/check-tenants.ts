@@ -153,8 +153,9 @@ const granted = `
      and (select rolsuper from pg_database join pg_roles r on r.oid = datdba where datname = current_database())`;
 
 /**
- * Checks that a login of the database, such as that of the tenant, cannot store large objects, which neither a limit nor
- * an archive of the tenant covers. Only a superuser can revoke that, so a database whose owner is none has no finding.
+ * Checks that a login of the database, such as that of the tenant, cannot store large objects, which neither a limit
+ * nor an archive of the tenant covers. Only a superuser can revoke that, so a database whose owner is none has no
+ * finding.
  * @param client on the tenant's database
  */
 async function checkLargeObjects(client: pg.Client, report: (report: Report) => void): Promise<void> {

@@ -85,7 +85,9 @@ export async function diagnose(
   };
 }
 
-/** Runs the checks. If there are findings, checks their servers and tenants again, and returns the findings that recur. */
+/**
+ * Runs the checks. If there are findings, checks their servers and tenants again, and returns the findings that recur.
+ */
 async function checkTwice(installation: Installation, options: CheckOptions, only?: Place[]): Promise<Checked> {
   const first = await runChecks(installation, options, only);
   if (!first.findings.some(isTransient)) return first;

@@ -26,8 +26,8 @@ interface FindingFilter {
 }
 
 /**
- * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. That a tenant
- * was behind counts as repaired when it has since been brought to the version of this build.
+ * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. That a
+ * tenant was behind counts as repaired when it has since been brought to the version of this build.
  */
 export async function readFindings(
   { statements }: ControlStatements,

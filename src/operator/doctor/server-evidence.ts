@@ -75,8 +75,8 @@ export async function readServerEvidence(client: pg.Client, prefix: string): Pro
  * Proof that a check inside a database finds the same at a later time b as at an earlier time r, where evidence A was
  * read before r and evidence B at b, both have the same fingerprint, and B found no session:
  *
- *   1. The contents of the database are the same, by the proof of `isProvedUnchanged`, whose poll A and poll B are these
- *      two.
+ *   1. The contents of the database are the same, by the proof of `isProvedUnchanged`, whose poll A and poll B are
+ *      these two.
  *   2. The login of the tenant works as it did: its role with its password and memberships, the privileges on the
  *      database, and the settings that each session gets are in the digest. `pg_hba.conf` and `postgresql.conf` take
  *      effect when the server loads them, which changes `pg_conf_load_time()`, or starts.

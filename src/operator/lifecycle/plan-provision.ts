@@ -16,7 +16,10 @@ interface PlannedTenant {
   error: string | null;
 }
 
-/** Returns what `provision` would do with a manifest, and changes nothing. @throws {OperatorError} when it would fail */
+/**
+ * Returns what `provision` would do with a manifest, and changes nothing.
+ * @throws {OperatorError} when it would fail
+ */
 export async function planProvision(installation: Installation, manifest: Manifest): Promise<PlannedTenant> {
   const { slug } = manifest;
   await requireNotPurging(installation, slug);

@@ -73,7 +73,10 @@ const provisionTenant = defineOperation({
 
 export const operations = [provisionTenant];
 
-/** Provisions every manifest of a folder. The text of those that failed is the last one. @returns false when one failed */
+/**
+ * Provisions every manifest of a folder. The text of those that failed is the last one.
+ * @returns false when one failed
+ */
 async function provisionManifests(installation: Installation, folder: string, output: Output): Promise<boolean> {
   const { createPasswords } = await import('../../auth/passwords.ts');
   const { provisionFolder } = await import('./provision-folder.ts');

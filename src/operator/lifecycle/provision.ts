@@ -37,8 +37,8 @@ interface FirstDatabase {
 
 /**
  * Provisions a tenant: its row, roles and key; its login role and database (a warm one, or a copy of the template) with
- * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with another
- * database, and an incomplete tenant is never served. An existing tenant is not changed.
+ * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
+ * another database, and an incomplete tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
   installation: Installation,

@@ -16,9 +16,9 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
 
 /**
  * Removes a deleted tenant, or one whose provisioning was never completed, permanently: all of its databases and login
- * roles, and its rows in the control database, except for one row in `purged_tenants`. Among them is the data key of its
- * archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the slug is
- * free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
+ * roles, and its rows in the control database, except for one row in `purged_tenants`. Among them is the data key of
+ * its archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the
+ * slug is free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)

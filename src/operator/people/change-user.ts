@@ -27,7 +27,8 @@ export type ChangedUser = Omit<UserSummary, 'state'>;
 /**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.
  * @param isDryRun true to return the result, and to change nothing
- * @throws {OperatorError} when nothing is to be changed, a name is not acceptable, there is no such user, role or entity,
+ * @throws {OperatorError} when nothing is to be changed, a name is not acceptable, there is no such user, role or
+ *   entity,
  * or the user has only registered
  */
 export async function changeUser(

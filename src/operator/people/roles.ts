@@ -29,8 +29,8 @@ export async function listRoles(access: ControlStatements, slug: string): Promis
 /**
  * Adds a role.
  * @param isDryRun true to return the role, and to change nothing
- * @throws {OperatorError} when the tenant has a role of that name, in any letter case, or too many; when a permission is
- *   unknown, or the name not acceptable
+ * @throws {OperatorError} when the tenant has a role of that name, in any letter case, or too many; when a permission
+ *   is unknown, or the name not acceptable
  */
 export async function addRole(
   installation: Installation,

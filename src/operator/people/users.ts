@@ -106,8 +106,8 @@ export async function setPassword(
 }
 
 /**
- * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links void
- * that the user has received by mail.
+ * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links
+ * void that the user has received by mail.
  * @throws {OperatorError} when there is no such user, or nobody else can manage the users of the tenant
  */
 export async function setDisabled(

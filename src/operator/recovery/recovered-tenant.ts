@@ -27,8 +27,8 @@ interface RecoveredOptions {
 }
 
 /**
- * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its database is found by its names,
- * and recognised by its stamp, also if a run was exchanging it then.
+ * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its database is found by its
+ * names, and recognised by its stamp, also if a run was exchanging it then.
  * @throws {OperatorError} when the server has no database of the tenant, or was not recovered to the moment
  */
 export async function restoreRecovered<T>(
@@ -52,8 +52,8 @@ export async function restoreRecovered<T>(
 }
 
 /**
- * Checks what a server shows of the moment that it has been recovered to. A service that recovers servers by itself shows
- * less than PostgreSQL does.
+ * Checks what a server shows of the moment that it has been recovered to. A service that recovers servers by itself
+ * shows less than PostgreSQL does.
  * @throws {OperatorError} when it still recovers, or was recovered to another moment
  */
 export async function requireRecoveredTo(from: pg.Client, at: string, lastChange: Date | undefined): Promise<void> {

@@ -6,8 +6,8 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { errorText } from '../command/texts.ts';
 
 /**
- * Runs `RECOVERY_COMMAND` with arguments that no shell reads, and `work` on the server whose URL it prints. Then, or when
- * this process ends, however that ends, the standard input of the command closes, and the command cleans up.
+ * Runs `RECOVERY_COMMAND` with arguments that no shell reads, and `work` on the server whose URL it prints. Then, or
+ * when this process ends, however that ends, the standard input of the command closes, and the command cleans up.
  * @param command path of the program
  * @throws {OperatorError} with the sentence that the command has printed in place of a URL
  */

@@ -37,8 +37,8 @@ interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'tr
 
 /**
  * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
- * the login role, the database and the data; and prints what becomes of each. A tenant whose database exists stays as it
- * is. A tenant that fails does not stop the others; the next run takes those that are left.
+ * the login role, the database and the data; and prints what becomes of each. A tenant whose database exists stays as
+ * it is. A tenant that fails does not stop the others; the next run takes those that are left.
  */
 export async function restoreLostTenants(
   { installation, ...context }: Reporting,

@@ -68,7 +68,9 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
   },
 });
 
-/** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
+/**
+ * @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one
+ */
 function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
   if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });

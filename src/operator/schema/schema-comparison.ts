@@ -6,7 +6,9 @@ import { type CopiedCatalog, catalogStatements } from '../../postgres/catalog-st
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { headObjects } from './template.ts';
 
-/** Returns the first difference of a database from the template, as an operator reads it; undefined if there is none. */
+/**
+ * Returns the first difference of a database from the template, as an operator reads it; undefined if there is none.
+ */
 export type SchemaComparison = (database: pg.Client) => Promise<string | undefined>;
 
 /**

@@ -48,7 +48,9 @@ export function compatibleFrom(steps: readonly Pick<SchemaStep, 'name' | 'compat
   return steps.findLast(({ compatible }) => !compatible)?.name ?? null;
 }
 
-/** Returns the version of a schema with these migrations. One that this build does not know counts as not compatible. */
+/**
+ * Returns the version of a schema with these migrations. One that this build does not know counts as not compatible.
+ */
 export function versionOf(applied: readonly string[], steps: readonly SchemaStep[]): SchemaVersion {
   const known = new Map(steps.map(step => [step.name, step]));
   return {

@@ -35,7 +35,9 @@ export interface UsageGap {
 interface UsageFilter {
   /** Of one tenant; undefined: of all. */
   slug: string | undefined;
-  /** Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods in a row share no hour. */
+  /**
+   * Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods in a row share no hour.
+   */
   from: string;
   to: string;
 }

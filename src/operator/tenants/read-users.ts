@@ -39,7 +39,10 @@ export interface FoundUser extends UserSummary {
   status: TenantStatus;
 }
 
-/** Returns the users of all tenants that have an address, ordered by tenant. @param email as `normaliseEmail` returns it */
+/**
+ * Returns the users of all tenants that have an address, ordered by tenant.
+ * @param email as `normaliseEmail` returns it
+ */
 export async function findUsers({ statements }: ControlStatements, email: string): Promise<FoundUser[]> {
   return statements.execute(
     `select t.slug as tenant, t.status, ${userColumns}

@@ -16,7 +16,8 @@ import { listServers, noSuchServer, roomiest, storedIdentity } from './read-serv
  * @param capacity maximum number of tenants that are placed there automatically; null for no limit
  * @param isDryRun true to check the server and its name, and to change nothing
  * @returns true if the server was there already
- * @throws {OperatorError} when the server cannot be used, has another name already, or the name is that of another server
+ * @throws {OperatorError} when the server cannot be used, has another name already, or the name is that of another
+ *   server
  */
 export async function addServer(
   installation: Installation,

@@ -11,7 +11,9 @@ export async function findTenant({ control }: Installation, slug: string): Promi
   return tenant;
 }
 
-/** Runs work on a connection to the database of a tenant, with the operator's rights. `tenant.server` must be loaded. */
+/**
+ * Runs work on a connection to the database of a tenant, with the operator's rights. `tenant.server` must be loaded.
+ */
 export async function connectTenant<T>(
   { servers }: Pick<Installation, 'servers'>,
   { server, databaseName }: Pick<Tenant, 'server' | 'databaseName'>,

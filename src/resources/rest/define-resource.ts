@@ -27,8 +27,8 @@ export interface Resource {
 }
 
 /**
- * Defines the REST routes of one table: list, read, look up by code, create, replace, patch and delete. A trigger of the
- * database writes the audit entry of every change.
+ * Defines the REST routes of one table: list, read, look up by code, create, replace, patch and delete. A trigger of
+ * the database writes the audit entry of every change.
  * @throws when `options.entity` is not an entity of MikroORM
  */
 export function defineResource<

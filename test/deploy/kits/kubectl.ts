@@ -7,7 +7,8 @@ import { onMachine } from './kit.ts';
 import { beginServer } from './postgres.ts';
 import { fail, note, runInImage, scratch, tryService } from './programs.ts';
 
-// Stands for kubectl, and for a cluster with CloudNativePG: does what the manifests say with the programs of this machine.
+// Stands for kubectl, and for a cluster with CloudNativePG: does what the manifests say with the programs of this
+// machine.
 
 const args = process.argv.slice(3);
 await note(`kubectl ${args.join(' ')}`);

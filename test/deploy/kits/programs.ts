@@ -29,7 +29,8 @@ export function fail(reason: string): never {
 type Variables = Readonly<Record<string, string>>;
 
 /**
- * Runs a program of the image to its end, with the given variables and no others. Its streams are those of the stand-in.
+ * Runs a program of the image to its end, with the given variables and no others. Its streams are those of the
+ * stand-in.
  * @param args as the entry point of the image takes them
  */
 export function runInImage(args: readonly string[], variables: Variables): Promise<void> {

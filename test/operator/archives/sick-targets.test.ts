@@ -164,8 +164,8 @@ describe('sick backup targets', () => {
 
   it('a folder whose disk does not answer fails each call after the limit, and its message names the call', async () => {
     const target = openTarget(readConfig({ BACKUP_TARGET: folder }).backup, limits);
-    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose server is away. The files of
-    // a process are opened by this many threads.
+    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose server is away. The files
+    // of a process are opened by this many threads.
     const pipe = join(folder, 'pipe');
     const makePipe = 'mkfifo'; // knip takes a literal for a binary of this package
     execFileSync(makePipe, [pipe]);

@@ -39,7 +39,9 @@ describe('width of the text', () => {
     await run('migrate', '--all');
   });
 
-  /** What a list or `show` needs, by its name; of some there is nothing to see without a restore or RECOVERY_COMMAND. */
+  /**
+   * What a list or `show` needs, by its name; of some there is nothing to see without a restore or RECOVERY_COMMAND.
+   */
   const argumentsOf = (): Record<string, string> => ({
     show: 'acme',
     'packs diff': 'acme --packs currencies',

@@ -34,7 +34,9 @@ describe('operations', () => {
     return JSON.parse(stdout) as Document;
   }
 
-  /** Returns a digest of each table of the control database, except for those that change by themselves, and `others`. */
+  /**
+   * Returns a digest of each table of the control database, except for those that change by themselves, and `others`.
+   */
   async function controlDigests(others: readonly string[] = []): Promise<object[]> {
     const tables = await controlSql<{ name: string }>(
       world,

@@ -7,7 +7,9 @@ import type { TwoServers } from '../../support/two-servers.ts';
 import { notWrittenOnce } from '../../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
-/** Between two writes of a client: the move, and the tests beside this one, need the machine more than the load does. */
+/**
+ * Between two writes of a client: the move, and the tests beside this one, need the machine more than the load does.
+ */
 const pauseMs = 80;
 
 /** Writes of two processes of the service to a tenant that is moved, and to another one. */

@@ -10,7 +10,10 @@ interface Finding {
   accepted: { by: string; at: string; reason: string } | null;
 }
 
-/** Tests of accepted findings, which purge globex at the end. @param server with acme and globex, where nothing is wrong */
+/**
+ * Tests of accepted findings, which purge globex at the end.
+ * @param server with acme and globex, where nothing is wrong
+ */
 export function acceptedFindings(server: DedicatedServer): void {
   let acme: string;
   let globex: string;

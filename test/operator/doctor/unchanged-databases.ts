@@ -5,7 +5,10 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import type { DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 
-/** Tests of doctor on tenant databases that did not change. @param server with acme and globex, where nothing is wrong */
+/**
+ * Tests of doctor on tenant databases that did not change.
+ * @param server with acme and globex, where nothing is wrong
+ */
 export function unchangedDatabases(server: DedicatedServer): void {
   let acme: string;
   let globex: string;

@@ -17,8 +17,8 @@ interface Outcome {
 export type MigrationFleet = ReturnType<typeof useMigrationFleet>;
 
 /**
- * Makes a world with this many tenants and a next build, before the tests of a `describe`. Before each test, all tenants
- * have the schema of this build.
+ * Makes a world with this many tenants and a next build, before the tests of a `describe`. Before each test, all
+ * tenants have the schema of this build.
  */
 export function useMigrationFleet(tenantCount: number) {
   let made: { world: World; next: NextBuild };

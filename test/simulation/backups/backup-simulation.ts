@@ -8,9 +8,9 @@ import { SimulatedDatabase } from './simulated-database.ts';
 const steps = 250;
 
 /**
- * Simulates backup runs of tenants to which others write all the time. Runs are killed between any two of their effects,
- * writes of files fail, archives turn out to be damaged, servers crash and counters are reset. Then nobody writes, and
- * one more run must leave an archive of everything.
+ * Simulates backup runs of tenants to which others write all the time. Runs are killed between any two of their
+ * effects, writes of files fail, archives turn out to be damaged, servers crash and counters are reset. Then nobody
+ * writes, and one more run must leave an archive of everything.
  * @throws {Violation} when an invariant is broken
  */
 export async function simulateBackups({ seed, trace }: SimulationOptions): Promise<void> {

@@ -26,10 +26,10 @@ const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 're
 
 /**
  * Simulates the databases of a tenant whose processes write all the time: operators provision, place, move, switch,
- * replace, upgrade and drop; their runs and the processes are killed, paused over any step, and cut off from the control
- * database, which goes away, as servers do; a server loses the database of the tenant, and finds it again. Then a run
- * retreats while only the server is there that the tenant needs, and each command runs once without faults. The same
- * seed gives the same run.
+ * replace, upgrade and drop; their runs and the processes are killed, paused over any step, and cut off from the
+ * control database, which goes away, as servers do; a server loses the database of the tenant, and finds it again. Then
+ * a run retreats while only the server is there that the tenant needs, and each command runs once without faults. The
+ * same seed gives the same run.
  * @throws {Violation} when an invariant is broken
  */
 export function simulateDatabases(options: SimulationOptions): void {

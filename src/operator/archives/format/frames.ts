@@ -86,8 +86,8 @@ export async function* openFrames(
 }
 
 /**
- * Cuts a stream into pieces of equal size. The last one may be shorter, and is empty only if the stream is. While a piece
- * is used, nothing else is in memory but the chunk that follows it.
+ * Cuts a stream into pieces of equal size. The last one may be shorter, and is empty only if the stream is. While a
+ * piece is used, nothing else is in memory but the chunk that follows it.
  */
 export async function* inPieces(
   source: AsyncIterable<Buffer>,
