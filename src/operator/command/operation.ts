@@ -36,8 +36,7 @@ export interface Confirmation {
 
 /**
  * What an operator can do. The command line makes a command of it. It knows neither the terminal nor the arguments of
- * the process, and imports what it needs when it runs, because most of the time of a short command is the loading of
- * modules.
+ * the process, and imports what it needs when it runs: a short command spends most of its time loading modules.
  */
 export interface Operation<F extends Fields = Fields, A extends Access = Access> {
   /** The words of the command, such as `user add`. */
@@ -138,8 +137,8 @@ export interface Installations {
   /** The control database at head with its entity manager, within the connection budget. */
   installation: Installation;
   /**
-   * One connection at a time to the control database at head, in the room that the connection budget leaves for that:
-   * it starts sooner, and works while the budget is used up. It is closed while no statement runs.
+   * One connection at a time to the control database at head, closed while no statement runs, in the room that the
+   * connection budget leaves for that: it starts sooner, and works while the budget is used up.
    */
   statements: InstallationAccess & ControlStatements;
   /** The control database may be missing, or at any version. */
@@ -181,9 +180,7 @@ export interface Output {
 export interface Progress {
   /** True where somebody sees it: what it says need not be said again. */
   readonly isVisible: boolean;
-  /** Begins a step. */
   step(text: string): void;
-  /** Begins to count. */
   start(total: number): void;
   /** Counts one more. */
   advance(hasFailed: boolean): void;
