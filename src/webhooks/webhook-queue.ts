@@ -41,14 +41,14 @@ const markDueText = `
            where is_active and (n.written is null or n.written is distinct from polled)
            order by w.id for update of w) due
    where w.id = due.id`;
+/** The ids are found first, in an array: without statistics, PostgreSQL would find them again for each tenant. */
 const leaseText = `
-  with due as (
-    select id from webhook_tenants where is_active and due_at <= now()
-    union all
-    select w.id from webhook_tenants w join tenants t on t.id = tenant_id where t.guid = any ($4)),
-  next as (
+  with next as (
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
-     where w.id in (select id from due) and is_active and not t.server_id = any ($3)
+     where w.id = any (array(select id from webhook_tenants where is_active and due_at <= now()
+                              union all
+                             select c.id from webhook_tenants c join tenants t on t.id = tenant_id where guid = any ($4)))
+       and is_active and not t.server_id = any ($3)
        and not ${isLeased('w')} and t.status = 'active' and not t.isolated
      order by due_at limit $2 for update of w skip locked)
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
