@@ -1,5 +1,13 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
+/**
+ * A query often follows the last one at once: another request of a client, or webhooks that send a change. So a
+ * connection that was used a moment ago is kept, and one that has been idle for half a second is not more likely to be
+ * needed than after a minute.
+ */
+const halvingMs = 50;
+const maxHalvings = 10;
+
 /** The idle connections to one server. Each can be used by its own tenant only. */
 export class IdleConnections {
   /** The pools that have an idle connection. */
@@ -29,16 +37,21 @@ export class IdleConnections {
   }
 
   /**
-   * Takes a connection of the tenant with the lowest usage per idle connection: it is the least likely to be needed.
+   * Takes the connection that is least likely to be needed: one of the tenant with the lowest usage per idle connection.
+   * That counts half as much for each `halvingMs` for which the connection has been idle.
    */
   takeLeastUsed(): TenantClient | undefined {
-    let leastUsed: Pool | undefined;
+    const now = performance.now();
+    let leastUsed: TenantClient | undefined;
     let minScore = Number.POSITIVE_INFINITY;
-    for (const pool of this.#pools) {
-      const score = pool.usageScore - Math.log2(pool.idle.length);
-      if (score < minScore) [leastUsed, minScore] = [pool, score];
+    for (const { idle, usageScore } of this.#pools) {
+      const [oldest] = idle as [TenantClient];
+      const halvings = Math.min((now - oldest.idleSince) / halvingMs, maxHalvings);
+      const score = usageScore - Math.log2(idle.length) - halvings;
+      if (score < minScore) [leastUsed, minScore] = [oldest, score];
     }
-    return leastUsed && this.take(leastUsed);
+    if (leastUsed) this.remove(leastUsed);
+    return leastUsed;
   }
 
   /** Takes the connections that became idle before `moment`, a value of `performance.now()`. */

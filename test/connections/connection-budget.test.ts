@@ -195,6 +195,17 @@ describe('connection budget', () => {
       expect(pids.size).to.equal(1);
     });
 
+    it('a connection that was just used is kept rather than one with more uses that has been idle for longer', async () => {
+      const { pools } = harness.createBudget({ max: 2 });
+      const [earlier, later, other] = pools;
+      for (let n = 0; n < 5; n++) await useConnection(earlier, 'read');
+      const usedAt = performance.now();
+      await eventually(() => performance.now() - usedAt > 500);
+      await useConnection(later, 'read');
+      await useConnection(other, 'read');
+      expect([earlier.idle.length, later.idle.length]).to.deep.equal([0, 1]);
+    });
+
     it('the memory of an evicted connection is freed', async () => {
       const { pools } = harness.createBudget({ max: 2 });
       setFlagsFromString('--expose-gc');
