@@ -39,13 +39,11 @@ interface TenantRun {
 const actor = JSON.stringify({ traceId: 'webhooks' });
 /** Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and in the process. */
 const maxSending = { tenant: 20, slow: 100, process: 200 };
-/** Queries of the databases of one server at the same time: the connections that webhooks take from its budget. */
-const maxQueries = 8;
 /**
- * Of them, first queries of tenants. So those that were begun are done first: with many at once, each would lose its
- * connection to another one before its next query.
+ * Queries of the databases of one server at the same time for which the tenant has no connection: those that webhooks
+ * take from its budget. A change that was just made here is sent on the connection that has made it, without a turn.
  */
-const maxBeginning = 2;
+const maxQueries = 8;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
 /** When endpoints are read again soon: nobody says when changes are final. */
@@ -56,13 +54,13 @@ const openMs = 250;
  */
 export function createTenantServing(options: ServeTenantOptions) {
   const { directory, sender, stopping, now } = options;
-  const servers = new Map<string, { begin: LimitFunction; query: LimitFunction }>();
+  const turns = new Map<string, LimitFunction>();
   /** The turns of queries, one server beside the other: one that does not respond delays no other. */
-  const turnsOf = ({ databaseUrl }: TenantRecord) => {
+  const turnsOf = ({ databaseUrl }: TenantRecord): LimitFunction => {
     const address = serverAddress(databaseUrl);
-    const turns = servers.get(address) ?? { begin: pLimit(maxBeginning), query: pLimit(maxQueries) };
-    servers.set(address, turns);
-    return turns;
+    const found = turns.get(address) ?? pLimit(maxQueries);
+    turns.set(address, found);
+    return found;
   };
   const all = pLimit(maxSending.process);
   const slow = pLimit(maxSending.slow);
@@ -83,16 +81,15 @@ export function createTenantServing(options: ServeTenantOptions) {
     };
     const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
-    let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
-    const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
-    const turns = turnsOf(tenant);
-    let hasBegun = false;
+    let until: number | undefined; // the wait for the first turn does not count
+    const mayGoOn = (): boolean =>
+      !stopping.aborted && run.isHeld() && (until === undefined || performance.now() < until);
+    const turn = turnsOf(tenant);
     const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
       const served = async (): Promise<T> => query(await findServed());
-      if (hasBegun) return turns.query(served);
-      hasBegun = true;
-      const result = await turns.begin(() => turns.query(served));
-      until = performance.now() + maxServiceMs;
+      const isConnected = options.databases.open(await findServed()).pool.idle.length > 0;
+      const result = await (isConnected ? served() : turn(served));
+      until ??= performance.now() + maxServiceMs;
       return result;
     };
     const services: EndpointServices = {

@@ -39,6 +39,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
       REDIS_URL: redis.url,
       ACCESS_TOKEN_TTL: '3600',
+      CONTROL_CONNECTIONS: '8', // the default, also of two processes
     }),
   );
   const processes = useServiceProcesses();

@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import pg from 'pg';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { postgresUrl } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, sql } from '../support/world.ts';
 import { startReceiver, verify } from './receiver.ts';
@@ -463,6 +466,41 @@ describe('webhooks', () => {
     expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
     await eventually(() => keys('/gap').includes(key));
     expect(receiver.at('/gap').map(({ body }) => body.type)).to.deep.equal(['webhook.gap', 'order_status.created']);
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('a change is sent on the connection that made it, however many other tenants wait for their databases', async () => {
+    const { Id } = await createWebhook('/prompt', { Resources: ['OrderStatus'] });
+    const others = await Promise.all(Array.from({ length: 8 }, (_, number) => world.provision(`slow${number}`)));
+    const locks = await Promise.all(
+      others.map(async tenant => {
+        const client = await world.login(tenant);
+        expect((await client.post(path, { Url: receiver.url('/slow') })).status).to.equal(201);
+        const lock = new pg.Client(tenant.adminUrl);
+        await lock.connect();
+        await lock.query('begin; lock table webhooks in access exclusive mode');
+        await createStatus(client);
+        return lock;
+      }),
+    );
+    const waiting = () =>
+      withConnection(postgresUrl(), async client => {
+        const { rows } = await client.query<{ count: number }>(
+          `select count(distinct datname)::int as count from pg_stat_activity
+            where wait_event_type = 'Lock' and datname = any ($1)`,
+          [others.map(({ database }) => database)],
+        );
+        return rows[0]!.count;
+      });
+    try {
+      await eventually(async () => (await waiting()) === others.length);
+      const key = await createStatus();
+      await eventually(() => keys('/prompt').includes(key));
+      expect(await waiting()).to.equal(others.length);
+    } finally {
+      await Promise.all(locks.map(lock => lock.end()));
+    }
+    await eventually(() => receiver.at('/slow').length === others.length);
     await admin.delete(`${path}/${Id}`);
   });
 });
