@@ -1,12 +1,7 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
-/**
- * A query often follows the last one at once: another request of a client, or webhooks that send a change. So a
- * connection that was used a moment ago is kept, and one that has been idle for half a second is not more likely to be
- * needed than after a minute.
- */
-const halvingMs = 50;
-const maxHalvings = 10;
+/** For so long after a change, the tenant keeps a connection if others can be closed: webhooks and streams read it. */
+const changedMs = 500;
 
 /** The idle connections to one server. Each can be used by its own tenant only. */
 export class IdleConnections {
@@ -37,21 +32,15 @@ export class IdleConnections {
   }
 
   /**
-   * Takes the connection that is least likely to be needed: one of the tenant with the lowest usage per idle connection.
-   * That counts half as much for each `halvingMs` for which the connection has been idle.
+   * Takes the connection that is least likely to be needed: of the tenant with the lowest usage per idle connection. If
+   * every tenant has just made a change, it is the one whose change was first.
    */
   takeLeastUsed(): TenantClient | undefined {
-    const now = performance.now();
-    let leastUsed: TenantClient | undefined;
-    let minScore = Number.POSITIVE_INFINITY;
-    for (const { idle, usageScore } of this.#pools) {
-      const [oldest] = idle as [TenantClient];
-      const halvings = Math.min((now - oldest.idleSince) / halvingMs, maxHalvings);
-      const score = usageScore - Math.log2(idle.length) - halvings;
-      if (score < minScore) [leastUsed, minScore] = [oldest, score];
-    }
-    if (leastUsed) this.remove(leastUsed);
-    return leastUsed;
+    const pools = [...this.#pools];
+    const changedSince = performance.now() - changedMs;
+    const unchanged = pools.filter(({ changedAt }) => changedAt < changedSince);
+    const pool = unchanged.length > 0 ? lowest(unchanged, usagePerConnection) : lowest(pools, each => each.changedAt);
+    return pool && this.take(pool);
   }
 
   /** Takes the connections that became idle before `moment`, a value of `performance.now()`. */
@@ -68,4 +57,11 @@ export class IdleConnections {
     if (at >= 0) idle.splice(at, 1);
     if (idle.length === 0) this.#pools.delete(client.pool);
   }
+}
+
+const usagePerConnection = ({ usageScore, idle }: Pool): number => usageScore - Math.log2(idle.length);
+
+function lowest(pools: readonly Pool[], score: (pool: Pool) => number): Pool | undefined {
+  const lowestScore = Math.min(...pools.map(score));
+  return pools.find(pool => score(pool) === lowestScore);
 }

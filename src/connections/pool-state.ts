@@ -45,4 +45,6 @@ export interface PoolState<Client> {
   readonly onUsed: (ms: number) => void;
   /** How often the tenant asks for connections; see `TenantPool`. */
   readonly usageScore: number;
+  /** When a connection was last used for a change that others read next, by `performance.now()`. */
+  changedAt: number;
 }

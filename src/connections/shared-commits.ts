@@ -18,6 +18,8 @@ export interface SingleChange {
   announce: (resource: string) => Promise<void>;
   /** Of the request that makes the change. */
   deadline?: Deadline | undefined;
+  /** True if it adds nothing to the feed of changes, so that nobody reads it next. */
+  isUnfed?: boolean;
 }
 
 interface Waiting extends SingleChange {
@@ -80,6 +82,7 @@ export class SharedCommits {
     const options = this.#options;
     if (this.#alone > 0) this.#alone--;
     const [first] = group as [Waiting];
+    if (!first.isUnfed) client.pool.changedAt = performance.now();
     const { resource, announce } = first;
     if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
     if (group.length === 1) {

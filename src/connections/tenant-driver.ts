@@ -57,8 +57,6 @@ export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
 interface Change extends Omit<SingleChange, 'change'> {
   /** The statement that makes the change, or what comes before it. */
   change: Statement | Prepare;
-  /** True if it adds nothing to the feed of changes, so that nobody is woken. */
-  isUnfed?: boolean;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -125,18 +123,19 @@ export class TenantDriver extends PostgreSqlDriver {
    * that is traced has a transaction of its own. @returns the rows of the statement
    */
   async change(change: Change): Promise<RowValues[]> {
-    const { change: statement, isUnfed, ...rest } = change;
+    const { change: statement, ...rest } = change;
     const isAlone = typeof statement === 'function' || !statement.withActor || rest.deadline?.trace;
     try {
       return await (isAlone ? this.#changeAlone(change) : this.#sharedCommits.change({ ...rest, change: statement }));
     } finally {
-      if (!isUnfed) this.#onChanged();
+      if (!rest.isUnfed) this.#onChanged();
     }
   }
 
-  #changeAlone({ actor, resource, change, announce, deadline }: Change): Promise<RowValues[]> {
+  #changeAlone({ actor, resource, change, announce, deadline, isUnfed }: Change): Promise<RowValues[]> {
     const run = async (client: TenantClient, trace?: Trace) => {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
+      if (!isUnfed) this.pool.changedAt = performance.now();
       try {
         const statement = typeof change === 'function' ? await change(transaction) : change;
         // The announcement comes after the checks, so that a refused change invalidates no cached response.

@@ -25,6 +25,7 @@ export class TenantPool implements PoolState<TenantClient> {
   inUse = 0;
   opening = 0;
   closing = 0;
+  changedAt = Number.NEGATIVE_INFINITY;
   readonly budget: ConnectionBudget;
   readonly onUsed: (ms: number) => void;
   readonly #relocate: Relocate | undefined;

@@ -195,15 +195,18 @@ describe('connection budget', () => {
       expect(pids.size).to.equal(1);
     });
 
-    it('a connection that was just used is kept rather than one with more uses that has been idle for longer', async () => {
-      const { pools } = harness.createBudget({ max: 2 });
-      const [earlier, later, other] = pools;
-      for (let n = 0; n < 5; n++) await useConnection(earlier, 'read');
-      const usedAt = performance.now();
-      await eventually(() => performance.now() - usedAt > 500);
-      await useConnection(later, 'read');
-      await useConnection(other, 'read');
-      expect([earlier.idle.length, later.idle.length]).to.deep.equal([0, 1]);
+    it('a tenant that has just made a change keeps its connection rather than one that uses its own more', async () => {
+      const read = { name: 'one', text: 'select 1', values: [] };
+      const statement = { name: 'change', text: `select set_config('a.b', 'c', true)`, values: [] };
+      const actor = JSON.stringify({ traceId: 'test' });
+      for (const change of [statement, { ...statement, withActor: () => statement }]) {
+        const databases = harness.openDatabases(2);
+        const [frequent, changed, other] = harness.tenants.map(tenant => databases.open(tenant));
+        for (let n = 0; n < 5; n++) await frequent!.reads.read(read);
+        await changed!.change({ actor, resource: undefined, announce: async () => {}, change });
+        await other!.reads.read(read);
+        expect([frequent!.pool.idle.length, changed!.pool.idle.length]).to.deep.equal([0, 1]);
+      }
     });
 
     it('the memory of an evicted connection is freed', async () => {
