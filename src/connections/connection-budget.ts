@@ -41,7 +41,8 @@ export interface BudgetCounts extends WaitCounts {
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is room.
  *   evict        Without room, the budget closes an idle connection of the tenant with the lowest recent usage per
  *                idle connection. So busy tenants stay connected. (If it closed the least recently used connection,
- *                a stream of tenants with one request each would close the connections of all others.)
+ *                a stream of tenants with one request each would close the connections of all others.) A tenant
+ *                that has just made a change keeps its connection, on which webhooks and streams read the change.
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
  *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
  *                (`WaitQueue`), so no tenant keeps more than its share while others wait.

@@ -1,7 +1,7 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
 /** For so long after a change, the tenant keeps a connection if others can be closed: webhooks and streams read it. */
-const changedMs = 500;
+const changedMs = 1_000;
 
 /** The idle connections to one server. Each can be used by its own tenant only. */
 export class IdleConnections {
