@@ -135,7 +135,7 @@ export class TenantDriver extends PostgreSqlDriver {
   #changeAlone({ actor, resource, change, announce, deadline, isUnfed }: Change): Promise<RowValues[]> {
     const run = async (client: TenantClient, trace?: Trace) => {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
-      if (!isUnfed) this.pool.changedAt = performance.now();
+      if (!isUnfed) client.pool.changedAt = performance.now();
       try {
         const statement = typeof change === 'function' ? await change(transaction) : change;
         // The announcement comes after the checks, so that a refused change invalidates no cached response.
