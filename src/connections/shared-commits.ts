@@ -82,7 +82,7 @@ export class SharedCommits {
     const options = this.#options;
     if (this.#alone > 0) this.#alone--;
     const [first] = group as [Waiting];
-    if (!first.isUnfed) client.pool.changedAt = performance.now();
+    if (!group.every(({ isUnfed }) => isUnfed)) client.pool.changedAt = performance.now();
     const { resource, announce } = first;
     if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
     if (group.length === 1) {

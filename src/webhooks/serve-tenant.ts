@@ -81,15 +81,14 @@ export function createTenantServing(options: ServeTenantOptions) {
     };
     const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
-    let until: number | undefined; // the wait for the first turn does not count
-    const mayGoOn = (): boolean =>
-      !stopping.aborted && run.isHeld() && (until === undefined || performance.now() < until);
+    let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
+    const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
     const turn = turnsOf(tenant);
     const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
-      const served = async (): Promise<T> => query(await findServed());
-      const isConnected = options.databases.open(await findServed()).pool.idle.length > 0;
-      const result = await (isConnected ? served() : turn(served));
-      until ??= performance.now() + maxServiceMs;
+      const found = await findServed();
+      const isConnected = options.databases.open(found).pool.idle.length > 0;
+      const result = await (isConnected ? query(found) : turn(async () => query(await findServed())));
+      until = Math.min(until, performance.now() + maxServiceMs);
       return result;
     };
     const services: EndpointServices = {
