@@ -57,5 +57,6 @@ export const currencies = defineResource({
   example: { Code: 'XBT', Name: 'Bitcoin', Symbol: '₿', DecimalPlaces: 6 },
   replacement: { Code: 'AED', Name: 'United Arab Emirates Dirham', DecimalPlaces: 2 },
   onMissing: 'not_found',
+  takesPatch: true,
   softDelete: true,
 });

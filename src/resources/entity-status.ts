@@ -40,4 +40,5 @@ export const entityStatuses = defineResource({
   },
   example: { Title: 'Key account', Weighting: 3 },
   onMissing: 'not_found',
+  takesPatch: true,
 });

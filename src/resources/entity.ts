@@ -76,6 +76,7 @@ export const entities = defineResource({
   },
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
+  takesPatch: true,
   validate: async (entity, em, before) => {
     entity.statusId ||= await lookUp(em, 'default status', () => defaultStatusId(em));
     const { statusId } = entity;

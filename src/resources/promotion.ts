@@ -160,6 +160,7 @@ export const promotions = defineResource({
   example: { PromoCode: 'SUMMER15', Name: 'Summer sale', DiscountType: 'Percentage', DiscountValue: 15 },
   replacement: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   onMissing: 'not_found',
+  takesPatch: true,
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
     if (discountType === 'Percentage' && discountValue > 100)

@@ -51,4 +51,5 @@ export const taxCodes = defineResource({
   example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
   replacement: { Code: 'STD', Name: 'Standard rate', Rate: 20, IsActive: true },
   onMissing: 'not_found',
+  takesPatch: true,
 });

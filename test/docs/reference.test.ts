@@ -59,8 +59,8 @@ describe('reference', () => {
       endpoints.find(({ endpoint }) => endpoint.id === id)?.endpoint.errors.flatMap(({ codes }) => codes) ?? [];
     expect(codesOf('postCurrency')).to.include.members(['duplicate', 'limit_reached', 'malformed_json']);
     expect(codesOf('postCurrency')).to.not.include('unknown_record').and.not.include('in_use');
-    for (const id of ['putCountries', 'patchCountriesCodeByCode'])
-      expect(codesOf(id)).to.include('unknown_record').and.not.include('not_found').and.not.include('duplicate');
+    expect(codesOf('putCountries')).to.include('unknown_record').and.not.include('not_found');
+    expect(codesOf('putCountries')).to.not.include('duplicate');
     expect(codesOf('putCurrencyById')).to.include('duplicate');
     for (const id of ['postImports', 'deleteAuthSessionsById']) expect(codesOf(id)).not.to.include('not_found');
     expect(codesOf('deleteTaxCodesById')).to.include('in_use').and.not.include('duplicate');

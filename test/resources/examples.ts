@@ -38,6 +38,8 @@ export interface Example {
   paged?: boolean;
   /** PUT changes only the fields that are sent. */
   partial?: boolean;
+  /** Records have PATCH. */
+  takesPatch?: boolean;
   /** DELETE marks the record as deleted. */
   softDelete?: boolean;
   /** Every field of a request, in the order of a response. */
@@ -68,6 +70,7 @@ export const examples: Record<string, Example> = {
     read: 'full.read',
     write: 'full.manage',
     missingProblem: notFound,
+    takesPatch: true,
     orderBy: ['Weighting', 'Id'],
     partial: true,
     fields: { Title: name, Weighting: int() },
@@ -142,6 +145,7 @@ export const examples: Record<string, Example> = {
     read: 'user',
     write: 'pricing.write',
     missingProblem: notFound,
+    takesPatch: true,
     orderBy: ['PromoCode'],
     fields: {
       PromoCode: code,
@@ -188,6 +192,7 @@ export const examples: Record<string, Example> = {
     unique: 'Code',
     ...settings,
     missingProblem: notFound,
+    takesPatch: true,
     orderBy: ['Code'],
     softDelete: true,
     fields: {
@@ -208,6 +213,7 @@ export const examples: Record<string, Example> = {
     lookup: true,
     ...settings,
     missingProblem: notFound,
+    takesPatch: true,
     orderBy: ['Code'],
     fields: { Code: code, Name: name, Rate: decimal({ required: true }), IsActive: bool() },
     defaults: { IsActive: true },
@@ -221,6 +227,7 @@ export const examples: Record<string, Example> = {
     read: 'user',
     write: 'full.manage',
     missingProblem: notFound,
+    takesPatch: true,
     orderBy: ['Id'],
     paged: true,
     fields: {

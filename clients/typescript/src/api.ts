@@ -475,21 +475,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -509,7 +509,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token.
          */
@@ -518,20 +518,14 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
         delete: operations["deleteCountriesCodeByCode"];
         options?: never;
         head?: never;
-        /**
-         * Change the fields of one Country record that are sent
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
-         *
-         *     Needs a token with the permission `settings.write`.
-         */
-        patch: operations["patchCountriesCodeByCode"];
+        patch?: never;
         trace?: never;
     };
     "/api/v1/Countries/code/{code}/restore": {
@@ -545,7 +539,7 @@ export interface paths {
         put?: never;
         /**
          * Restore one Country record that is marked as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT, but PATCH.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -615,13 +609,7 @@ export interface paths {
         delete: operations["deleteOrderStatusesById"];
         options?: never;
         head?: never;
-        /**
-         * Change the fields of one OrderStatus record that are sent
-         * @description The stages of a sales order, listed by weighting.
-         *
-         *     Needs a token with the permission `settings.write`.
-         */
-        patch: operations["patchOrderStatusesById"];
+        patch?: never;
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure": {
@@ -683,13 +671,7 @@ export interface paths {
         delete: operations["deleteUnitsOfMeasureById"];
         options?: never;
         head?: never;
-        /**
-         * Change the fields of one UnitOfMeasure record that are sent
-         * @description The units of quantities, listed by code.
-         *
-         *     Needs a token with the permission `settings.write`.
-         */
-        patch: operations["patchUnitsOfMeasureById"];
+        patch?: never;
         trace?: never;
     };
     "/api/v1/UnitsOfMeasure/code/{code}": {
@@ -773,13 +755,7 @@ export interface paths {
         delete: operations["deleteSystemOptionsById"];
         options?: never;
         head?: never;
-        /**
-         * Change the fields of one SystemOption record that are sent
-         * @description Settings of the company, grouped by type.
-         *
-         *     Needs a token with the permission `settings.write`.
-         */
-        patch: operations["patchSystemOptionsById"];
+        patch?: never;
         trace?: never;
     };
     "/api/v1/Promotions/{id}/entity/{entityId}/used": {
@@ -5508,80 +5484,6 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
-    patchCountriesCodeByCode: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
-                "If-Match"?: string;
-                /** @description If the record has this `ETag`, the change is not made: 412. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @description The code of the record, in any letter case. */
-                code: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "CountryName": "United Kingdom"
-                 *     }
-                 */
-                "application/merge-patch+json": {
-                    /** @description The name of the country. */
-                    CountryName?: string;
-                };
-                /**
-                 * @example {
-                 *       "CountryName": "United Kingdom"
-                 *     }
-                 */
-                "application/json": {
-                    /** @description The name of the country. */
-                    CountryName?: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Success. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "CountryCode": "XI",
-                     *       "CountryName": "Northern Ireland",
-                     *       "IsDeleted": false,
-                     *       "DeletedAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Country"];
-                };
-            };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
-            408: components["responses"]["Problem408"];
-            410: components["responses"]["Problem410-gone"];
-            412: components["responses"]["Problem412"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
     postCountriesCodeByCodeRestore: {
         parameters: {
             query?: never;
@@ -5970,83 +5872,6 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
-    patchOrderStatusesById: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
-                "If-Match"?: string;
-                /** @description If the record has this `ETag`, the change is not made: 412. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @description The id of the record. */
-                id: number;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "Weighting": 30
-                 *     }
-                 */
-                "application/merge-patch+json": {
-                    /** @description The name of the stage, such as `Shipped`. */
-                    Name?: string;
-                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
-                    Weighting?: number | null;
-                };
-                /**
-                 * @example {
-                 *       "Weighting": 30
-                 *     }
-                 */
-                "application/json": {
-                    /** @description The name of the stage, such as `Shipped`. */
-                    Name?: string;
-                    /** @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it. */
-                    Weighting?: number | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Success. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "Id": 1,
-                     *       "Name": "Shipped",
-                     *       "Weighting": 30,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["OrderStatus"];
-                };
-            };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
-            408: components["responses"]["Problem408"];
-            410: components["responses"]["Problem410-gone"];
-            412: components["responses"]["Problem412"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
     getUnitsOfMeasure: {
         parameters: {
             query?: {
@@ -6376,83 +6201,6 @@ export interface operations {
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
-    patchUnitsOfMeasureById: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
-                "If-Match"?: string;
-                /** @description If the record has this `ETag`, the change is not made: 412. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @description The id of the record. */
-                id: number;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "Name": "Twenty foot container"
-                 *     }
-                 */
-                "application/merge-patch+json": {
-                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
-                    Code?: string;
-                    /** @description The name of the unit, such as `Kilogram`. */
-                    Name?: string;
-                };
-                /**
-                 * @example {
-                 *       "Name": "Twenty foot container"
-                 *     }
-                 */
-                "application/json": {
-                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
-                    Code?: string;
-                    /** @description The name of the unit, such as `Kilogram`. */
-                    Name?: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Success. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "Id": 1,
-                     *       "Code": "KG",
-                     *       "Name": "Kilogram",
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UnitOfMeasure"];
-                };
-            };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
-            408: components["responses"]["Problem408"];
-            410: components["responses"]["Problem410-gone"];
-            412: components["responses"]["Problem412"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6862,92 +6610,6 @@ export interface operations {
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
-    patchSystemOptionsById: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
-                "If-Match"?: string;
-                /** @description If the record has this `ETag`, the change is not made: 412. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @description The id of the record. */
-                id: number;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "IsActive": true
-                 *     }
-                 */
-                "application/merge-patch+json": {
-                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
-                    SystemOptionTypeId?: number;
-                    /** @description The value of the setting, as text. */
-                    Value?: string;
-                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
-                    CreatedAt?: string | null;
-                };
-                /**
-                 * @example {
-                 *       "IsActive": true
-                 *     }
-                 */
-                "application/json": {
-                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
-                    SystemOptionTypeId?: number;
-                    /** @description The value of the setting, as text. */
-                    Value?: string;
-                    /** @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
-                    CreatedAt?: string | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Success. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "Id": 1,
-                     *       "SystemOptionTypeId": 1,
-                     *       "Value": "Europe/London",
-                     *       "IsActive": true,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["SystemOption"];
-                };
-            };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
-            408: components["responses"]["Problem408"];
-            410: components["responses"]["Problem410-gone"];
-            412: components["responses"]["Problem412"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

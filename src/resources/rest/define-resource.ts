@@ -27,8 +27,8 @@ export interface Resource {
 }
 
 /**
- * Defines the REST routes of one table: list, read, look up by code, create, replace, patch and delete. A trigger of
- * the database writes the audit entry of every change.
+ * Defines the REST routes of one table: list, read, look up by code, create, replace and delete, and where the options
+ * say so, patch and restore. A trigger of the database writes the audit entry of every change.
  * @throws when `options.entity` is not an entity of MikroORM
  */
 export function defineResource<
@@ -45,7 +45,7 @@ export function defineResource<
     ...readRoutes(definition),
     createRoute(definition),
     updateRoute(definition),
-    patchRoute(definition),
+    ...(definition.takesPatch ? [patchRoute(definition)] : []),
     deleteRoute(definition),
     ...(definition.softDelete ? [restoreRoute(definition)] : []),
   ];
@@ -111,23 +111,20 @@ function noFieldSent(contract: z.ZodObject): Problem {
   return problem('validation_failed', { errors: Object.fromEntries(names.map(name => [name, [error]])) });
 }
 
-/**
- * PATCH of one record: a JSON merge patch (RFC 7396) of the fields of POST. The path names the record, also where PUT
- * finds it by a code in its body: such a code never changes, so it is no field of the patch.
- */
+/** PATCH of one record: a JSON merge patch (RFC 7396) of the fields of POST. */
 function patchRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, key, access, view, create, example, replacement = example } = resource;
-  const body: z.ZodObject = 'code' in key ? create.omit({ [pascalCase(key.code)]: true } as never) : create;
-  const [field = ''] = Object.keys(body.shape)
+  const { name, recordPath, access, view, create, example, replacement = example } = resource;
+  const [field = ''] = Object.keys(create.shape)
     .filter(each => each in replacement)
     .slice(-1);
+
   return defineRoute({
     ...documentation(resource),
     method: 'PATCH',
     path: recordPath,
     access: access.write,
     summary: `Change the fields of one ${name} record that are sent`,
-    body,
+    body: create,
     example: { [field]: replacement[field] },
     response: view,
     hasTag: true,

@@ -71,7 +71,7 @@ export function hrefOf({ recordPath }: Pick<ResourceDefinition, 'recordPath'>, k
 export function documentation({ name, path, key, description }: ResourceDefinition) {
   if ('id' in key) return { tag: name, description };
   const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
-  return { tag: name, description: `${description} ${replaced}; its own path has no PUT, but PATCH.` };
+  return { tag: name, description: `${description} ${replaced}; its own path has no PUT.` };
 }
 
 /** The problems of a change of a record, for the documentation. @param change the verb of the route */

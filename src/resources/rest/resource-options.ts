@@ -16,6 +16,8 @@ export interface CommonOptions {
   paged?: boolean;
   /** The problem of PUT and DELETE when the record does not exist: `not_found` is a 404, `unknown_record` a 400. */
   onMissing: 'not_found' | 'unknown_record';
+  /** Records have PATCH. Without it PATCH is 405: such a record is only replaced as a whole, by PUT. */
+  takesPatch?: boolean;
   /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
   /**
