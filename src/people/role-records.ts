@@ -57,7 +57,7 @@ export async function changeRole(
 }
 
 /** Writes the name and the permissions of a role. */
-export async function replaceRole(query: QueryControl, { Id, Name, Permissions }: RoleView): Promise<void> {
+async function replaceRole(query: QueryControl, { Id, Name, Permissions }: RoleView): Promise<void> {
   await query('update_role', updateRole, [Id, Name, Permissions]);
 }
 
@@ -95,6 +95,6 @@ async function requireFreeName(query: QueryControl, tenantId: number, name: stri
 }
 
 /** Each permission once, in the order of the list of all. */
-export function ordered(chosen: readonly Permission[]): Permission[] {
+function ordered(chosen: readonly Permission[]): Permission[] {
   return allPermissions.filter(permission => chosen.includes(permission));
 }

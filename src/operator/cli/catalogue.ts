@@ -32,7 +32,6 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
   ],
   People: [
     ['user', 'users of a tenant', () => import('../people/user.command.ts')],
-    ['role', 'roles of a tenant: named sets of permissions', () => import('../people/role.command.ts')],
     ['session', 'open logins of users', () => import('../people/session.command.ts')],
     ['key', 'keys that sign the access tokens of a tenant', () => import('../people/key.command.ts')],
     ['client', 'programs that use legacy tokens', () => import('../people/client.command.ts')],

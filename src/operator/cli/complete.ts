@@ -54,10 +54,6 @@ export async function valuesOf(
 ): Promise<Candidate[]> {
   if (made.argChoices) return made.argChoices.map(value => ({ value }));
   const field = fieldOf(made);
-  if (field?.kind === 'permission') {
-    const { permissions } = await import('../../control/permissions.ts');
-    return permissions.filter(value => !operands.includes(value)).map(value => ({ value }));
-  }
   const kind = field && storedKindOf(field);
   if (!kind) return [];
   const { storedValues } = await import('../command/stored-values.ts');

@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /** The kind of the value of a field. Of a stored kind, the control database has all values. */
-export type FieldKind = StoredValue | 'permission' | 'text' | 'flag' | 'secret';
+export type FieldKind = StoredValue | 'text' | 'flag' | 'secret';
 
 /** A value that an operation takes: an argument or option of the command line, an input of a form. */
 export interface Field<Value = unknown> {
@@ -115,7 +115,7 @@ export function withDefaults(fields: Fields, given: Readonly<Record<string, unkn
 
 /** Returns which values of the control database a field can have; undefined when it has others. */
 export function storedKindOf({ kind }: Field): StoredValue | undefined {
-  return kind === 'text' || kind === 'flag' || kind === 'secret' || kind === 'permission' ? undefined : kind;
+  return kind === 'text' || kind === 'flag' || kind === 'secret' ? undefined : kind;
 }
 
 /** Returns the flag of an option; undefined for a secret that is always needed, which is read from stdin. */

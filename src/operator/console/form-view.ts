@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { permissions } from '../../control/permissions.ts';
 import { type Html, html } from '../../docs/html.ts';
 import { isConfirmed } from '../command/operation.ts';
 import { type Field, storedKindOf } from '../command/operation-fields.ts';
@@ -51,7 +50,6 @@ async function candidatesOf(
   { texts }: FilledForm,
   { statements }: PageRequest['control'],
 ): Promise<readonly Candidate[]> {
-  if (field.kind === 'permission') return permissions.map(value => ({ value }));
   const kind = storedKindOf(field);
   return kind ? readStoredValues(statements, kind, '', texts.slug?.[0]) : [];
 }

@@ -23,7 +23,7 @@ const fields = {
     'e-mail address of the first administrator; the password is generated and shown only once',
     { neededUnless: 'file' },
   ),
-  packs: option('<names>', 'packs of reference data to begin with, separated by commas; list them: packs list', {
+  packs: option('<names>', 'packs of reference data to begin with, separated by commas: countries, currencies, units', {
     parse: parseNames,
   }),
 };

@@ -1,8 +1,7 @@
 import { scopes } from '../../control/scopes.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
-import { argument, flag, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { argument, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
 import { loginOperations, password } from './user-login.command.ts';
@@ -29,7 +28,7 @@ const user = { slug: argument('slug'), email: argument('email') };
 const scopeText = 'data that the user may use: of the own entity, or all';
 const entityText = 'entity that the user belongs to';
 
-const remedy = 'Change that: user change --entity, or --scope All.';
+const remedy = 'An administrator of the tenant gives the user an entity, or the scope All.';
 
 const add = defineChange({
   name: 'user add',
@@ -88,31 +87,6 @@ const list = defineList({
   empty: 'No users.',
 });
 
-const change = defineChange({
-  name: 'user change',
-  description: 'change names, role, scope or entity of a user',
-  fields: {
-    ...user,
-    firstName: option('<name>', 'first name'),
-    lastName: option('<name>', 'last name'),
-    role: option('<role>', 'role of the tenant', { kind: 'role' }),
-    scope: option('<scope>', scopeText, { choices: scopes }),
-    entity: option('<id>', entityText, { parse: parsePositive }),
-    noEntity: flag('the user belongs to no entity'),
-  },
-  examples: ['user change acme bob@acme.test --role Administrator --scope All'],
-  effect: 'changes',
-  async change({ slug, email, entity, noEntity, ...changes }, { installation }, isDryRun) {
-    const { changeUser } = await import('./change-user.ts');
-    if (noEntity && entity !== undefined)
-      throw new OperatorError('Give either --entity or --no-entity', { usage: true });
-    const entityId = noEntity ? null : entity;
-    const document = await changeUser(installation, slug, email, { ...changes, entityId }, isDryRun);
-    const done = fieldsText(document);
-    return { document, plan: `${document.email} would be changed to:\n${done}`, done };
-  },
-});
-
 const role = defineChange({
   name: 'user role',
   description: 'show the role of a user and its permissions, or give the user another role',
@@ -124,8 +98,8 @@ const role = defineChange({
   effect: 'reads',
   changingFields: ['role'],
   async change({ slug, email, role }, { installation }, isDryRun) {
-    const { changeUser, readUserRole } = await import('./change-user.ts');
-    const changed = role === undefined ? undefined : await changeUser(installation, slug, email, { role }, isDryRun);
+    const { readUserRole, setUserRole } = await import('./user-role.ts');
+    const changed = role === undefined ? undefined : await setUserRole(installation, slug, email, role, isDryRun);
     const { permissions, others, ...found } = await readUserRole(installation, slug, email);
     const plan = role === undefined ? `keep the role ${found.role}` : `get the role ${role}, in place of ${found.role}`;
     return {
@@ -140,7 +114,7 @@ const role = defineChange({
   },
 });
 
-export const operations = [add, list, findUserOperation, change, role, ...loginOperations, removeUserOperation];
+export const operations = [add, list, findUserOperation, role, ...loginOperations, removeUserOperation];
 
 /** What an operator looks for comes first: a narrow terminal omits the last columns. */
 function userRow({ guid, email, role, scope, state, ...others }: UserSummary): object {

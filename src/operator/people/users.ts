@@ -124,7 +124,7 @@ export async function setDisabled(
 }
 
 /** @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be loaded */
-export async function requireEntity(installation: Installation, tenant: Tenant, id: number): Promise<void> {
+async function requireEntity(installation: Installation, tenant: Tenant, id: number): Promise<void> {
   await connectTenant(installation, tenant, async client => {
     const { rowCount } = await client.query('select from entities where id = $1', [id]);
     if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);

@@ -119,21 +119,7 @@ const drain = defineOperation({
   },
 });
 
-const rebalance = defineChange({
-  name: 'server rebalance',
-  description: 'plan moves that even out the servers by the size of their tenants, and change nothing',
-  examples: ['server rebalance'],
-  effect: 'reads',
-  dryRun: 'the default: only plans',
-  async change(_, { installation }) {
-    const { planRebalanceOf } = await import('./drain-server.ts');
-    const document = await planRebalanceOf(installation);
-    const text = tableText(document, 'The servers are even: no move would help.');
-    return { document, plan: text, done: text };
-  },
-});
-
-export const operations = [add, list, set, removeServerOperation, drain, rebalance];
+export const operations = [add, list, set, removeServerOperation, drain];
 
 function capacityText(capacity: number | null): string {
   return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');

@@ -1,6 +1,6 @@
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { argument, optionalArgument, parsePositive } from '../command/operation-fields.ts';
 
 const list = defineOperation({
   name: 'webhooks',
@@ -32,26 +32,6 @@ const webhook = {
   id: argument('text', { parse: parsePositive, description: 'the number of the webhook' }),
 };
 
-const skip = defineChange({
-  name: 'webhooks skip',
-  description: 'let a webhook leave out the change at which it stands, or all until now',
-  fields: { ...webhook, all: flag('leave out all changes until now') },
-  examples: ['webhooks skip acme 3 --reason "the receiver cannot read this change"'],
-  effect: 'destroys',
-  async change({ slug, id, all }, { installation }, isDryRun) {
-    const { skipChanges } = await import('./webhooks.ts');
-    const url = await skipChanges(installation, slug, id, all, isDryRun);
-    const what = all ? 'all changes until now' : 'the change at which it stands';
-    return {
-      document: { tenant: slug, webhook: id, all },
-      facts: { url },
-      plan: `Webhook ${id} to ${url} would leave out ${what}.`,
-      confirm: { name: slug, consequence: `does not receive ${what} at ${url}` },
-      done: `Webhook ${id} of ${slug} goes on behind what it left out.`,
-    };
-  },
-});
-
 const disable = defineChange({
   name: 'webhooks disable',
   description: 'send nothing more to a webhook until its tenant enables it again',
@@ -71,4 +51,4 @@ const disable = defineChange({
   },
 });
 
-export const operations = [list, skip, disable];
+export const operations = [list, disable];

@@ -2,9 +2,6 @@ import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statement } from '../../postgres/statement.ts';
-import type { PlacedWebhook } from '../../webhooks/endpoint-state.ts';
-import { nextPlace } from '../../webhooks/webhook-places.ts';
-import { movePosition } from '../../webhooks/webhook-store.ts';
 import { connectTenant, findTenant } from './tenants.ts';
 
 /** The webhooks of a tenant, as they were when they were served last. */
@@ -56,45 +53,24 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
 }
 
 /**
- * Lets a webhook leave out the change at which it stands, or all until now.
+ * Sends nothing more to a webhook until its tenant enables it again.
  * @param isDryRun true to change nothing
  * @returns the URL of the webhook
  * @throws {OperatorError} when there is no such webhook
  */
-export function skipChanges(
-  installation: Installation,
-  slug: string,
-  id: number,
-  all: boolean,
-  isDryRun: boolean,
-): Promise<string> {
-  return changeWebhook(installation, slug, id, isDryRun, async (query, webhook) =>
-    query(movePosition(id, await nextPlace(query, webhook, all))),
-  );
-}
-
-/** Lets nothing more be sent to a webhook until the tenant enables it again. Parameters and result of `skipChanges`. */
-export function disableWebhook(
+export async function disableWebhook(
   installation: Installation,
   slug: string,
   id: number,
   isDryRun: boolean,
-): Promise<string> {
-  const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
-  return changeWebhook(installation, slug, id, isDryRun, query => query({ name: '', text, values: [id] }));
-}
-
-async function changeWebhook(
-  installation: Installation,
-  slug: string,
-  id: number,
-  isDryRun: boolean,
-  change: (query: Query, webhook: PlacedWebhook) => Promise<unknown>,
 ): Promise<string> {
   const url = await onTenant(installation, slug, async query => {
-    const webhook = await requireWebhook(query, slug, id);
-    if (!isDryRun) await change(query, webhook);
-    return webhook.url;
+    const found = await findWebhookUrl(query, slug, id);
+    if (!isDryRun) {
+      const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
+      await query({ name: '', text, values: [id] });
+    }
+    return found;
   });
   if (!isDryRun) await wake(installation, slug);
   return url;
@@ -108,11 +84,10 @@ async function onTenant<T>(installation: Installation, slug: string, work: (quer
   );
 }
 
-async function requireWebhook(query: Query, slug: string, id: number): Promise<PlacedWebhook & { url: string }> {
-  const text = 'select url, resources, actions, position from webhooks where id = $1';
-  const [webhook] = await query({ name: '', text, values: [id] });
+async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {
+  const [webhook] = await query({ name: '', text: 'select url from webhooks where id = $1', values: [id] });
   if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: npx backoffice webhooks ${slug}`);
-  return webhook as unknown as PlacedWebhook & { url: string };
+  return String(webhook.url);
 }
 
 /** Lets a process serve the webhooks of the tenant now. */

@@ -20,12 +20,12 @@ describe('completion', () => {
 
   it('a word is completed as command, option, choice, tenant, user of the tenant, role or server, by its place', async () => {
     expect(await complete('su')).to.deep.equal(['suspend']);
-    expect(await complete('user', 'cha')).to.deep.equal(['change']);
+    expect(await complete('user', 'fi')).to.deep.equal(['find']);
     expect(await complete('suspend', '')).to.deep.equal(['acme', 'globex']);
     expect(await complete('suspend', 'g')).to.deep.equal(['globex']);
-    expect(await complete('user', 'change', 'acme', '')).to.deep.equal([world.acme.admin.email]);
-    expect(await complete('user', 'change', 'acme', 'x', '--role', 'M')).to.deep.equal(['Member']);
-    expect(await complete('user', 'change', 'acme', 'x', '--role', 'Member', '--sc')).to.deep.equal(['--scope']);
+    expect(await complete('user', 'role', 'acme', '')).to.deep.equal([world.acme.admin.email]);
+    expect(await complete('user', 'add', 'acme', 'x', '--role', 'M')).to.deep.equal(['Member']);
+    expect(await complete('user', 'add', 'acme', 'x', '--role', 'Member', '--sc')).to.deep.equal(['--scope']);
     expect(await complete('list', '--status', 'sus')).to.deep.equal(['suspended']);
     expect(await complete('move', 'acme', '--to', '')).to.deep.equal(['default']);
     expect(await complete('provision', '')).to.deep.equal([]);

@@ -35,7 +35,7 @@ describe('program of the command line', () => {
     const { code, stdout } = await runCommand('scripts/backoffice.ts', ['--help'], world.environment);
     expect(code).to.equal(0);
     const commands = stdout.slice(stdout.indexOf('Tenants:'), stdout.indexOf('Examples:'));
-    expect(commands).to.match(/^People:\n {2}user .*\n {2}role /m);
+    expect(commands).to.match(/^People:\n {2}user .*\n {2}session /m);
     for (const line of commands.split('\n')) expect(line).to.match(/^$|^\w+:$|^ {2}\w.{0,77}$/);
   });
 

@@ -24,7 +24,7 @@ describe('questions of the command line', () => {
 
   (hasScript ? it : it.skip)('on a terminal, a command asks for what is missing, and Tab completes it', async () => {
     const { code, screen } = await onTerminal(
-      ['user', 'change', '--scope', 'All'],
+      ['user', 'role'],
       [
         ['Tenant (', 'glo\t'],
         ['globex', '\r'],

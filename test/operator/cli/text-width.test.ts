@@ -27,7 +27,6 @@ describe('width of the text', () => {
       ['edit', 'acme', '--name', name, '--enable', 'legacyTokens', '--enable', 'anotherFeatureWithALongName'],
       ['client', 'add', 'acme', email, '--name', 'Till in the second shop in Graz, beside the station'],
       ['key', 'rotate', 'acme', '--reason', 'the yearly rotation of keys, as the rules of the company say'],
-      ['role', 'add', 'acme', 'Buyer and seller', 'orders.read', 'orders.write', 'users.manage'],
       ['backup', 'init'],
       ['backup', 'run', '--all'],
       ['suspend', 'nobody', '--yes'],
@@ -44,24 +43,14 @@ describe('width of the text', () => {
    */
   const argumentsOf = (): Record<string, string> => ({
     show: 'acme',
-    'packs diff': 'acme --packs currencies',
     'user list': 'acme',
     'user find': email,
     'user role': `acme ${email}`,
-    'role list': 'acme',
     'session list': 'acme',
     'key list': 'acme',
     'client list': 'acme',
   });
-  const without = [
-    'restore moments',
-    'restore diff',
-    'runs watch',
-    'completion',
-    'server rebalance',
-    'backup drill',
-    'console',
-  ];
+  const without = ['restore moments', 'restore diff', 'runs watch', 'completion', 'backup drill', 'console'];
   const prose = ['backup verify', 'doctor'];
 
   it('no line of list, of show or of any other view is wrapped on a terminal of 80 columns', async () => {

@@ -167,22 +167,25 @@ describe('console: forms, plans and runs', () => {
 
   it('a large result says what is left out, keeps its end, and links to the whole', async () => {
     const globex = `(select id from tenants where slug = 'globex')`;
-    const insert = `insert into roles (tenant_id, name) select ${globex}, 'large ' || n from generate_series(1, 300) n`;
+    const insert = `
+      insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
+      select tenant_id, 'large' || n || '@globex.test', 'none', 'Large', 'Result', id, 'Self'
+        from roles, generate_series(1, 300) n where name = 'Member' and tenant_id = ${globex}`;
     await controlSql(world, insert);
     await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
     try {
       const list = await opened.ended(
-        (await opened.submit('/operations/role/list', { slug: 'globex', step: 'run' })).path,
+        (await opened.submit('/operations/user/list', { slug: 'globex', step: 'run' })).path,
       );
       const [row] = await controlSql<{ count: number }>(
         world,
-        `select count(*)::int from roles where tenant_id = ${globex}`,
+        `select count(*)::int from users where tenant_id = ${globex}`,
       );
       const total = row?.count ?? 0;
       expect(list.text)
         .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown`)
         .and.include(`href="${list.path}/output"`);
-      const rows = (await opened.get(`${list.path}/output`)).text.split('\n').filter(row => row.startsWith('large '));
+      const rows = (await opened.get(`${list.path}/output`)).text.split('\n').filter(row => row.startsWith('large'));
       expect(rows).to.have.length(300);
       const shown = await opened.ended((await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path);
       expect(shown.text)
@@ -191,7 +194,7 @@ describe('console: forms, plans and runs', () => {
         .and.include(`href="${shown.path}/output"`);
       expect((await opened.get(`${shown.path}/output`)).text).to.match(/BEGINx{30000}END/);
     } finally {
-      await controlSql(world, `delete from roles where name like 'large %'`);
+      await controlSql(world, `delete from users where email like 'large%'`);
       await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
     }
   });

@@ -241,13 +241,6 @@ describe('move of a tenant', () => {
     expect((await servers.run(['move', 'globex', '--back'])).stderr).to.include('has no move that can be reversed');
   });
 
-  it('server rebalance plans moves from the fullest server, and moves nothing', async () => {
-    const planned = JSON.parse(await servers.runWell(['server', 'rebalance', '--json']));
-    expect(planned.map(({ from, to }: Record<string, string>) => [from, to])).to.deep.equal([['second', 'default']]);
-    expect(planned[0].slug).to.be.oneOf(['acme', 'globex']);
-    expect(await tenantsOf()).to.deep.equal({ default: 0, second: 2 });
-  });
-
   it('a move sends a span of the run, with one below it for each of its steps', async () => {
     const collector = await startCollector();
     try {

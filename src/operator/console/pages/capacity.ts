@@ -31,7 +31,6 @@ export async function capacityPage({ control }: PageRequest) {
   }));
   const links = [
     operationLink('server add', 'Add a server'),
-    operationLink('server rebalance', 'Plan a rebalance'),
     operationLink('pool list', 'Warm databases'),
     operationLink('databases', 'Databases beside'),
   ];

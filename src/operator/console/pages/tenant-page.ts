@@ -61,7 +61,7 @@ ${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.',
 ])}
 <p><a href="${withQuery('/log', at)}">The log of ${slug}</a></p>
 <h2>People</h2>
-${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at), operationLink('role list', 'Roles', at))}
+${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at))}
 ${table(
   users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
   users.slice(0, maxShown),

@@ -1,74 +1,46 @@
 import { normaliseEmail } from '../../auth/email.ts';
 import type { Scope } from '../../control/scopes.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { findManagedUser, replaceUser } from '../../people/user-records.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
-import { requireName } from './require-name.ts';
-import { noSuchRole } from './roles.ts';
-import { findUser, requireEntity } from './users.ts';
-
-/** What to change of a user; what is undefined stays as it is. */
-interface UserChanges {
-  firstName?: string | undefined;
-  lastName?: string | undefined;
-  role?: string | undefined;
-  scope?: Scope | undefined;
-  /** Null: no entity. */
-  entityId?: number | null | undefined;
-}
+import { findUser } from './users.ts';
 
 /** A user as a change leaves it. */
 export type ChangedUser = Omit<UserSummary, 'state'>;
 
 /**
- * Changes what an administrator of the tenant may change too. All processes apply it within a second.
+ * Gives a user another role of the tenant. All processes apply it within a second.
  * @param isDryRun true to return the result, and to change nothing
- * @throws {OperatorError} when nothing is to be changed, a name is not acceptable, there is no such user, role or
- *   entity,
- * or the user has only registered
+ * @throws {OperatorError} when there is no such user or role, the user has only registered, or nobody could manage the
+ *   users of the tenant any more
  */
-export async function changeUser(
+export async function setUserRole(
   installation: Installation,
   slug: string,
   email: string,
-  { firstName, lastName, role, scope, entityId }: UserChanges,
+  role: string,
   isDryRun = false,
 ): Promise<ChangedUser> {
-  if ([firstName, lastName, role, scope, entityId].every(value => value === undefined))
-    throw new OperatorError('Name what to change: --role, --scope, --entity, --first-name or --last-name', {
-      usage: true,
-    });
   const tenant = await findTenant(installation, slug);
-  const { id, guid, ...user } = await findUser(installation, slug, email);
-  if (entityId) await requireEntity(installation, tenant, entityId);
+  const user = await findUser(installation, slug, email);
+  const { guid, firstName, lastName, scope } = user;
+  const entityId = user.entityId ?? null;
+  const { others, role: current } = await readUserRole(installation, slug, email);
+
   return changePeopleOf(installation, tenant, {
     change: async transaction => {
-      const found = await findManagedUser(transaction, tenant.id, id);
-      const changed = {
-        FirstName: firstName === undefined ? user.firstName : requireName('first name', firstName),
-        LastName: lastName === undefined ? user.lastName : requireName('last name', lastName),
-        Role: role ?? found.role,
-        Scope: scope ?? user.scope,
-        EntityId: (entityId === undefined ? user.entityId : entityId) ?? null,
-      };
+      const found = await findManagedUser(transaction, tenant.id, user.id);
+      const changed = { FirstName: firstName, LastName: lastName, Role: role, Scope: scope, EntityId: entityId };
       await replaceUser(transaction, tenant.id, found, changed);
-      return {
-        guid,
-        email: user.email,
-        firstName: changed.FirstName,
-        lastName: changed.LastName,
-        role: changed.Role,
-        scope: changed.Scope,
-        entityId: changed.EntityId,
-      };
+
+      return { guid, email: user.email, firstName, lastName, role, scope, entityId };
     },
     refusals: {
       not_found: noSuchUser(slug, email).message,
-      validation_failed: noSuchRole(slug, role ?? '').message,
+      validation_failed: `${slug} has no role ${role}. Its roles are ${[current, ...others].join(', ')}`,
       forbidden:
         `${user.email} has not confirmed a registration, and anyone may have sent it. Change the user after the ` +
         'confirmation, or let an administrator of the tenant invite the address',
