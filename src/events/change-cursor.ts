@@ -9,27 +9,34 @@ export interface Cursor {
   readonly xid: number;
   readonly kind: number;
   readonly id: number;
+  /**
+   * When the last change at or before the place was made, in microseconds since 1970; 0: there was none. It proves that
+   * the database still has what was read: ids are used again by a server that was put back to an earlier state.
+   */
+  readonly madeAt: number;
 }
 
 /** The place before the first change of the feed. */
-export const firstCursor: Cursor = { madeIn: Number.MAX_SAFE_INTEGER, era: 0, xid: 0, kind: 0, id: 0 };
+export const firstCursor: Cursor = { madeIn: Number.MAX_SAFE_INTEGER, era: 0, xid: 0, kind: 0, id: 0, madeAt: 0 };
+/** `madeAt` of a place that needs no proof. No text of a client has it. */
+export const unproved = -1;
 
-/** Returns the text that clients receive: five numbers of base 36. It is neither secret nor signed. */
-export function cursorText({ madeIn, era, xid, kind, id }: Cursor): string {
-  return [madeIn, era, xid, kind, id].map(number => number.toString(36)).join('-');
+/** Returns the text that clients receive: six numbers of base 36. It is neither secret nor signed. */
+export function cursorText({ madeIn, era, xid, kind, id, madeAt }: Cursor): string {
+  return [madeIn, era, xid, kind, id, madeAt].map(number => number.toString(36)).join('-');
 }
 
 /** Returns the cursor of a text that `cursorText` has made; undefined for any other text. */
 export function parseCursor(text: string): Cursor | undefined {
-  if (!/^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){4}$/.test(text)) return undefined;
+  if (!/^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){5}$/.test(text)) return undefined;
   const numbers = text.split('-').map(part => Number.parseInt(part, 36));
   if (!numbers.every(Number.isSafeInteger)) return undefined;
-  const [madeIn, era, xid, kind, id] = numbers as [number, number, number, number, number];
-  return { madeIn, era, xid, kind, id };
+  const [madeIn, era, xid, kind, id, madeAt] = numbers as [number, number, number, number, number, number];
+  return { madeIn, era, xid, kind, id, madeAt };
 }
 
-/** A cursor without the era in which it was made. */
-type Place = Omit<Cursor, 'madeIn'>;
+/** Where a cursor is in the order of changes. */
+type Place = Pick<Cursor, 'era' | 'xid' | 'kind' | 'id'>;
 
 /** Returns a number below, equal to or above 0, as the first place is before, at or after the second. */
 export function compareCursors(one: Place, other: Place): number {

@@ -1,7 +1,7 @@
 import { problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type Change, changeOf } from './change.ts';
-import { type Cursor, compareCursors } from './change-cursor.ts';
+import { type Cursor, compareCursors, firstCursor, unproved } from './change-cursor.ts';
 import type { ChangeFilter } from './change-sources.ts';
 import { changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
 
@@ -18,6 +18,8 @@ export interface ChangeRequest {
 
 export interface ChangePage {
   readonly changes: Change[];
+  /** The place after which reading began, as a cursor that is made now. */
+  readonly from: Cursor;
   /** How far the feed was read, also when the filter let nothing pass. */
   readonly last: Cursor;
   /** True if no final change follows. */
@@ -73,7 +75,8 @@ export async function readChanges(read: Read, { after, limit, filter }: ChangeRe
   const rows = await read(isNow ? changeStatement(beyondAll, filter, 0) : changeStatement(after, filter, limit));
   const [state] = rows as unknown as [FeedState];
   const madeIn = state.stateEra;
-  if (isNow) return { changes: [], last: endOf(state), isEnd: true, isHeld: state.isHeld };
+  const end = endOf(state);
+  if (isNow) return { changes: [], from: end, last: end, isEnd: true, isHeld: state.isHeld };
   requireValid(after, state);
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
   const beyond = scanned.filter(({ matches }) => matches)[limit];
@@ -81,25 +84,32 @@ export async function readChanges(read: Read, { after, limit, filter }: ChangeRe
   const changes = passed.filter(({ matches }) => matches).map(row => changeOf(row, madeIn));
   const isEnd = !beyond && scanned.length < maxScanned;
   const place = passed.at(-1) ?? after;
-  const end = endOf(state);
-  const { era, xid, kind, id } = isEnd && compareCursors(place, end) < 0 ? end : place;
-  return { changes, last: { madeIn, era, xid, kind, id }, isEnd, isHeld: state.isHeld };
+  const { era, xid, kind, id, madeAt } = isEnd && compareCursors(place, end) < 0 ? end : place;
+  const from = { ...after, madeIn, madeAt: state.passedAt ?? 0 };
+  return { changes, from, last: { madeIn, era, xid, kind, id, madeAt }, isEnd, isHeld: state.isHeld };
 }
 
-/** The end of the final changes. A cursor that moves with it is never before what the retention removes. */
-const endOf = ({ stateEra, horizon }: FeedState): Cursor => ({
-  ...{ madeIn: stateEra, era: stateEra, xid: horizon },
-  ...{ kind: 0, id: 0 },
-});
+/**
+ * The place after the last final change and after those that the retention has removed. It is not after ids that no
+ * change has: a server that was put back to a snapshot gives these to other changes.
+ */
+function endOf({ stateEra, horizon, lastEra, lastXid, lastMadeAt, removedEra, removedXid }: FeedState): Cursor {
+  const common = { madeIn: stateEra, kind: 0, id: 0, madeAt: lastMadeAt ?? 0 };
+  if (lastEra === null || lastXid === null) return { ...common, era: stateEra, xid: horizon };
+  const ofLast = { ...common, era: lastEra, xid: lastXid + 1 };
+  const ofRemoved = { ...common, era: removedEra, xid: removedXid + 1 };
+  return compareCursors(ofLast, ofRemoved) < 0 ? ofRemoved : ofLast;
+}
 
-const beyondAll: Cursor = { madeIn: 0, era: Number.MAX_SAFE_INTEGER, xid: 0, kind: 0, id: 0 };
+const beyondAll: Cursor = { ...firstCursor, era: Number.MAX_SAFE_INTEGER };
 
-function requireValid({ madeIn, era, xid, kind }: Cursor, state: FeedState): void {
+function requireValid({ madeIn, era, xid, kind, madeAt }: Cursor, state: FeedState): void {
   if (kind === 0 && xid === 0) return; // before the first change: whatever is left is read
-  const { stateEra, since, removedEra, removedXid, nextXid } = state;
+  const { stateEra, since, removedEra, removedXid, nextXid, isKept } = state;
   const isRemoved = era < removedEra || (era === removedEra && xid <= removedXid);
   const isAhead = era > stateEra || (era === stateEra && xid > nextXid);
-  if (isRemoved || isAhead || madeIn < since) throw cursorExpired();
+  const isProved = isKept === true || madeAt === unproved;
+  if (isRemoved || isAhead || !isProved || madeIn < since) throw cursorExpired();
 }
 
 function cursorExpired() {

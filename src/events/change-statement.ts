@@ -24,18 +24,31 @@ const rowsOf = (select: string, id: string): string => `
      and (feed_era, feed_xid) < ((select era from state), (select horizon from state))
    order by feed_era, feed_xid, id limit $5)`;
 
+/** When the last change at or before a place was made, in microseconds since 1970. Values: `placeValues`. */
+export const lastMadeAt = '(select made_at from last_change($1, $2::text::xid8, $3, $4))';
+
+/**
+ * True if the database has the last change that was read (`Cursor.madeAt`), or if it may have removed it: the retention
+ * removes no change of the last 28 days.
+ */
+export const isKept = (madeAt: string): string =>
+  `(coalesce(made_at, 0) = ${madeAt}::bigint or to_timestamp(nullif(${madeAt}::bigint, 0) / 1e6) < now() - interval '28 days')`;
+
 /** One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. */
 const text = `
   with state as materialized (select * from current_feed(pg_current_snapshot())),
+  ended as materialized (select l.* from state s, last_change(s.era, s.horizon, 0, 0) l),
   scanned as (
     select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
       from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows)
   select s.era as "stateEra", s.since, s.removed_era as "removedEra", s.removed_xid::text::bigint as "removedXid",
          s.horizon::text::bigint as horizon, s.next_xid::text::bigint as "nextXid", s.is_held as "isHeld",
-         r.kind, r.era, r.xid::text::bigint as xid, r.id, matches, created_at as "createdAt", user_guid as "userGuid",
+         (select era from ended) as "lastEra", (select xid::text::bigint from ended) as "lastXid",
+         (select made_at from ended) as "lastMadeAt", passed.made_at as "passedAt", ${isKept('$11')} as "isKept",
+         r.kind, r.era, r.xid::text::bigint as xid, r.id, matches, (extract(epoch from created_at) * 1000000)::bigint as "madeAt", created_at as "createdAt", user_guid as "userGuid",
          resource, record_key as key, action, entity_id as "entityId",
          case when matches then before end as before, case when matches then after end as after
-    from state s left join scanned r on nth <= $6
+    from state s cross join (select ${lastMadeAt} as made_at) passed left join scanned r on nth <= $6
    order by r.era, r.xid, r.kind, r.id`;
 
 /** What the database says of its feed, in every row of the result. */
@@ -49,6 +62,14 @@ export interface FeedState {
   readonly horizon: number;
   /** No transaction has this id yet, or a later one. */
   readonly nextXid: number;
+  /** The last final change; null: there is none. */
+  readonly lastEra: number | null;
+  readonly lastXid: number | null;
+  readonly lastMadeAt: number | null;
+  /** When the last change at or before the cursor was made; null: there is none. */
+  readonly passedAt: number | null;
+  /** False if the database lacks the last change that was read; null is false. */
+  readonly isKept: boolean | null;
   /** True if there are changes which are not final. */
   readonly isHeld: boolean;
 }
@@ -60,6 +81,7 @@ export interface ScannedRow {
   readonly xid: number;
   readonly id: number;
   readonly matches: boolean;
+  readonly madeAt: number;
   readonly createdAt: string;
   readonly userGuid: string | null;
   readonly resource: string;
@@ -75,13 +97,19 @@ export interface ScannedRow {
  * no rows.
  */
 export function changeStatement(
-  { era, xid, kind, id }: Cursor,
+  after: Cursor,
   { resources, actions = changeActions, ownEntity }: ChangeFilter,
   limit: number,
 ): Statement {
-  const afterOf = (own: number): string =>
-    kind < own ? '0' : kind === own ? String(id) : String(Number.MAX_SAFE_INTEGER);
   const scan = limit === 0 ? 0 : maxScanned;
-  const places = [era, String(xid), afterOf(kinds.audit), afterOf(kinds.activity)];
-  return preparedStatement(text, [...places, scan, limit + 1, resources, actions, ownEntity ?? null, ownedResources]);
+  const entity = ownEntity ?? null;
+  const filter = [resources, actions, entity, ownedResources];
+  return preparedStatement(text, [...placeValues(after), scan, limit + 1, ...filter, after.madeAt]);
+}
+
+/** A place as values of a statement: the era, the transaction, and the last ids before it of either table. */
+export function placeValues({ era, xid, kind, id }: Cursor): unknown[] {
+  const lastId = (own: number): string =>
+    kind < own ? '0' : kind === own ? String(id) : String(Number.MAX_SAFE_INTEGER);
+  return [era, String(xid), lastId(kinds.audit), lastId(kinds.activity)];
 }

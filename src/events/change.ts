@@ -52,10 +52,11 @@ const pastTense: Record<string, string> = { create: 'created', update: 'updated'
 
 /** Returns the change of a row. @param madeIn the era in which its cursor is made */
 export function changeOf(row: ScannedRow, madeIn: number): Change {
-  const { resource, key, action, createdAt, userGuid, entityId, before, after, era, xid, kind, id } = row;
+  const { resource, key, action, createdAt, userGuid, entityId, before, after } = row;
+  const { era, xid, kind, id, madeAt } = row;
   const source = changeSources.get(resource);
   if (!source) throw new Error(`the feed has no resource ${resource}`);
-  const cursor = { madeIn, era, xid, kind, id };
+  const cursor = { madeIn, era, xid, kind, id, madeAt };
   return {
     Id: cursorText(cursor),
     Type: `${typeName(resource)}.${pastTense[action]}`,

@@ -1,5 +1,5 @@
 import type { Change } from '../events/change.ts';
-import { cursorText } from '../events/change-cursor.ts';
+import { type Cursor, cursorText } from '../events/change-cursor.ts';
 import type { Read } from '../events/change-reader.ts';
 import type { Statement } from '../postgres/statement.ts';
 import { type Item, progressOf } from './endpoint-progress.ts';
@@ -33,6 +33,8 @@ export interface EndpointResult {
   isOpen: boolean;
   /** Rows that were inserted into the tenant's database. */
   inserted: number;
+  /** The last place of the feed that was read; undefined: none was. */
+  last: Cursor | undefined;
 }
 
 /** A receiver that takes longer is slow. */
@@ -47,7 +49,7 @@ const maxPositionAgeMs = 24 * 3_600_000;
  */
 export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<EndpointResult> {
   const { read, change, now, mayGoOn, onDisabled } = services;
-  const result: EndpointResult = { isOpen: false, inserted: 0 };
+  const result: EndpointResult = { isOpen: false, inserted: 0, last: undefined };
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
     const { id, nextAttemptAt, ordering, positionAt, dueAt, failingSince } = endpoint;
@@ -56,6 +58,7 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     const isFull = ordering === 'none' && endpoint.messages >= maxMessages;
     const page = isWaiting || isFull ? undefined : await readNext(read, endpoint, batchSize);
     result.isOpen ||= page?.isHeld ?? false;
+    result.last = page?.last ?? result.last;
     const items = [
       ...(messages as unknown as StoredMessage[]).map(each => ({ ...each, type: typeOf(each.body), message: each })),
       ...(page ? itemsOf(page, endpoint, now()) : []),

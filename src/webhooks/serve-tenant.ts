@@ -120,14 +120,14 @@ export function createTenantServing(options: ServeTenantOptions) {
       mayGoOn,
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
-    const { endpoints, isOpen, written } = await serveWebhooks(services, run.wakes);
+    const { endpoints, isOpen, written, feedCursor } = await serveWebhooks(services, run.wakes, run.leased.feedCursor);
     const dueTimes = endpoints.flatMap(({ isEnabled, dueAt }) => (isEnabled ? (dueAt ?? []) : []));
     const waits = [
       ...dueTimes.map(at => Math.max(0, at - now())),
       ...(isOpen ? [openMs] : []),
       ...(mayGoOn() ? [] : [0]),
     ];
-    return { endpoints, written, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
+    return { endpoints, written, feedCursor, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
   };
   return {
     counts,

@@ -1,7 +1,8 @@
+import { type Cursor, compareCursors, cursorText, parseCursor } from '../events/change-cursor.ts';
 import { writtenAfter } from '../events/write-counters.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 import { type EndpointServices, serveEndpoint } from './serve-endpoint.ts';
-import { countWritten, selectEndpoints } from './webhook-store.ts';
+import { beginGaps, countAndCheck, selectEndpoints } from './webhook-store.ts';
 
 /** Says to the service of a tenant that there may be more to send. */
 export class Wakes {
@@ -38,14 +39,21 @@ interface Served {
    * in a TOAST table counts as rows of its own: then a poll sees more, and the tenant is served once more.
    */
   readonly written: string | null;
+  /** The last place of the feed that was read; null: none was. */
+  readonly feedCursor: string | null;
 }
 
 /**
  * Serves the endpoints of a tenant side by side, until none has anything to send. One that is woken meanwhile goes on
  * while another one waits for its receiver.
+ * @param feedCursor the place of the feed when they were served last: if it expired, each has a gap
  * @throws when the tenant's database cannot be used; until the active sends have ended, the lease is kept
  */
-export async function serveWebhooks(services: EndpointServices, wakes: Wakes): Promise<Served> {
+export async function serveWebhooks(
+  services: EndpointServices,
+  wakes: Wakes,
+  feedCursor: string | null,
+): Promise<Served> {
   const active = new Map<number, Promise<void>>();
   /** Those of them that may have read the feed before the last wake: they are served once more. */
   let late = new Set<number>();
@@ -54,6 +62,7 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
   let isOpen = false;
   let written: string | undefined;
   let inserted = 0;
+  let last: Cursor | undefined;
   const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
   const read = async (id?: number) =>
     (await services.read(selectEndpoints(services.now(), id))) as unknown as StoredEndpoint[];
@@ -63,6 +72,7 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
         const result = await serveEndpoint(services, endpoint);
         isOpen ||= result.isOpen;
         inserted += result.inserted;
+        if (result.last && (!last || compareCursors(last, result.last) < 0)) last = result.last;
         endpoint = late.delete(first.id) && mayGoOn() ? (await read(first.id))[0] : undefined;
       }
     } catch (error) {
@@ -78,11 +88,18 @@ export async function serveWebhooks(services: EndpointServices, wakes: Wakes): P
     written ??= endpoints[0]?.written;
     for (const each of endpoints) if (each.isEnabled && !known.has(each.id)) active.set(each.id, serve(each));
   };
-  await services.read(countWritten); // also the change that was made on this connection
+  const before = feedCursor === null ? undefined : parseCursor(feedCursor);
+  const [place] = await services.read(countAndCheck(before)); // also the change that was made on this connection
+  if (place?.isKept === false) await services.change(beginGaps);
   for (let isDue = true; isDue || active.size > 0; isDue = wakes.take()) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
     if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
   }
   if (failures.length > 0) throw failures[0];
-  return { endpoints, isOpen, written: written === undefined ? null : writtenAfter(written, inserted) };
+  return {
+    endpoints,
+    isOpen,
+    written: written === undefined ? null : writtenAfter(written, inserted),
+    feedCursor: last ? cursorText(last) : null,
+  };
 }

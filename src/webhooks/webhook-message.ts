@@ -1,5 +1,5 @@
 import { type Change, sentChange } from '../events/change.ts';
-import { type Cursor, parseCursor } from '../events/change-cursor.ts';
+import { type Cursor, parseCursor, unproved } from '../events/change-cursor.ts';
 
 const prefix = 'evt_';
 
@@ -18,9 +18,9 @@ export function placeBefore(messageId: string): Cursor | undefined {
   return cursor && ofThisData({ ...cursor, id: cursor.id - 1 });
 }
 
-/** A cursor that the tenant's database has stored belongs to the data there, whatever era it was made in. */
+/** A cursor that the tenant's database has stored belongs to the data there, whenever it was made. */
 export function ofThisData(cursor: Cursor): Cursor {
-  return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER };
+  return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER, madeAt: unproved };
 }
 
 /** The body of a message about a change, in the form of Standard Webhooks. */

@@ -26,11 +26,11 @@ export async function readNext(read: Read, webhook: PlacedWebhook, limit: number
   const page = await readUnlessExpired(read, webhook, after, limit);
   if (page) return page;
   const { last: end } = await readAfter(read, webhook, 'now');
-  const isKept = await readUnlessExpired(read, webhook, ofThisData(after), 1);
-  const [lastChange] = isKept ? await read(selectLastChange(end.era)) : [];
+  const kept = await readUnlessExpired(read, webhook, ofThisData(after), 1);
+  const [lastChange] = kept ? await read(selectLastChange(end.madeIn)) : [];
   const lastChangeAt = (lastChange?.at as number | null | undefined) ?? undefined;
-  const last = isKept ? { ...after, madeIn: end.madeIn } : firstCursor;
-  return { changes: [], last, isEnd: false, isHeld: false, gap: { madeIn: end.madeIn, lastChangeAt } };
+  const last = kept?.from ?? firstCursor;
+  return { changes: [], from: last, last, isEnd: false, isHeld: false, gap: { madeIn: end.madeIn, lastChangeAt } };
 }
 
 /** @throws {Problem} `unknown_record` when the feed has no such change any more, or the webhook does not receive it */
@@ -55,14 +55,12 @@ export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean
 export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');
   const [found] = await read({ ...firstSince, values: [since.toISOString()] });
-  const first = found && { era: Number(found.era), xid: Number(found.xid) - 1, kind: maxKind, id: maxId };
-  const place = { ...last, ...first };
+  const first = found && { era: Number(found.era), xid: Number(found.xid), kind: 0, id: 0 };
+  const place = first ? (await readAfter(read, webhook, ofThisData({ ...last, ...first }))).from : last;
   const own = parseCursor(webhook.position);
   return own && compareCursors(own, place) < 0 ? webhook.position : cursorText(place);
 }
 
-/** Above the kinds and the ids of all changes. */
-const [maxKind, maxId] = [9, Number.MAX_SAFE_INTEGER];
 /** The first change since a minute before a moment. Of the activities, an index finds the first 100 by their time. */
 const firstSince = {
   name: 'first_change_since',

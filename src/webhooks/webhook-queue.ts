@@ -12,6 +12,8 @@ export interface LeasedTenant {
   readonly serverId: number;
   /** The sealed key of its secrets. */
   readonly sealedKey: Buffer;
+  /** The cursor of its feed when it was served last; null: it never was. */
+  readonly feedCursor: string | null;
 }
 
 /** How the webhooks of a tenant are doing after they were served. */
@@ -20,6 +22,8 @@ export interface ServedTenant {
   readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince'>[];
   /** What a poll sees of the tenant's database if it has no change that was not served. */
   readonly written: string | null;
+  /** The last place of the feed that was read; null: none was. */
+  readonly feedCursor: string | null;
   /** In how many ms they are served next; null: when the tenant's database changes. */
   readonly dueInMs: number | null;
 }
@@ -54,14 +58,16 @@ const leaseText = `
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
          wakes = 0, polled = null, waiting_since = coalesce(waiting_since, least(due_at, now()))
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey"`;
+  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey",
+            feed_cursor as "feedCursor"`;
 const releaseText = `
   update webhook_tenants
      set holder = null, leased_until = now(), waiting_since = null, polled = $3,
          is_active = $5 > 0 or activated_at > now() - interval '1 minute',
          due_at = case when wakes > 0 or polled <> $3 then now()
                        when $5 = 0 then now() + interval '1 minute' else now() + ${delay('$4')} end,
-         failing = $6, failing_since = to_timestamp($7::float8 / 1000), disabled = $8
+         failing = $6, failing_since = to_timestamp($7::float8 / 1000), disabled = $8,
+         feed_cursor = coalesce($9, feed_cursor)
    where id = $1 and holder = $2
   returning due_at <= now() as "isDue"`;
 const postponeText = `
@@ -120,14 +126,14 @@ export class WebhookQueue {
   }
 
   /** Gives a tenant back. It stays active while a webhook is enabled. @returns true if it is due again */
-  async release({ id }: LeasedTenant, { endpoints, written, dueInMs }: ServedTenant): Promise<boolean> {
+  async release({ id }: LeasedTenant, { endpoints, written, feedCursor, dueInMs }: ServedTenant): Promise<boolean> {
     this.leases.forget(id);
     const enabled = endpoints.filter(({ isEnabled }) => isEnabled);
     const failing = enabled.flatMap(({ failingSince }) => failingSince ?? []);
     const disabled = endpoints.filter(({ disabledReason: why }) => why === 'gone' || why === 'failing');
     const since = failing.length > 0 ? Math.min(...failing) : null;
     const counts = [enabled.length, failing.length, since, disabled.length];
-    const values = [id, this.#holder, written, dueInMs, ...counts];
+    const values = [id, this.#holder, written, dueInMs, ...counts, feedCursor];
     const [row] = await this.#query<{ isDue: boolean | null }>('release', releaseText, values);
     return row?.isDue === true;
   }

@@ -1,3 +1,5 @@
+import type { Cursor } from '../events/change-cursor.ts';
+import { isKept, lastMadeAt, placeValues } from '../events/change-statement.ts';
 import { writtenSql } from '../events/write-counters.ts';
 import { preparedStatement, type Statement } from '../postgres/statement.ts';
 import type { NewMessage, Progress } from './endpoint-progress.ts';
@@ -14,7 +16,18 @@ const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
 
 /** SQL: PostgreSQL counts what the connection has written when the statement ends, in place of up to 10 s later. */
 const countNow = 'pg_stat_force_next_flush()';
-export const countWritten: Statement = preparedStatement(`select ${countNow}`, []);
+const countWritten: Statement = preparedStatement(`select ${countNow}`, []);
+
+/**
+ * Lets PostgreSQL count what the connection has written, and says whether the database still has what was read up to a
+ * place (`isKept`): not if its server was put back to an earlier state.
+ * @param place undefined: none was read
+ */
+export function countAndCheck(place: Cursor | undefined): Statement {
+  if (!place) return countWritten;
+  const text = `select ${countNow}, ${isKept('$5')} as "isKept" from (select ${lastMadeAt} as made_at) last`;
+  return preparedStatement(text, [...placeValues(place), place.madeAt]);
+}
 
 /** Deletes attempts that are older than 30 days, or of which there are too many with the next batches. */
 const trim = `
@@ -116,6 +129,12 @@ export const movePosition = (webhookId: number, position: string): Statement =>
       where id = $1 returning id`,
     [webhookId, position],
   );
+
+/** Lets the place of each endpoint expire: it loses its mark, and a gap comes next. */
+export const beginGaps: Statement = preparedStatement(
+  `update webhooks set position = regexp_replace(position, '^[^-]+', '0'), version = version + 1 returning id`,
+  [],
+);
 
 /** When the last change was made before the data were put in place of others: nobody has changed them since. */
 export const selectLastChange = (era: number): Statement =>

@@ -146,6 +146,7 @@ describe('the reader of changes', () => {
     await client.query('analyze audit_log');
     const { last } = await (await reader())('now');
     const { name: _, ...statement } = changeStatement(last, everything, 100);
+    await client.query(statement); // a connection reads the catalog when it calls a function first
     const { rows } = await client.query({
       ...statement,
       text: `explain (analyze, buffers, format json) ${statement.text}`,

@@ -1,6 +1,9 @@
-import { readFile, rm } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { eventually } from './eventually.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { copyPlainTemplate } from './server-templates.ts';
 
@@ -12,27 +15,70 @@ export interface OwnServer {
   crash(): Promise<void>;
   /** Starts it on the same port after a crash. */
   restart(): Promise<void>;
+  /** Copies its files as of one moment while it runs, as a snapshot of its volume does. */
+  takeSnapshot(): Promise<void>;
+  /** Kills it, and puts its files back to those of the snapshot. `restart` starts it again. */
+  putBack(): Promise<void>;
   close(): Promise<void>;
 }
 
 /** Starts a PostgreSQL server with these settings, `name=value`, in a folder of its own. */
 export async function startOwnServer(name: string, settings: string[]): Promise<OwnServer> {
   const folder = await makeServerFolder(name);
+  const data = join(folder, 'postgres');
+  const snapshot = join(folder, 'snapshot');
   await copyPlainTemplate(folder);
   let postgres = await startEmbeddedPostgres(folder, { settings });
   const { url } = postgres;
+
+  const readPid = async (): Promise<number> =>
+    Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n')[0]);
+  const copyFiles = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to]);
+
   return {
     url,
     crash: async () => {
-      const file = await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8');
-      process.kill(Number(file.split('\n')[0]), 'SIGKILL');
+      process.kill(await readPid(), 'SIGKILL');
     },
     restart: async () => {
       postgres = await startEmbeddedPostgres(folder, { settings: [...settings, `port=${new URL(url).port}`] });
+    },
+    takeSnapshot: async () => {
+      const parent = await readPid();
+      process.kill(parent, 'SIGSTOP'); // begins no further process
+      const all = [parent, ...(await childrenOf(parent))];
+      signal(all, 'SIGSTOP');
+      await copyFiles(data, snapshot);
+      signal(all, 'SIGCONT');
+      await rm(join(snapshot, 'postmaster.pid'));
+    },
+    putBack: async () => {
+      const parent = await readPid();
+      const all = [parent, ...(await childrenOf(parent))];
+      process.kill(parent, 'SIGKILL');
+      await eventually(() => signal(all, 0).length === 0); // they end when they notice that it is gone
+      await rm(data, { recursive: true });
+      await rename(snapshot, data);
     },
     close: async () => {
       await postgres.leave();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+async function childrenOf(pid: number): Promise<number[]> {
+  const { stdout } = await promisify(execFile)('ps', ['-o', 'pid=', '--ppid', String(pid)]);
+  return stdout.split('\n').flatMap(line => Number(line) || []);
+}
+
+/** Sends a signal to processes. @returns those that exist */
+function signal(pids: readonly number[], name: NodeJS.Signals | 0): number[] {
+  return pids.filter(pid => {
+    try {
+      return process.kill(pid, name);
+    } catch {
+      return false;
+    }
+  });
 }

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { StoredEndpoint } from '../../src/webhooks/endpoint-state.ts';
 import type { EndpointServices } from '../../src/webhooks/serve-endpoint.ts';
 import { serveWebhooks, Wakes } from '../../src/webhooks/serve-webhooks.ts';
-import { countWritten, selectDueMessages, selectEndpoints } from '../../src/webhooks/webhook-store.ts';
+import { countAndCheck, selectDueMessages, selectEndpoints } from '../../src/webhooks/webhook-store.ts';
 
 const endpointOf = (id: number): StoredEndpoint => ({
   ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin', ordering: 'strict' },
@@ -29,7 +29,7 @@ async function serve(wakesAt: readonly number[]): Promise<{ looks: number[]; bef
   const endpointsText = selectEndpoints(0).text;
   const read: EndpointServices['read'] = async ({ text, values }) => {
     reads++;
-    if (text === countWritten.text) return [];
+    if (text === countAndCheck(undefined).text) return [];
     const id = values[text === endpointsText ? 1 : 0] as number | null;
     if (text === endpointsText) return ids.filter(each => id === null || each === id).map(endpointOf) as never;
     expect(text).to.equal(selectDueMessages(0, 0).text);
@@ -42,7 +42,7 @@ async function serve(wakesAt: readonly number[]): Promise<{ looks: number[]; bef
     return [];
   };
   const services = { read, now: () => 0, mayGoOn: () => reads < maxReads } as unknown as EndpointServices;
-  expect((await serveWebhooks(services, wakes)).isOpen).to.equal(false);
+  expect((await serveWebhooks(services, wakes, null)).isOpen).to.equal(false);
   return { looks, beforeLastWake, reads };
 }
 

@@ -160,12 +160,25 @@ export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg
   await changeInEpoch(client, run, async () => {
     const { rowCount } = await client.query(
       `update tenant_identity set feed_era = $1, feed_since = $2, removed_era = greatest(removed_era, $3),
-              removed_xid = case when removed_era < $3 then $4 else removed_xid end, feed_timeline = server_timeline()
+              removed_xid = case when removed_era < $3 then $4 else removed_xid end
         where guid = $5`,
       [run.epoch, facts.since, facts.era, facts.xid, closedStamp(run.guid)],
     );
     if (!rowCount) throw foreignDatabase();
   });
+}
+
+/**
+ * Gives the connected database of a new tenant, which has the data of another one, an era after those of its changes:
+ * cursors of the other tenant are none of this one.
+ */
+export async function beginOwnFeed(client: pg.Client): Promise<void> {
+  await client.query(
+    `update tenant_identity set (feed_era, feed_since) = (
+       select era, era
+         from (select greatest(feed_era, (select max(feed_era) from audit_log), (select max(feed_era) from activities)) + 1
+                      as era) next)`,
+  );
 }
 
 const feedFacts = 'select since, removed_era as era, removed_xid as xid from current_feed(pg_current_snapshot())';

@@ -5,6 +5,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
+import { beginOwnFeed } from '../databases/database-stamp.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyTables } from '../databases/fill-tables.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
@@ -71,7 +72,12 @@ function manifestOf({ slug, name, appId, features, server, status }: Tenant, new
 async function populate(installation: Installation, source: Tenant, clone: Tenant, data: EarlierData): Promise<[]> {
   const users = await copyUsers(installation, source, clone);
   await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
-  await connectTenant(installation, clone, client => inTransaction(client, () => makeOwn(client, users)));
+  await connectTenant(installation, clone, client =>
+    inTransaction(client, async () => {
+      await makeOwn(client, users);
+      await beginOwnFeed(client);
+    }),
+  );
   return [];
 }
 
