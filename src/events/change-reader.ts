@@ -41,9 +41,7 @@ export interface ChangePage {
  *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets the epoch of the run as
  *      era when a new database was filled, or one that was current before is about to be: both are closed, and the
  *      second has no session since `end sessions` of the run that has closed it (I3 of `database-protocol.ts`). A
- *      retreat opens the database that was current, and changes no era. A promotion of a standby ends all transactions,
- *      and makes the next era hold (migration 0030). The epoch of a later run is above it: it is a time in ms, and a
- *      promotion takes longer.
+ *      retreat opens the database that was current, and changes no era.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
  *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress,
@@ -64,10 +62,30 @@ export interface ChangePage {
  *   4. Positions never change, and `last` never goes back. So R is read at most once.
  *   5. T ends at some time, and so do all transactions with smaller ids. From then on R is below H.
  *
- * So a transaction that stays open holds back what was written after its first change, until it ends. Another limit is
- * the removal of old rows: a cursor before the last removed change is refused. So is one of data that were replaced:
- * made in an era before `feed_since`, which a promotion of a standby moves too, or of a transaction that does not exist
- * (a server whose files an earlier state has replaced).
+ * So a transaction that stays open holds back what was written after its first change, until it ends.
+ *
+ * A server can lose its last commits: its files are put back to a snapshot, or a standby without them is promoted. Then
+ * it uses ids of transactions and rows again, and nothing in its database tells. So a cursor names the last change at or
+ * before its place with the time at which it was made (`madeAt`), and is refused when the database does not have that
+ * change. Invariants:
+ *
+ *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server does not return to the same
+ *      microsecond.
+ *
+ *   I5 (bound) The place of a cursor is not after the first id that follows its last change and what was removed
+ *      (`endOf`), as long as there is a change.
+ *
+ * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change is one that both
+ * histories have, and so committed before they parted. The server gives ids above that of every transaction that it
+ * knows to have ended, so by I5 each new change has a place after that of the cursor. Without any change before the place
+ * (`madeAt` 0), the database has none there either: else the cursor is refused.
+ *
+ * The limits: a change of the last 28 days proves itself only; of older ones the retention may have removed it, and they
+ * are accepted. And what was read of a transaction that was open at the moment of the snapshot, and began before that
+ * of the last change, which is there, is not missed.
+ *
+ * Another limit is the removal of old rows: a cursor before the last removed change is refused. So is one of data that
+ * were replaced, which was made in an era before `feed_since`.
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {
