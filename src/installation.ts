@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import type { ControlDatabase } from './control/database.ts';
 import { EntryLock } from './control/entry-lock.ts';
@@ -42,9 +44,14 @@ export interface Installation extends InstallationAccess, ControlStatements {
  * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. With a kind,
  * it waits for the entry lock to connect, and keeps it until the first connections are granted.
  * @param kind of the process; without it, the process takes no part in the connection budget
+ * @param log with it, this process starts an embedded PostgreSQL again that was killed
  */
-export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
-  const access = await openAccess(config);
+export async function openInstallation(
+  config: Config,
+  kind?: ProcessIdentity['kind'],
+  log?: Logger,
+): Promise<Installation> {
+  const access = await openAccess(config, log);
   // Commands that do without it start sooner.
   const { closeIdleConnections, openControlDatabase } = await import('./control/database.ts');
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
@@ -67,17 +74,18 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
 }
 
 /** Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL. */
-export async function openAccess(config: Config): Promise<InstallationAccess> {
+export async function openAccess(config: Config, log?: Logger): Promise<InstallationAccess> {
   if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
   await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
-  const postgres = await startEmbeddedPostgres(config.dataDir);
+  const postgres = await startEmbeddedPostgres(config.dataDir, { log });
   return assemble(config, embeddedControlUrl(postgres.url), masterKey, postgres.leave);
 }
 
 /** @throws {OperatorError} when the folder does not exist and cannot be created, or files in it cannot be created */
 async function requireWritableFolder(folder: string): Promise<void> {
-  const probe = join(folder, `.write-test-${process.pid}`);
+  // Not the pid: in another container, another process has the same one.
+  const probe = join(folder, `.write-test-${randomUUID()}`);
   try {
     await makeFolder(folder);
     await writeFile(probe, 'x');

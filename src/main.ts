@@ -18,7 +18,7 @@ async function main(): Promise<void> {
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
-  const opening = openInstallation(config, 'service');
+  const opening = openInstallation(config, 'service', log);
   const ignoreEarlySignals = exitOnSignals(async () => {
     killWorkers();
     await (await opening).close();

@@ -42,16 +42,21 @@ export async function postgresBinaries(): Promise<{ initdb: string; postgres: st
   }
 }
 
-/** Starts a PostgreSQL program. @param output where stdout and stderr go: pipes, or a file descriptor */
+/**
+ * Starts a PostgreSQL program.
+ * @param output where stdout and stderr go: pipes, or a file descriptor
+ * @param inherited a file descriptor that the program keeps open as long as it runs
+ */
 export function runBinary(
   file: string,
   args: string[],
   { command, uid }: Runner,
   output: 'pipe' | number,
+  inherited?: number,
 ): ChildProcess {
   const [first = file, ...rest] = [...command, file, ...args];
   return spawn(first, rest, {
-    stdio: ['ignore', output, output],
+    stdio: ['ignore', output, output, inherited ?? 'ignore'],
     // In a process group of its own: Ctrl-C in a terminal must not stop the database before the running requests end.
     detached: true,
     ...(uid === undefined ? {} : { uid, gid: uid }),

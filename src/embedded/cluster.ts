@@ -13,7 +13,7 @@ import { findServer } from './pid-file.ts';
 export async function createCluster(data: string, runner: Runner): Promise<void> {
   if (await pathExists(join(data, 'PG_VERSION'))) return;
   const { initdb } = await postgresBinaries();
-  const temporary = `${data}.${process.pid}.${randomBytes(3).toString('hex')}`;
+  const temporary = `${data}.${randomBytes(8).toString('hex')}`;
   const password = randomBytes(24).toString('base64url');
   await mkdir(temporary, { mode: 0o700 });
   try {

@@ -15,8 +15,9 @@ export async function embeddedMasterKey(folder: string): Promise<Buffer> {
   await mkdir(folder, { recursive: true });
   if ((await pathExists(join(folder, 'postgres'))) && !(await pathExists(path)))
     throw new OperatorError(`${path} is missing: restore the file from your backup, or set the key as MASTER_KEY`);
-  const temporary = `${path}.${process.pid}`;
-  await writeFile(temporary, randomBytes(32).toString('base64'), { mode: 0o600 });
+  // Not the pid: a process in another container may have the same one, and would write another key into this file.
+  const temporary = `${path}.${randomBytes(8).toString('hex')}`;
+  await writeFile(temporary, randomBytes(32).toString('base64'), { mode: 0o600, flag: 'wx' });
   // link() creates the whole file or nothing, and never replaces an existing key.
   await link(temporary, path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error;

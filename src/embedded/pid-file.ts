@@ -1,30 +1,35 @@
-import { readFile, rm, stat } from 'node:fs/promises';
+import { readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** A running server, as its pid file describes it. `port` is 0 until the server has chosen to listen. */
+/** A server, as its pid file describes it. */
 export interface RunningServer {
-  pid: number;
-  port: number;
+  readonly pid: number;
+  readonly port: number;
+  /** True once it accepts connections on its port. */
+  readonly isReady: boolean;
 }
 
 /** PostgreSQL writes its pid into this file of the data folder, and removes the file when it stops. */
 export const pidFile = (data: string): string => join(data, 'postmaster.pid');
 
 /**
- * Returns the server that runs on a data folder. Removes the pid file that a crash of the server, the machine or the
- * container has left. `pg_ctl status` cannot detect that: it assumes that any process with the number in the file is
- * the server, and PostgreSQL itself then refuses to start ("lock file already exists").
+ * Returns the server that the pid file of a data folder describes; undefined without such a file. The server may have
+ * been killed, and its number may belong to another process by now.
  */
-export async function findServer(data: string): Promise<RunningServer | undefined> {
-  const path = pidFile(data);
-  const lines = (await readFile(path, 'utf8').catch(() => '')).split('\n');
+export async function readPidFile(data: string): Promise<RunningServer | undefined> {
+  const lines = (await readFile(pidFile(data), 'utf8').catch(() => '')).split('\n');
   const [pid, port] = [Number(lines[0]), Number(lines[3])];
   if (!pid) return undefined;
-  if (!(await isServerOf(data, pid))) {
-    await rm(path, { force: true });
-    return undefined;
-  }
-  return { pid, port };
+
+  // The port stands there before the server listens on it, when it may still be that of another server.
+  const isReady = ['ready', 'standby'].includes(lines[7]?.trim() ?? '');
+  return { pid, port, isReady };
+}
+
+/** Returns the server on a data folder, if this process can see it: one in another container is not seen. */
+export async function findServer(data: string): Promise<RunningServer | undefined> {
+  const server = await readPidFile(data);
+  return server && (await isServerOf(data, server.pid)) ? server : undefined;
 }
 
 /** Checks that the process is a server on this very folder: after a restart another process may have the number. */
@@ -41,4 +46,13 @@ export async function isServerOf(data: string, pid: number): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/**
+ * Returns true if a number in /proc is that of the same process for `kill`. In a process namespace that still has the
+ * /proc of another one, a signal would reach a stranger.
+ */
+export async function canSignal(): Promise<boolean> {
+  if (process.platform !== 'linux') return true;
+  return (await readlink('/proc/self').catch(() => '')) === String(process.pid);
 }

@@ -1,14 +1,18 @@
 import type { ChildProcess } from 'node:child_process';
-import { mkdir, open, readFile } from 'node:fs/promises';
+import { mkdir, open, readFile, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import type { Logger } from 'pino';
+import { describeError } from '../log/describe-error.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { connectionConfig } from '../postgres/connection.ts';
+import { sqlState } from '../postgres/database-error.ts';
 import { createRunner, postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } from './cluster.ts';
-import { findServer, isServerOf, pidFile, type RunningServer } from './pid-file.ts';
+import { canSignal, findServer, isServerOf, pidFile, type RunningServer, readPidFile } from './pid-file.ts';
+import { claimServer, isClaimed, requireOwnFileSystem } from './server-claim.ts';
 
 /**
  * A PostgreSQL server that comes with the project, for a machine without one: its data lies in a folder, and it
@@ -25,41 +29,188 @@ export interface EmbeddedPostgres {
 interface EmbeddedOptions {
   /** Further settings of the server, `name=value`. They have no effect on a server that runs already. */
   settings?: string[];
+  /** With it, this process starts the server again when it was killed, and logs that. */
+  log?: Logger | undefined;
+}
+
+/**
+ * Starts the server, or joins the one that runs on this folder already (also one that a killed process has left).
+ * @throws {OperatorError} with the reason in the server's log if it does not accept connections within 30 s, or if it
+ *   runs where this process cannot reach it
+ */
+export async function startEmbeddedPostgres(
+  folder: string,
+  { settings = [], log }: EmbeddedOptions = {},
+): Promise<EmbeddedPostgres> {
+  const data = join(folder, 'postgres');
+  await mkdir(folder, { recursive: true });
+  await requireOwnFileSystem(folder);
+  const runner = await createRunner(data);
+  await createCluster(data, runner);
+  const password = await readFile(join(data, passwordFile), 'utf8');
+
+  const server = new EmbeddedServer({ folder, data, runner, settings, password, log });
+  await server.start();
+  return server;
+}
+
+interface ServerOptions {
+  readonly folder: string;
+  readonly data: string;
+  readonly runner: Runner;
+  readonly settings: string[];
+  readonly password: string;
+  readonly log: Logger | undefined;
+}
+
+/** A connection that makes this process a user of the server. */
+interface Membership {
+  readonly client: pg.Client;
+  readonly port: number;
 }
 
 const startDeadlineMs = 30_000;
 const pollMs = 15;
+/** The starts of one wait: a port that another program takes meanwhile is worth another one, a fault is not. */
+const maxLaunches = 3;
+/** A server that listens, and to which no connection leads for so long, is in another network namespace. */
+const unreachableMs = 5_000;
+const rejoinMs = 200;
+/** The pause between two starts of a lost server, which doubles each time, until a server has run for `steadyMs`. */
+const [minPauseMs, maxPauseMs, steadyMs] = [1_000, 60_000, 60_000];
+
+/** The server of a data folder, as a process uses it from `start` to `leave`. */
+class EmbeddedServer implements EmbeddedPostgres {
+  readonly #options: ServerOptions;
+  #client: pg.Client | undefined;
+  #port = 0;
+  #joinedAt = 0;
+  #nextLaunchAt = 0;
+  #pauseMs = minPauseMs;
+  #hasLeft = false;
+  #recovery: Promise<void> | undefined;
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+  }
+
+  get url(): string {
+    return serverUrl(this.#port, this.#options.password);
+  }
+
+  /** Joins the server that runs, or starts one. */
+  async start(): Promise<void> {
+    this.#hold(await this.#joinOrLaunch({ isFirst: true }));
+  }
+
+  readonly leave = async (): Promise<void> => {
+    this.#hasLeft = true;
+    await this.#recovery;
+    const client = this.#client;
+    if (!client) return;
+
+    try {
+      await client.query('select pg_advisory_unlock_shared($1)', [usersLock]);
+      const { rows } = await client.query<{ last: boolean }>('select pg_try_advisory_lock($1) as last', [usersLock]);
+      if (rows[0]?.last) await stopServer(this.#options.data);
+    } catch {
+      // The connection is lost: the server has stopped already.
+    } finally {
+      await client.end().catch(() => {});
+    }
+  };
+
+  #hold({ client, port }: Membership): void {
+    this.#client = client;
+    this.#port = port;
+    this.#joinedAt = Date.now();
+    client.once('end', () => {
+      this.#client = undefined;
+      this.#recovery = this.#recover();
+    });
+  }
+
+  /**
+   * Joins again when the connection was cut (a crash of the server, an operator). Without that, the next process that
+   * leaves would consider itself the last one and stop the server. A process with a log starts a server that was killed
+   * again, on its port, which all of its URLs name.
+   */
+  async #recover(): Promise<void> {
+    const { log } = this.#options;
+    if (Date.now() - this.#joinedAt > steadyMs) this.#pauseMs = minPauseMs;
+
+    while (!this.#hasLeft) {
+      try {
+        this.#hold(await this.#joinOrLaunch({ isFirst: false }));
+        log?.warn({ event: 'embedded_postgres_back' }, 'the embedded PostgreSQL serves again');
+        return;
+      } catch (error) {
+        if (this.#hasLeft) return;
+        log?.error(
+          { event: 'embedded_postgres_down', err: describeError(error) },
+          'the embedded PostgreSQL does not run, and is started again after a pause',
+        );
+      }
+    }
+  }
+
+  /** @param isFirst false after a loss: the port stays the same then, and the wait does not keep the process running */
+  async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
+    const { folder, data, runner, settings, password, log } = this.#options;
+    const deadline = Math.max(Date.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
+    const logLength = await lengthOf(logFile(folder));
+    let launched: ChildProcess | undefined;
+    let launches = 0;
+    let unreachableAt: number | undefined;
+
+    while (Date.now() < deadline && !this.#hasLeft) {
+      const server = await readPidFile(data);
+      const runs = (server && (await isServerOf(data, server.pid))) || (await isClaimed(folder));
+
+      if (runs && server?.isReady && (isFirst || server.port === this.#port)) {
+        const client = await joinServer(server, password);
+        if (client === 'unreachable') {
+          unreachableAt ??= Date.now();
+          if (isFirst && Date.now() - unreachableAt > unreachableMs) throw unreachable(data, server.port);
+        } else if (client) {
+          if (launched) await prepareServer(client);
+          return { client, port: server.port };
+        }
+      } else if (!runs && launches === (isFirst ? maxLaunches : 1)) {
+        break;
+      } else if (!runs && (isFirst || (log && Date.now() >= this.#nextLaunchAt))) {
+        const port = isFirst ? await freePort(server?.port) : this.#port;
+        const child = await launchServer(data, folder, runner, settings, port);
+        if (child) {
+          launched = child;
+          launches++;
+          this.#delayNextLaunch();
+        }
+      }
+
+      const pauseMs = isFirst ? pollMs * (1 + Math.random()) : rejoinMs;
+      await sleep(pauseMs, undefined, { ref: isFirst });
+    }
+
+    if (this.#hasLeft) launched?.kill('SIGINT');
+    throw new OperatorError(`the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`);
+  }
+
+  #delayNextLaunch(): void {
+    this.#nextLaunchAt = Date.now() + this.#pauseMs;
+    this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
+  }
+}
+
+function unreachable(data: string, port: number): OperatorError {
+  return new OperatorError(
+    `A PostgreSQL already uses ${data}, and does not answer here on port ${port}: it was started in another container ` +
+      'or namespace, or is about to end. Run this where it was started, or stop it first',
+  );
+}
+
 /** An advisory lock: two processes that start the server must not change its rights at the same time. */
 const rightsLock = 727_100_002;
-
-/**
- * Starts the server, or joins the one that runs on this folder already (also one that a killed process has left).
- * @throws with the last line of the server's log if it does not accept connections within 30 s
- */
-export async function startEmbeddedPostgres(
-  folder: string,
-  { settings = [] }: EmbeddedOptions = {},
-): Promise<EmbeddedPostgres> {
-  const data = join(folder, 'postgres');
-  await mkdir(folder, { recursive: true });
-  const runner = await createRunner(data);
-  await createCluster(data, runner);
-  const password = await readFile(join(data, passwordFile), 'utf8');
-  const deadline = Date.now() + startDeadlineMs;
-  let launched: ChildProcess | undefined;
-  while (Date.now() < deadline) {
-    const server = await findServer(data);
-    if (server) {
-      const client = await joinServer(server, password);
-      if (client && launched) await prepareServer(client);
-      if (client) return { url: serverUrl(server.port, password), leave: keepMembership(client, data, password) };
-    } else if (!launched || launched.exitCode !== null) {
-      launched = await launchServer(data, folder, runner, settings);
-    }
-    await sleep(pollMs);
-  }
-  throw new OperatorError(`the embedded PostgreSQL did not start: ${await lastLogLine(folder)}`);
-}
 
 /**
  * Leaves the databases `postgres` and `template1` to the superuser. Discards the write-ahead log, which the server
@@ -93,45 +244,69 @@ const defaultSettings = [
 const logFile = (folder: string): string => join(folder, 'postgres.log');
 
 /**
- * Starts a server on a data folder and a free port of the loopback; returns before the server accepts connections. The
+ * Starts a server on a data folder, unless another process has one; returns before the server accepts connections. The
  * server outlives this process and writes to `postgres.log` in `folder`.
  * @param settings further settings of the server, `name=value`
+ * @returns undefined when a server runs on the folder, or another process starts one
  */
 export async function launchServer(
   data: string,
   folder: string,
   runner: Runner,
   settings: string[],
-): Promise<ChildProcess> {
+  port?: number,
+): Promise<ChildProcess | undefined> {
   const { postgres } = await postgresBinaries();
-  const log = await open(logFile(folder), 'a', 0o600);
   const flags = [...defaultSettings, ...settings].flatMap(setting => ['-c', setting]);
-  const child = runBinary(postgres, ['-D', data, '-p', String(await freePort()), ...flags], runner, log.fd);
-  child.on('error', () => {}); // without the program no pid file appears, and the start fails at its deadline
+  const args = ['-D', data, '-p', String(port ?? (await freePort())), ...flags];
+  const claim = await claimServer(folder, data);
+  if (!claim) return undefined;
+
+  const log = await open(logFile(folder), 'a', 0o600);
+  const child = runBinary(postgres, args, runner, log.fd, claim.descriptor);
+  child.on('error', () => {}); // without the program no pid file appears, and the start fails
   child.unref();
+  claim.release(); // PostgreSQL has it now
   await log.close();
   return child;
 }
 
-/** Stops the server of a data folder (fast shutdown: open sessions are ended), and waits at most 30 s for its end. */
+/**
+ * Stops the server of a data folder (fast shutdown: open sessions are ended), and waits at most 30 s for its end. A
+ * server that this process cannot see goes on, and the next process that uses it stops it.
+ */
 export async function stopServer(data: string): Promise<void> {
   const server = await findServer(data);
-  if (!server) return;
+  if (!server || !(await canSignal())) return;
   process.kill(server.pid, 'SIGINT');
   const deadline = Date.now() + stopDeadlineMs;
   while (Date.now() < deadline && (await pathExists(pidFile(data))) && (await isServerOf(data, server.pid)))
     await sleep(pollMs);
 }
 
-/** Returns the last line of the server's log, which names the reason if the server did not start. */
-async function lastLogLine(folder: string): Promise<string> {
-  const log = await readFile(logFile(folder), 'utf8').catch(() => '');
-  return log.trim().split('\n').at(-1) ?? 'no log';
+async function lengthOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
 }
 
-async function freePort(): Promise<number> {
+/** Returns the line of the server's log that names why it did not start: the last fatal one, or else the last one. */
+async function reasonIn(path: string, from: number): Promise<string> {
+  const log = await readFile(path).catch(() => Buffer.alloc(0));
+  const lines = log.subarray(from).toString().trim().split('\n');
+  return lines.findLast(line => /(FATAL|PANIC): /.test(line)) || lines.at(-1) || 'its log has no new line';
+}
+
+/** Returns a port that no program uses. @param preferred is returned if it is one */
+async function freePort(preferred = 0): Promise<number> {
   const server = createServer();
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
+  try {
+    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(preferred, '127.0.0.1', resolve));
+  } catch (error) {
+    if (preferred === 0) throw error;
+    return freePort();
+  }
   const address = server.address();
   await new Promise(resolve => server.close(resolve));
   return typeof address === 'object' && address ? address.port : 0;
@@ -142,58 +317,30 @@ async function freePort(): Promise<number> {
  * exclusively is the last one.
  */
 const usersLock = 727_100_001;
-const rejoinMs = 200;
 
 /**
  * Opens the connection that makes this process a user of the server. Returns undefined while the server starts or
- * stops.
+ * stops, and `unreachable` if none leads to it.
  */
-async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | undefined> {
-  if (!port) return undefined;
+async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | 'unreachable' | undefined> {
   const client = new pg.Client(connectionConfig(serverUrl(port, password), 'embedded'));
   client.on('error', () => {}); // the running query fails, or 'end' follows
   try {
     await client.connect();
     await client.query('select pg_advisory_lock_shared($1)', [usersLock]);
     return client;
-  } catch {
+  } catch (error) {
     client.end().catch(() => {});
-    return undefined;
+    return unreachableCodes.has(sqlState(error) ?? '') ? 'unreachable' : undefined;
   }
 }
 
-/**
- * Keeps this process a user of the server: joins again when the connection was cut (a crash of the server, an
- * operator). Without that, the next process that leaves would consider itself the last one and stop the server.
- * @returns a function that leaves the server, and stops it if no other process uses it
- */
-function keepMembership(first: pg.Client, data: string, password: string): () => Promise<void> {
-  let client = first;
-  let hasLeft = false;
-  const rejoinOnEnd = (): void => void client.once('end', rejoin);
-  const rejoin = async (): Promise<void> => {
-    while (!hasLeft) {
-      const server = await findServer(data).catch(() => undefined);
-      const joined = server && (await joinServer(server, password));
-      if (joined && hasLeft) await joined.end().catch(() => {});
-      else if (joined) {
-        client = joined;
-        return rejoinOnEnd();
-      }
-      await sleep(rejoinMs, undefined, { ref: false });
-    }
-  };
-  rejoinOnEnd();
-  return async () => {
-    hasLeft = true;
-    try {
-      await client.query('select pg_advisory_unlock_shared($1)', [usersLock]);
-      const { rows } = await client.query<{ last: boolean }>('select pg_try_advisory_lock($1) as last', [usersLock]);
-      if (rows[0]?.last) await stopServer(data);
-    } catch {
-      // The connection is lost: the server has stopped already.
-    } finally {
-      await client.end().catch(() => {});
-    }
-  };
-}
+/** Another server may have the same port in this network namespace, with another password. */
+const unreachableCodes = new Set([
+  'ECONNREFUSED',
+  'ENETUNREACH',
+  'EHOSTUNREACH',
+  'EADDRNOTAVAIL',
+  'ETIMEDOUT',
+  '28P01',
+]);

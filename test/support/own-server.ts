@@ -41,7 +41,7 @@ export async function startOwnServer(name: string, settings: string[]): Promise<
       process.kill(await readPid(), 'SIGKILL');
     },
     restart: async () => {
-      postgres = await startEmbeddedPostgres(folder, { settings: [...settings, `port=${new URL(url).port}`] });
+      postgres = await startEmbeddedPostgres(folder, { settings });
     },
     takeSnapshot: async () => {
       const parent = await readPid();
