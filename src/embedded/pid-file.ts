@@ -13,20 +13,20 @@ export interface RunningServer {
 export const pidFile = (data: string): string => join(data, 'postmaster.pid');
 
 /**
- * Returns the server that the pid file of a data folder describes; undefined without such a file. The server may have
- * been killed, and its number may belong to another process by now.
+ * Returns the server that the pid file of a data folder describes; undefined without such a
+ * file. The server may have been killed, and its number may belong to another process by now.
  */
 export async function readPidFile(data: string): Promise<RunningServer | undefined> {
   const lines = (await readFile(pidFile(data), 'utf8').catch(() => '')).split('\n');
   const [pid, port] = [Number(lines[0]), Number(lines[3])];
   if (!pid) return undefined;
 
-  // The port stands there before the server listens on it, when it may still be that of another server.
+  // The file has the port before the server listens on it: another server may have that port.
   const isReady = ['ready', 'standby'].includes(lines[7]?.trim() ?? '');
   return { pid, port, isReady };
 }
 
-/** Returns the server on a data folder, if this process can see it: one in another container is not seen. */
+/** Returns the server on a data folder, unless it is in a container that hides it. */
 export async function findServer(data: string): Promise<RunningServer | undefined> {
   const server = await readPidFile(data);
   return server && (await isServerOf(data, server.pid)) ? server : undefined;
@@ -49,8 +49,8 @@ export async function isServerOf(data: string, pid: number): Promise<boolean> {
 }
 
 /**
- * Returns true if a number in /proc is that of the same process for `kill`. In a process namespace that still has the
- * /proc of another one, a signal would reach a stranger.
+ * Returns true if a number in /proc is that of the same process for `kill`. In a process
+ * namespace that still has the /proc of another one, a signal would reach a stranger.
  */
 export async function canSignal(): Promise<boolean> {
   if (process.platform !== 'linux') return true;

@@ -34,9 +34,10 @@ interface EmbeddedOptions {
 }
 
 /**
- * Starts the server, or joins the one that runs on this folder already (also one that a killed process has left).
- * @throws {OperatorError} with the reason in the server's log if it does not accept connections within 30 s, or if it
- *   runs where this process cannot reach it
+ * Starts the server, or joins the one that runs on this folder already (also one that a killed
+ * process has left).
+ * @throws {OperatorError} with the reason in the server's log if it does not accept connections
+ *   within 30 s, or if it runs where this process cannot reach it
  */
 export async function startEmbeddedPostgres(
   folder: string,
@@ -71,12 +72,14 @@ interface Membership {
 
 const startDeadlineMs = 30_000;
 const pollMs = 15;
-/** The starts of one wait: a port that another program takes meanwhile is worth another one, a fault is not. */
+/**
+ * Maximum launches of a start: another program may take the port of one before PostgreSQL does.
+ */
 const maxLaunches = 3;
-/** A server that listens, and to which no connection leads for so long, is in another network namespace. */
+/** A server that is ready and unreachable for so long is in another network namespace. */
 const unreachableMs = 5_000;
 const rejoinMs = 200;
-/** The pause between two starts of a lost server, which doubles each time, until a server has run for `steadyMs`. */
+/** Pause between two launches after a loss; doubles until a server has run for `steadyMs`. */
 const [minPauseMs, maxPauseMs, steadyMs] = [1_000, 60_000, 60_000];
 
 /** The server of a data folder, as a process uses it from `start` to `leave`. */
@@ -131,9 +134,10 @@ class EmbeddedServer implements EmbeddedPostgres {
   }
 
   /**
-   * Joins again when the connection was cut (a crash of the server, an operator). Without that, the next process that
-   * leaves would consider itself the last one and stop the server. A process with a log starts a server that was killed
-   * again, on its port, which all of its URLs name.
+   * Joins again when the connection was cut (a crash of the server, an operator). Without that,
+   * the next process that leaves would consider itself the last one and stop the server. A
+   * process with a log starts a server that was killed again, on its port, which all of its
+   * URLs name.
    */
   async #recover(): Promise<void> {
     const { log } = this.#options;
@@ -154,7 +158,10 @@ class EmbeddedServer implements EmbeddedPostgres {
     }
   }
 
-  /** @param isFirst false after a loss: the port stays the same then, and the wait does not keep the process running */
+  /**
+   * @param isFirst false after a loss: the port stays the same then, and the wait does not keep
+   *   the process running
+   */
   async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
     const { folder, data, runner, settings, password, log } = this.#options;
     const deadline = Math.max(Date.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
@@ -244,8 +251,9 @@ const defaultSettings = [
 const logFile = (folder: string): string => join(folder, 'postgres.log');
 
 /**
- * Starts a server on a data folder, unless another process has one; returns before the server accepts connections. The
- * server outlives this process and writes to `postgres.log` in `folder`.
+ * Starts a server on a data folder, unless another process has one; returns before the server
+ * accepts connections. The server outlives this process and writes to `postgres.log` in
+ * `folder`.
  * @param settings further settings of the server, `name=value`
  * @returns undefined when a server runs on the folder, or another process starts one
  */
@@ -272,8 +280,9 @@ export async function launchServer(
 }
 
 /**
- * Stops the server of a data folder (fast shutdown: open sessions are ended), and waits at most 30 s for its end. A
- * server that this process cannot see goes on, and the next process that uses it stops it.
+ * Stops the server of a data folder (fast shutdown: open sessions are ended), and waits at most
+ * 30 s for its end. A server that this process cannot see goes on, until a process that sees it
+ * leaves.
  */
 export async function stopServer(data: string): Promise<void> {
   const server = await findServer(data);
@@ -291,7 +300,10 @@ async function lengthOf(path: string): Promise<number> {
   );
 }
 
-/** Returns the line of the server's log that names why it did not start: the last fatal one, or else the last one. */
+/**
+ * Returns the line of the server's log that says why it did not start.
+ * @param from where to begin
+ */
 async function reasonIn(path: string, from: number): Promise<string> {
   const log = await readFile(path).catch(() => Buffer.alloc(0));
   const lines = log.subarray(from).toString().trim().split('\n');
@@ -319,8 +331,8 @@ async function freePort(preferred = 0): Promise<number> {
 const usersLock = 727_100_001;
 
 /**
- * Opens the connection that makes this process a user of the server. Returns undefined while the server starts or
- * stops, and `unreachable` if none leads to it.
+ * Opens the connection that makes this process a user of the server. Returns undefined while
+ * the server starts or stops, and `unreachable` if no connection leads to it.
  */
 async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | 'unreachable' | undefined> {
   const client = new pg.Client(connectionConfig(serverUrl(port, password), 'embedded'));

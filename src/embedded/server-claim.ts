@@ -8,27 +8,34 @@ import { pathExists } from './cluster.ts';
 import { pidFile } from './pid-file.ts';
 
 /*
- * At most one PostgreSQL runs on a data folder, also where its processes cannot be seen: in other containers and
- * namespaces of the same kernel, and under other mounts of the folder. Numbers of processes and ports say nothing
- * there. A Unix socket with a path does: `connect` reaches whoever listens on it from everywhere in the kernel.
+ * At most one PostgreSQL runs on a data folder, also where its processes cannot be seen: in
+ * other containers and namespaces of the same kernel, and under other mounts of the folder.
+ * Numbers of processes and ports say nothing there. A Unix socket with a path does: `connect`
+ * reaches the process that listens on it from everywhere in the kernel.
  *
- * I1. A socket listens before it gets its final name, and no name is used twice. So a socket that refuses a connection
- *     is dead for ever, and can be removed.
- * I2. A process starts PostgreSQL only if no other socket answers while its own does. Of two processes, the one whose
- *     socket is later sees that of the earlier one. If each sees the other, both withdraw, and try again.
- * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open exactly until the last
- *     process of PostgreSQL has ended, whoever started it, and in whatever way it ends.
- * I4. A pid file is removed only by a holder of the claim that has seen a dead socket, as the server behind the file
- *     left it. A file without one may belong to a server that cannot be seen.
+ * I1. A socket listens before it gets its final name, and no name is used twice. So a socket
+ *     that refuses a connection is dead for ever, and can be removed.
+ * I2. A process starts PostgreSQL only if no other socket answers while its own does. Of two
+ *     processes, the one whose socket is later sees that of the earlier one. If each sees the
+ *     other, both withdraw, and try again after a random pause.
+ * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
+ *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
+ * I4. A pid file is removed only by a holder of the claim that has seen a dead socket, as the
+ *     server behind the file left it. Without one, the file may belong to a server that cannot
+ *     be seen.
  *
- * Nobody accepts the connections. When 511 have come, Linux says EAGAIN, which is an answer, too.
+ * No process accepts the connections. After 511 of them Linux answers EAGAIN, which is an
+ * answer, too.
  */
 
 /** The right to start PostgreSQL on a folder, as long as its socket is open. */
 export interface ServerClaim {
   /** The file descriptor that PostgreSQL inherits. */
   readonly descriptor: number;
-  /** Closes the socket in this process. Without a PostgreSQL that has inherited it, the claim ends. */
+  /**
+   * Closes the socket in this process. Without a PostgreSQL that has inherited it, the claim
+   * ends.
+   */
   release(): void;
 }
 
@@ -36,7 +43,10 @@ const claimsOf = (folder: string): string => join(folder, 'running');
 /** Without those that do not listen yet. */
 const claimName = /^[0-9a-f]{16}$/;
 
-/** Returns true if a PostgreSQL runs on the folder, or a process is about to start one, whether it can be seen or not. */
+/**
+ * Returns true if a PostgreSQL runs on the folder, or a process is about to start one, seen or
+ * unseen.
+ */
 export async function isClaimed(folder: string): Promise<boolean> {
   return (await readClaims(folder)).living.length > 0;
 }
@@ -44,7 +54,8 @@ export async function isClaimed(folder: string): Promise<boolean> {
 /**
  * Claims a folder, and removes what a killed server has left: its socket and its pid file.
  * @returns undefined if another process has claimed it
- * @throws {OperatorError} when it cannot be known whether a server runs, or the folder cannot have sockets
+ * @throws {OperatorError} when it cannot be known whether a server runs, or the folder cannot
+ *   have sockets
  */
 export async function claimServer(folder: string, data: string): Promise<ServerClaim | undefined> {
   await mkdir(claimsOf(folder), { recursive: true, mode: 0o700 });
@@ -74,7 +85,8 @@ export async function claimServer(folder: string, data: string): Promise<ServerC
 }
 
 /**
- * PostgreSQL would take the process that has the number now for the server, and refuse to start.
+ * PostgreSQL would take the process that has the number now for the server, and refuse to
+ * start.
  * @throws {OperatorError} when nothing says that the server has ended
  */
 async function removeLeftPidFile(data: string, hasEnded: boolean): Promise<void> {
@@ -105,7 +117,10 @@ async function readClaims(folder: string, own?: string): Promise<Claims> {
 
 type SocketState = 'living' | 'dead' | 'gone';
 
-/** A socket of which nothing is known, such as one that this login may not use, counts as living. */
+/**
+ * A socket of which nothing is known, such as one that this login may not use, counts as
+ * living.
+ */
 async function stateOf(folder: string, name: string): Promise<SocketState> {
   return withShortPath(folder, name, async path => {
     const socket = createConnection(path);
@@ -128,8 +143,8 @@ async function listenAs(folder: string, name: string): Promise<Server> {
   const server = createServer(socket => socket.destroy());
   try {
     await withShortPath(folder, temporary, path => once(server.listen(path), 'listening'));
-    // Node removes the name with which a server began to listen when it closes the server. This one has another name
-    // then, which stays.
+    // When Node closes a server, it removes the name with which the server began to listen. The
+    // other name stays.
     await rename(join(claimsOf(folder), temporary), join(claimsOf(folder), name));
     return server;
   } catch (cause) {
@@ -151,8 +166,8 @@ function descriptorOf(server: Server): number {
 }
 
 /**
- * Runs `work` with a path of a socket that the kernel takes: at most 107 bytes, while a folder may have more. Elsewhere
- * than on Linux, the path stays as it is.
+ * Runs `work` with a path of a socket that the kernel takes: at most 107 bytes, while a folder
+ * may have more. Elsewhere than on Linux, the path stays as it is.
  */
 async function withShortPath<Result>(
   folder: string,
@@ -187,7 +202,8 @@ const sharedFileSystems: Record<number, string> = {
 };
 
 /**
- * Sockets reach the processes of one kernel only, and another machine would start a second PostgreSQL on the same data.
+ * Sockets reach the processes of one kernel only: another machine would start a second
+ * PostgreSQL on the same data.
  * @throws {OperatorError} on a file system that other machines may use
  */
 export async function requireOwnFileSystem(folder: string): Promise<void> {
