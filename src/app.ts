@@ -19,6 +19,7 @@ import { requestId } from './http/request-id.ts';
 import { requireTarget } from './http/require-target.ts';
 import { createRouters } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
+import type { UnsentResponses } from './http/unsent-responses.ts';
 import { noticeUntrustedProxy } from './http/untrusted-proxy.ts';
 import { describeError } from './log/describe-error.ts';
 import type { ResponseCache } from './response-cache/response-cache.ts';
@@ -37,6 +38,7 @@ export interface AppServices extends RouteServices {
   /** Counts a request that has ended. */
   countRequest: (outcome: RequestOutcome) => void;
   rateLimitStore: RateLimitStore;
+  unsentResponses: UnsentResponses;
   /** Undefined when requests are not traced. */
   tracing?: Tracing | undefined;
   /**
@@ -73,7 +75,7 @@ export function createApp(services: AppServices): Koa {
         route.rateLimit === 'login' ? limitLoginFailures : undefined,
         scheduleFairly,
         requirePermission(route),
-        respond(route),
+        respond(route, services.unsentResponses),
       ]),
     })),
   );

@@ -15,7 +15,9 @@ import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { ReadUpload } from './http/route.ts';
 import type { Routers } from './http/routers.ts';
 import { sendExport } from './http/send-export.ts';
+import { pieceSender } from './http/send-piece.ts';
 import { sendResponse } from './http/send-response.ts';
+import type { UnsentResponses } from './http/unsent-responses.ts';
 import type { Caller } from './tenancy/caller.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 
@@ -41,7 +43,7 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
  * Body → scope → fields → handler → response. The response contains only the fields that the route names. A
  * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
  */
-export function respond(route: TenantRoute): Middleware {
+export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
@@ -64,8 +66,10 @@ export function respond(route: TenantRoute): Middleware {
     if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
     if (result instanceof Page) return sendPage(ctx, route, result);
-    if (result instanceof EventStream) return sendEventStream(ctx, result);
-    if (result instanceof ListExport) return sendExport(ctx, result, piece => context.continue(piece));
+    if (result instanceof EventStream) return sendEventStream(ctx, result, unsent);
+    if (result instanceof ListExport) {
+      return sendExport(ctx, result, piece => context.continue(piece), pieceSender(ctx, unsent));
+    }
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }

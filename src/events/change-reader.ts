@@ -5,6 +5,8 @@ import { type Cursor, compareCursors, firstCursor, unproved } from './change-cur
 import type { ChangeFilter } from './change-sources.ts';
 import { changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
 
+const defaultMaxBytes = 4 * 1024 * 1024;
+
 /** Returns the rows of a reading statement in the database of one tenant. */
 export type Read = (statement: Statement) => Promise<RowValues[]>;
 
@@ -13,6 +15,8 @@ export interface ChangeRequest {
   readonly after: Cursor | 'now';
   /** Maximum number of changes, 1 to 1,000. */
   readonly limit: number;
+  /** Maximum bytes of the contents of the changes, or those of one change. Default: 4 MiB. */
+  readonly maxBytes?: number;
   readonly filter: ChangeFilter;
 }
 
@@ -22,7 +26,7 @@ export interface ChangePage {
   readonly from: Cursor;
   /** How far the feed was read, also when the filter let nothing pass. */
   readonly last: Cursor;
-  /** True if no final change follows. */
+  /** True if no final change follows: a page that is not the last may have fewer changes than its limit. */
   readonly isEnd: boolean;
   /** True if changes follow which are not final yet: nobody may notify when they are. */
   readonly isHeld: boolean;
@@ -88,16 +92,22 @@ export interface ChangePage {
  * were replaced, which was made in an era before `feed_since`.
  * @throws {Problem} `cursor_expired`
  */
-export async function readChanges(read: Read, { after, limit, filter }: ChangeRequest): Promise<ChangePage> {
+export async function readChanges(
+  read: Read,
+  { after, limit, maxBytes = defaultMaxBytes, filter }: ChangeRequest,
+): Promise<ChangePage> {
   const isNow = after === 'now';
-  const rows = await read(isNow ? changeStatement(beyondAll, filter, 0) : changeStatement(after, filter, limit));
+  const statement = isNow
+    ? changeStatement(beyondAll, filter, 0, maxBytes)
+    : changeStatement(after, filter, limit, maxBytes);
+  const rows = await read(statement);
   const [state] = rows as unknown as [FeedState];
   const madeIn = state.stateEra;
   const end = endOf(state);
   if (isNow) return { changes: [], from: end, last: end, isEnd: true, isHeld: state.isHeld };
   requireValid(after, state);
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
-  const beyond = scanned.filter(({ matches }) => matches)[limit];
+  const beyond = scanned.find(({ matches, fits }) => matches && !fits);
   const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
   const changes = passed.filter(({ matches }) => matches).map(row => changeOf(row, madeIn));
   const isEnd = !beyond && scanned.length < maxScanned;

@@ -8,7 +8,7 @@ const kinds = { audit: 1, activity: 2 };
 /** At most so many changes are looked at by one query. */
 export const maxScanned = 1_000;
 
-/** Columns of both tables. `matches` says whether the filter lets the row pass. */
+/** Columns of both tables but their contents. `matches` says whether the filter lets the row pass. */
 const audit = `
   select ${kinds.audit} as kind, feed_era as era, feed_xid as xid, id,
          resource = any ($7) and action = any ($8)
@@ -17,7 +17,7 @@ const audit = `
 const activity = `
   select ${kinds.activity}, feed_era, feed_xid, id,
          'Activity' = any ($7) and 'create' = any ($8) and ($9::bigint is null or entity_id = $9) as matches,
-         created_at, null, 'Activity', id::text as record_key, 'create', entity_id, null, to_jsonb(activities) from activities`;
+         created_at, null, 'Activity', id::text as record_key, 'create', entity_id, null::jsonb, null::jsonb from activities`;
 
 const rowsOf = (select: string, id: string): string => `
   (${select} where feed_era is not null and (feed_era, feed_xid, id) > ($1, $2::text::xid8, ${id})
@@ -34,21 +34,37 @@ export const lastMadeAt = '(select made_at from last_change($1, $2::text::xid8, 
 export const isKept = (madeAt: string): string =>
   `(coalesce(made_at, 0) = ${madeAt}::bigint or to_timestamp(nullif(${madeAt}::bigint, 0) / 1e6) < now() - interval '28 days')`;
 
-/** One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. */
+/**
+ * One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. Contents
+ * are made into text once, of rows that match, up to one more than `limit`. Their bytes are summed up to each row, and
+ * the page ends before the row that exceeds them, but has at least one.
+ */
 const text = `
   with state as materialized (select * from current_feed(pg_current_snapshot())),
   ended as materialized (select l.* from state s, last_change(s.era, s.horizon, 0, 0) l),
   scanned as (
     select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
-      from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows)
+      from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows),
+  contents as materialized (
+    select kind, era, xid, id, matches, nth, created_at, user_guid, resource, record_key, action, entity_id,
+           case when matches then before::text end as before,
+           case when matches and kind = ${kinds.audit} then after::text
+                when matches then (select to_jsonb(activities)::text from activities where activities.id = scanned.id)
+            end as after
+      from scanned where nth <= $6),
+  sized as (
+    select *, coalesce(octet_length(before), 0) + coalesce(octet_length(after), 0) as bytes from contents),
+  summed as (select *, sum(bytes) over (order by era, xid, kind, id) as sum from sized),
+  judged as (select *, nth < $6 and (sum <= $12 or sum = bytes) as fits from summed)
   select s.era as "stateEra", s.since, s.removed_era as "removedEra", s.removed_xid::text::bigint as "removedXid",
          s.horizon::text::bigint as horizon, s.next_xid::text::bigint as "nextXid", s.is_held as "isHeld",
          (select era from ended) as "lastEra", (select xid::text::bigint from ended) as "lastXid",
          (select made_at from ended) as "lastMadeAt", passed.made_at as "passedAt", ${isKept('$11')} as "isKept",
-         r.kind, r.era, r.xid::text::bigint as xid, r.id, matches, (extract(epoch from created_at) * 1000000)::bigint as "madeAt", created_at as "createdAt", user_guid as "userGuid",
-         resource, record_key as key, action, entity_id as "entityId",
-         case when matches then before end as before, case when matches then after end as after
-    from state s cross join (select ${lastMadeAt} as made_at) passed left join scanned r on nth <= $6
+         r.kind, r.era, r.xid::text::bigint as xid, r.id, matches, fits,
+         (extract(epoch from created_at) * 1000000)::bigint as "madeAt", created_at as "createdAt",
+         user_guid as "userGuid", resource, record_key as key, action, entity_id as "entityId",
+         case when fits then before end as before, case when fits then after end as after
+    from state s cross join (select ${lastMadeAt} as made_at) passed left join judged r on true
    order by r.era, r.xid, r.kind, r.id`;
 
 /** What the database says of its feed, in every row of the result. */
@@ -74,7 +90,7 @@ export interface FeedState {
   readonly isHeld: boolean;
 }
 
-/** A row that was looked at. Its contents are there if it matches. */
+/** A row that was looked at. Its contents, as JSON texts, are there if it matches and fits. */
 export interface ScannedRow {
   readonly kind: number;
   readonly era: number;
@@ -82,29 +98,33 @@ export interface ScannedRow {
   readonly id: number;
   readonly matches: boolean;
   readonly madeAt: number;
+  /** False from the row on that is one too many, in number or bytes. */
+  readonly fits: boolean;
   readonly createdAt: string;
   readonly userGuid: string | null;
   readonly resource: string;
   readonly key: string;
   readonly action: (typeof changeActions)[number];
   readonly entityId: number | null;
-  readonly before: Record<string, unknown> | null;
-  readonly after: Record<string, unknown> | null;
+  readonly before: string | null;
+  readonly after: string | null;
 }
 
 /**
  * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0
  * no rows.
+ * @param maxBytes of the contents of the rows that match and fit together, or those of one row
  */
 export function changeStatement(
   after: Cursor,
   { resources, actions = changeActions, ownEntity }: ChangeFilter,
   limit: number,
+  maxBytes: number,
 ): Statement {
   const scan = limit === 0 ? 0 : maxScanned;
   const entity = ownEntity ?? null;
   const filter = [resources, actions, entity, ownedResources];
-  return preparedStatement(text, [...placeValues(after), scan, limit + 1, ...filter, after.madeAt]);
+  return preparedStatement(text, [...placeValues(after), scan, limit + 1, ...filter, after.madeAt, maxBytes]);
 }
 
 /** A place as values of a statement: the era, the transaction, and the last ids before it of either table. */

@@ -121,7 +121,7 @@ export class ChangeStreams {
     return followed;
   }
 
-  /** Sends a stream what follows its cursor, one page after the other, each when the one before was received. */
+  /** Sends a stream what follows its cursor, one page after the other, each when the one before was taken. */
   #pump(followed: Followed, stream: Stream): void {
     stream.isStale = true;
     if (stream.isBusy) return;
@@ -137,12 +137,14 @@ export class ChangeStreams {
   async #send({ feed }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
-      const { changes, last, isEnd } = await feed.read(stream.cursor, stream.filter);
-      if (changes.length > 0) {
+      const { events, last, isEnd } = await readEvents(feed, stream);
+
+      if (events !== '') {
         if (await this.#endIfForbidden(stream)) return;
         stream.sentAt = performance.now();
-        await stream.sink.send(changes.map(change => eventOf(change, stream.isWithRecord)).join(''));
+        await stream.sink.send(events);
       }
+
       stream.cursor = last;
       if (!isEnd) stream.isStale = true;
     }
@@ -167,6 +169,13 @@ export class ChangeStreams {
     end(stream, isExpired ? 'token_expired' : 'access_changed');
     return true;
   }
+}
+
+/** Reads the next page of a stream as text: while it is sent, nothing else of the page stays in memory. */
+async function readEvents(feed: TenantFeed, { cursor, filter, isWithRecord }: Stream) {
+  const { changes, last, isEnd } = await feed.read(cursor, filter);
+  const events = changes.map(change => eventOf(change, isWithRecord)).join('');
+  return { events, last, isEnd };
 }
 
 function eventOf(change: Change, isWithRecord: boolean): string {

@@ -52,8 +52,9 @@ const pastTense: Record<string, string> = { create: 'created', update: 'updated'
 
 /** Returns the change of a row. @param madeIn the era in which its cursor is made */
 export function changeOf(row: ScannedRow, madeIn: number): Change {
-  const { resource, key, action, createdAt, userGuid, entityId, before, after } = row;
-  const { era, xid, kind, id, madeAt } = row;
+  const { resource, key, action, createdAt, userGuid, entityId, era, xid, kind, id, madeAt } = row;
+  const before = contentOf(row.before);
+  const after = contentOf(row.after);
   const source = changeSources.get(resource);
   if (!source) throw new Error(`the feed has no resource ${resource}`);
   const cursor = { madeIn, era, xid, kind, id, madeAt };
@@ -72,6 +73,8 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
     entityId,
   };
 }
+
+const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));
 
 /** Returns what clients receive of a change. */
 export function sentChange(change: Change, isWithRecord: boolean): object {

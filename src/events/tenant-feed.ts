@@ -2,7 +2,12 @@ import { type Cursor, cursorText } from './change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from './change-reader.ts';
 import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts';
 
+/**
+ * A stream holds a page in memory until its client has taken it: the 200 streams of a tenant hold 13 MiB, or a change
+ * each.
+ */
 const pageSize = 100;
+const pageBytes = 64 * 1024;
 /** Changes that are not final are looked for again after this time, in ms. */
 const minPauseMs = 20;
 const maxPauseMs = 1_000;
@@ -52,7 +57,12 @@ export class TenantFeed {
   }
 
   async #readAll(after: Cursor): Promise<ChangePage> {
-    const page = await readChanges(this.#read, { after, limit: pageSize, filter: everything });
+    const page = await readChanges(this.#read, {
+      after,
+      limit: pageSize,
+      maxBytes: pageBytes,
+      filter: everything,
+    });
     if (!page.isHeld) this.#pauseMs = minPauseMs;
     else if (page.isEnd) this.#lookAgain();
     return page;

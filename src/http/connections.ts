@@ -16,8 +16,11 @@ interface ConnectionState {
   waiting: number;
   /** True when the last of the responses closes the connection: further requests are not started. */
   isClosing: boolean;
-  /** Start of the current period with unsent bytes, by `performance.now()`; undefined when all bytes are sent. */
-  sendingSince?: number | undefined;
+  /**
+   * Start of the current period with unsent bytes, by `performance.now()`, and all bytes written before it. It ends when
+   * they are sent. Undefined when all bytes are sent.
+   */
+  sending?: { readonly since: number; readonly bytes: number } | undefined;
   /** Bytes received up to the last call of `closeIdle`; -1 before the first: what has arrived may not be read yet. */
   bytesRead: number;
   /** The first call of `closeIdle` since the last response was sent. */
@@ -117,14 +120,24 @@ export class Connections {
   }
 
   /**
-   * Resets connections that have had unsent bytes for longer than `maxMs`, even if the client reads a few bytes now and
-   * then. Without a reset, the kernel would continue to send what it has buffered.
+   * Resets connections on which bytes are unsent for longer than `maxMs`, even if the client reads a few bytes now and
+   * then. Without a reset, the kernel would continue to send what it has buffered. A stream or an export goes on while
+   * each piece is taken in time.
    */
   cutSlowReaders(now: number, maxMs: number): void {
     for (const [socket, state] of this.#states) {
-      if (socket.writableLength === 0) state.sendingSince = undefined;
-      else state.sendingSince ??= now;
-      if (state.sendingSince !== undefined && now - state.sendingSince > maxMs) socket.resetAndDestroy();
+      const { bytesWritten, writableLength } = socket;
+      if (writableLength === 0) {
+        state.sending = undefined;
+        continue;
+      }
+
+      const { sending } = state;
+      if (!sending || bytesWritten - writableLength >= sending.bytes) {
+        state.sending = { since: now, bytes: bytesWritten };
+      } else if (now - sending.since > maxMs) {
+        socket.resetAndDestroy();
+      }
     }
   }
 

@@ -1,14 +1,16 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
+import { pieceSender, type SendPiece } from './send-piece.ts';
+import type { UnsentResponses } from './unsent-responses.ts';
 
 /** The connection of one client that follows a stream of server-sent events (WHATWG HTML, §9.2). */
 export class EventSink {
   readonly #response: ServerResponse;
-  readonly #onBytes: (bytes: number) => void;
+  readonly #send: SendPiece;
 
-  constructor(response: ServerResponse, onBytes: (bytes: number) => void) {
+  constructor(response: ServerResponse, send: SendPiece) {
     this.#response = response;
-    this.#onBytes = onBytes;
+    this.#send = send;
   }
 
   /** True once the stream has ended, by whichever side. */
@@ -16,25 +18,16 @@ export class EventSink {
     return this.#response.destroyed || this.#response.writableEnded;
   }
 
-  /** Sends whole events. @returns a promise that resolves when the client has received most of it, or has left */
+  /** Sends whole events. @returns a promise that resolves when the connection has taken them, or has closed */
   async send(events: string): Promise<void> {
-    if (this.isClosed) return;
-    this.#onBytes(Buffer.byteLength(events));
-    if (this.#response.write(events)) return;
-    await new Promise<void>(resolve => {
-      const done = (): void => {
-        this.#response.off('drain', done).off('close', done);
-        resolve();
-      };
-      this.#response.once('drain', done).once('close', done);
-    });
+    if (!this.isClosed) await this.#send(events);
   }
 
   /** Sends the last events, and ends the stream. */
   end(events: string): void {
     if (this.isClosed) return;
-    this.#onBytes(Buffer.byteLength(events));
-    this.#response.end(events);
+    void this.#send(events);
+    this.#response.end();
   }
 
   onClose(listener: () => void): void {
@@ -57,7 +50,7 @@ export class EventStream {
  * here: the stream sends something often enough to notice that its client has left. A client that does not read is cut
  * as any other (`Connections.cutSlowReaders`).
  */
-export function sendEventStream(ctx: Context, { begin }: EventStream): void {
+export function sendEventStream(ctx: Context, { begin }: EventStream, unsent: UnsentResponses): void {
   const { req, res } = ctx;
   res.statusCode = 200;
   res.setHeader('Content-Type', 'text/event-stream; charset=utf-8');
@@ -69,11 +62,7 @@ export function sendEventStream(ctx: Context, { begin }: EventStream): void {
     return;
   }
   ctx.state.streamsSince = performance.now();
-  ctx.state.sentBytes = 0;
   req.socket.setTimeout(0); // Node sets it again for the next request of the connection
   res.flushHeaders();
-  const onBytes = (bytes: number): void => {
-    ctx.state.sentBytes += bytes;
-  };
-  begin(new EventSink(res, onBytes));
+  begin(new EventSink(res, pieceSender(ctx, unsent)));
 }

@@ -1,17 +1,21 @@
-import { pipeline, Readable } from 'node:stream';
+import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import { Problem } from '../errors.ts';
 import type { ListExport } from './lists/list-export.ts';
+import type { SendPiece } from './send-piece.ts';
 
 /**
- * Sends a list as CSV, piece by piece as the client receives it. It has no `ETag`, and clients do not store it. An
+ * Sends a list as CSV, piece by piece: each is read when the client has taken the one before. It has no `ETag`, and
+ * clients do not store it. An
  * error after the first byte closes the connection, by which the client knows that the file is incomplete.
  * @param next runs the read of each piece
+ * @param send sends a piece
  */
 export function sendExport(
   ctx: Context,
   { name, pieces }: ListExport,
   next: <T>(piece: () => Promise<T>) => Promise<T>,
+  send: SendPiece,
 ): void {
   const { res } = ctx;
   ctx.status = 200;
@@ -24,31 +28,27 @@ export function sendExport(
     void pieces.return(undefined);
     return;
   }
-  ctx.state.sentBytes = 0;
-  const onSend = (piece: string): void => {
-    ctx.state.sentBytes += Buffer.byteLength(piece);
-  };
-  pipeline(Readable.from(send(pieces, next, onSend)), res, error => {
-    if (error && !isExpected(error)) ctx.app.emit('error', error, ctx);
+  sendPieces(res, pieces, next, send).catch((error: unknown) => {
+    res.destroy();
+    // A problem says that the caller may no longer read the list.
+    if (!(error instanceof Problem)) ctx.app.emit('error', error, ctx);
   });
 }
 
-/** True when the client has left, or may no longer read the list. */
-function isExpected(error: NodeJS.ErrnoException): boolean {
-  return error.code === 'ERR_STREAM_PREMATURE_CLOSE' || error instanceof Problem;
-}
-
-async function* send(
+async function sendPieces(
+  res: ServerResponse,
   pieces: AsyncGenerator<string>,
   next: <T>(piece: () => Promise<T>) => Promise<T>,
-  onSend: (piece: string) => void,
-): AsyncGenerator<string> {
+  send: SendPiece,
+): Promise<void> {
   try {
-    for (;;) {
+    while (!res.destroyed) {
       const { done, value } = await next(() => pieces.next());
-      if (done) return;
-      onSend(value);
-      yield value;
+      if (done) {
+        res.end();
+        return;
+      }
+      await send(value);
     }
   } finally {
     await pieces.return(undefined);

@@ -1,41 +1,57 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** A response that has ended, and that its client has not completely received. */
+/** A response that has ended, or a piece of one, that its client has not completely received. */
 interface Unsent {
-  readonly owner: string;
   readonly socket: Socket;
-  /** The bytes in memory, an object that several responses may share. */
-  readonly body: object;
+  readonly body: Body;
 }
 
-/** A body in memory, and the number of unsent responses that share it. */
+/** Bytes in memory, and the number of unsent responses that share them. */
 interface Body {
+  /** The object that holds the bytes. */
+  readonly key: object;
+  readonly owner: string;
   readonly bytes: number;
   responses: number;
 }
 
-/**
- * Maximum memory of responses that clients have not received: 4 of the largest pages, or 9 of the largest lists. With
- * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
- */
-const defaultMaxBytes = 64 * 1024 * 1024;
+interface Limits {
+  /** Of all owners. */
+  readonly bytes: number;
+  readonly bytesOfOwner: number;
+}
+
+const mebibyte = 1024 * 1024;
 
 /**
- * Bounds the memory of responses that clients have not received. A client may request lists of 16 MB in a pipeline, on
- * many connections, and read none of them. Above the limit, connections are reset: of the owner with the most unsent
- * bytes, the one with the most, and the earliest of equals.
+ * Maximum memory of what clients have not received: 4 of the largest pages, or 9 of the largest lists, and of a tenant
+ * three quarters of that, so that another one always finds some. With the large reads, and what a garbage collection
+ * has not yet freed of both, a process grows by at most some 350 MiB.
+ */
+const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyte };
+
+/**
+ * Bounds the memory of what clients have not received: responses that have ended, and pieces of streams and exports. A
+ * client may request lists of 16 MB in a pipeline, or open streams, on many connections, and read nothing.
+ *
+ * `send` bounds a single stream or export: its next piece is made when the one before was taken. Above a limit of
+ * several, connections are reset: of the owner that is above its own limit, or else of the one with the most unsent
+ * bytes, the connection with the most, and the earliest of equals. How long a client may take is bounded by
+ * `Connections.cutSlowReaders`.
  */
 export class UnsentResponses {
-  readonly #maxBytes: number;
+  readonly #limits: Limits;
   /** By connection, in the order of the first unsent responses. Each set stays until the connection closes. */
   readonly #responses = new Map<Socket, Set<Unsent>>();
   readonly #bodies = new Map<object, Body>();
+  /** The unsent bytes of each owner that has any. */
+  readonly #owners = new Map<string, number>();
   #bytes = 0;
   #cut = 0;
 
-  constructor(maxBytes = defaultMaxBytes) {
-    this.#maxBytes = maxBytes;
+  constructor(limits = defaultLimits) {
+    this.#limits = limits;
   }
 
   get bytes(): number {
@@ -49,23 +65,54 @@ export class UnsentResponses {
 
   /**
    * Counts a response that has ended. Almost every response has been sent by then, and needs only the first check.
-   * @param body bytes that several responses send count once
+   * @param body bytes that several responses of an owner send count once
    * @param owner a tenant
    */
   add(response: ServerResponse, socket: Socket, body: string | Buffer, owner: string): void {
     const bytes = response.writableLength;
     if (bytes === 0 || socket.destroyed) return;
-    const unsent: Unsent = { owner, socket, body: typeof body === 'string' ? response : body };
-    const shared = this.#bodies.get(unsent.body);
-    if (shared) {
-      shared.responses++;
-    } else {
-      this.#bodies.set(unsent.body, { bytes, responses: 1 });
-      this.#bytes += bytes;
-    }
-    this.#responsesOf(socket).add(unsent);
+
+    const unsent = this.#count(socket, typeof body === 'string' ? response : body, bytes, owner);
     response.once('close', () => this.#remove(unsent));
-    while (this.#bytes > this.#maxBytes) this.#cutOne();
+    this.#cutAbove(owner);
+  }
+
+  /**
+   * Sends a piece of a response that has not ended, and counts it until the connection has taken all of it.
+   * @param owner a tenant
+   * @returns a promise that resolves when the connection has taken it, or has closed
+   */
+  send(response: ServerResponse, piece: string, owner: string): Promise<void> {
+    const { socket } = response.req;
+    if (socket.destroyed || piece === '') return Promise.resolve();
+
+    const bytes = Buffer.from(piece);
+    const unsent = this.#count(socket, bytes, bytes.length, owner);
+
+    return new Promise(resolve => {
+      const onTaken = (): void => {
+        socket.off('close', onTaken);
+        this.#remove(unsent);
+        resolve();
+      };
+      socket.once('close', onTaken);
+      response.write(bytes, onTaken);
+      this.#cutAbove(owner);
+    });
+  }
+
+  #count(socket: Socket, key: object, bytes: number, owner: string): Unsent {
+    let body = this.#bodies.get(key);
+    if (!body) {
+      body = { key, owner, bytes, responses: 0 };
+      this.#bodies.set(key, body);
+      this.#change(owner, bytes);
+    }
+    body.responses++;
+
+    const unsent: Unsent = { socket, body };
+    this.#responsesOf(socket).add(unsent);
+    return unsent;
   }
 
   /** A response that waits in a pipeline gets no event when its connection closes. */
@@ -85,38 +132,48 @@ export class UnsentResponses {
   }
 
   #remove(unsent: Unsent): void {
-    const body = this.#bodies.get(unsent.body);
-    if (!body || !this.#responses.get(unsent.socket)?.delete(unsent)) return;
+    const { socket, body } = unsent;
+    if (!this.#responses.get(socket)?.delete(unsent)) return;
     body.responses--;
     if (body.responses > 0) return;
-    this.#bodies.delete(unsent.body);
-    this.#bytes -= body.bytes;
+    this.#bodies.delete(body.key);
+    this.#change(body.owner, -body.bytes);
   }
 
-  #cutOne(): void {
-    const all = [...this.#responses.values()].flatMap(responses => [...responses]);
-    const owner = this.#largest(all, unsent => unsent.owner);
-    const ofOwner = all.filter(unsent => unsent.owner === owner);
-    const socket = this.#largest(ofOwner, unsent => unsent.socket) as Socket; // while there are bytes, there is one
+  #change(owner: string, bytes: number): void {
+    this.#bytes += bytes;
+
+    const ofOwner = (this.#owners.get(owner) ?? 0) + bytes;
+    if (ofOwner === 0) this.#owners.delete(owner);
+    else this.#owners.set(owner, ofOwner);
+  }
+
+  #cutAbove(owner: string): void {
+    while ((this.#owners.get(owner) ?? 0) > this.#limits.bytesOfOwner) this.#cutOne(owner);
+    while (this.#bytes > this.#limits.bytes) this.#cutOne(largest(this.#owners));
+  }
+
+  /** Resets the connection of an owner that has the most unsent bytes; a shared body counts in equal parts. */
+  #cutOne(owner: string): void {
+    const sums = new Map<Socket, number>();
+    for (const [socket, responses] of this.#responses) {
+      for (const { body } of responses) {
+        if (body.owner === owner) sums.set(socket, (sums.get(socket) ?? 0) + body.bytes / body.responses);
+      }
+    }
+
+    const socket = largest(sums);
     this.#removeAll(socket);
     socket.resetAndDestroy();
     this.#cut++;
   }
+}
 
-  /** Returns the key whose responses have the most bytes together; of equals, the first. */
-  #largest<Key>(responses: Unsent[], keyOf: (unsent: Unsent) => Key): Key | undefined {
-    const sums = new Map<Key, number>();
-    for (const unsent of responses) {
-      const { bytes = 0, responses = 1 } = this.#bodies.get(unsent.body) ?? {};
-      sums.set(keyOf(unsent), (sums.get(keyOf(unsent)) ?? 0) + bytes / responses);
-    }
-    let largest: Key | undefined;
-    let max = -1;
-    for (const [key, sum] of sums) {
-      if (sum <= max) continue;
-      largest = key;
-      max = sum;
-    }
-    return largest;
+/** Returns the key with the largest number of a map that is not empty; of equals, the first. */
+function largest<Key>(numbers: ReadonlyMap<Key, number>): Key {
+  let found: { key: Key; number: number } | undefined;
+  for (const [key, number] of numbers) {
+    if (!found || number > found.number) found = { key, number };
   }
+  return (found as { key: Key }).key;
 }

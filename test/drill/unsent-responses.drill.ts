@@ -6,13 +6,12 @@ import { rawRequest } from '../support/raw-http.ts';
 import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
-const connections = 120;
 /** Memory of the process above its state before the attack, in MiB. */
 const maxGrowth = 350;
 /** Longer than the time after which the service resets a connection that reads nothing. */
 const attackMs = 28_000;
 
-describe('drill: clients of one tenant that request large lists and read none of them', () => {
+describe('drill: clients of one tenant that request much and read none of it', () => {
   const world = useWorld();
   const processes = createServiceProcesses();
   let service: ServiceProcess;
@@ -63,30 +62,65 @@ describe('drill: clients of one tenant that request large lists and read none of
 
   const p95 = (sorted: number[]): number => sorted[Math.floor(sorted.length * 0.95)] ?? 0;
 
-  const attacks = {
-    'pages of activities': () => '/api/v1/Activity?limit=1000',
-    'pages of activities whose first ones are small': (i: number) => `/api/v1/Activity?limit=${i < 8 ? 1 : 1000}`,
-    'lists of options': () => '/api/v1/SystemOptions',
+  /** Attacks on one tenant: each returns the requests of clients that read nothing, one for a connection. */
+  const attacks: Record<string, () => Promise<string[]>> = {
+    '120 pages of activities': () => requests(() => '/api/v1/Activity?limit=1000'),
+    '120 pages of activities whose first ones are small': () =>
+      requests(i => `/api/v1/Activity?limit=${i < 8 ? 1 : 1000}`),
+    '120 lists of options': () => requests(() => '/api/v1/SystemOptions'),
+    '120 exports of activities': () => requests(() => '/api/v1/Activity', 'Accept: text/csv'),
+    '120 pages of changes': () => requests(() => '/api/v1/Changes?limit=1000&include=record'),
+    '200 streams of changes': streams,
   };
-  for (const [lists, path] of Object.entries(attacks))
-    it(`${connections} connections that request ${lists} and never read add less than ${maxGrowth} MiB of memory`, async () => {
-      const [acme, globex] = [await tokenOf(world.acme), await tokenOf(world.globex)];
+
+  /** Returns the requests of 120 connections of one user. */
+  async function requests(path: (i: number) => string, accept = 'Accept: */*'): Promise<string[]> {
+    const token = await tokenOf(world.acme);
+    const headers = [`Authorization: Bearer ${token}`, 'Cache-Control: no-cache', accept];
+
+    return Array.from({ length: 120 }, (_, i) => rawRequest(`GET ${path(i)}`, headers));
+  }
+
+  /** Returns the requests of as many streams as a tenant may have: 40 users with 5 each, from the first change on. */
+  async function streams(): Promise<string[]> {
+    const texts: string[] = [];
+
+    for (let user = 0; user < 40; user++) {
+      const { tokens } = await world.loginAs(world.acme, { permissions: ['full.read'] });
+      const headers = [`Authorization: Bearer ${tokens?.accessToken}`, 'Last-Event-ID: 1-0-0-0-0'];
+      const text = rawRequest('GET /api/v1/Changes/stream?include=record', headers);
+      texts.push(...Array.from({ length: 5 }, () => text));
+    }
+
+    return texts;
+  }
+
+  for (const [name, attack] of Object.entries(attacks)) {
+    it(`${name} that nobody reads add less than ${maxGrowth} MiB of memory`, async () => {
+      const globex = await tokenOf(world.globex);
+      const texts = await attack();
       await times(globex, 2_000);
       const calm = await times(globex, 4_000);
       const before = await residentMebibytes();
-      const clients = Array.from({ length: connections }, (_, i) => {
-        const request = rawRequest(`GET ${path(i)}`, [`Authorization: Bearer ${acme}`, 'Cache-Control: no-cache']);
+
+      const clients = texts.map(text => {
         const client = connect(service.port, '127.0.0.1').on('error', () => {});
-        client.pause().write(request);
+        client.pause().write(text);
         return client;
       });
       let max = before;
       const end = performance.now() + attackMs;
       const meanwhile = times(globex, attackMs);
-      for (; performance.now() < end; await sleep(100)) max = Math.max(max, await residentMebibytes());
+      for (; performance.now() < end; await sleep(100)) {
+        max = Math.max(max, await residentMebibytes());
+      }
       const busy = await meanwhile;
-      for (const client of clients) client.destroy();
-      console.log({ lists, before, max, calmP95: p95(calm), p95: p95(busy), max_ms: busy.at(-1) });
+      for (const client of clients) {
+        client.destroy();
+      }
+
+      console.log({ name, before, max, calmP95: p95(calm), p95: p95(busy), max_ms: busy.at(-1) });
       expect(max - before).to.be.below(maxGrowth);
     });
+  }
 });

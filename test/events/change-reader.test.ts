@@ -4,8 +4,8 @@ import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import type { Change } from '../../src/events/change.ts';
 import { type Cursor, firstCursor } from '../../src/events/change-cursor.ts';
-import { type ChangePage, readChanges } from '../../src/events/change-reader.ts';
-import { changeSources } from '../../src/events/change-sources.ts';
+import { type ChangePage, type Read, readChanges } from '../../src/events/change-reader.ts';
+import { type ChangeFilter, changeSources } from '../../src/events/change-sources.ts';
 import { changeStatement } from '../../src/events/change-statement.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
@@ -29,10 +29,13 @@ describe('the reader of changes', () => {
     return client;
   }
 
-  async function reader(): Promise<(after: Cursor | 'now', limit?: number) => Promise<ChangePage>> {
+  type ReadPage = (after: Cursor | 'now', limit?: number, maxBytes?: number) => Promise<ChangePage>;
+
+  async function reader(filter: ChangeFilter = everything): Promise<ReadPage> {
     const client = await connect(world.acme.adminUrl);
-    return (after, limit = 1_000) =>
-      readChanges(async statement => (await client.query(statement)).rows, { after, limit, filter: everything });
+    const read: Read = async statement => (await client.query(statement)).rows;
+
+    return (after, limit = 1_000, maxBytes = 1_000_000) => readChanges(read, { after, limit, maxBytes, filter });
   }
 
   it('a transaction that commits after a later one is read after the cursor, and nothing is skipped or doubled', async () => {
@@ -137,6 +140,34 @@ describe('the reader of changes', () => {
     expect(whole.changes).to.not.be.empty;
   });
 
+  it('a page ends before the change that exceeds its bytes, has at least one, and pages of any bytes skip nothing', async () => {
+    const writer = await connect(world.acme.adminUrl);
+    const read = await reader({ resources: ['SystemOption', 'Activity'] });
+    const { last } = await read('now');
+    const lengths = [10, 2_000, 3_900, 3_900, 1, 900, 3_000, 3_900, 5];
+    for (const [n, length] of lengths.entries()) {
+      await writer.query(n % 2 === 0 ? insertActivity('a'.repeat(length)) : insertOption(length));
+      await writer.query(insert(`between ${n}`));
+    }
+    const whole = await eventually(async () => {
+      const page = await read(last);
+      return page.changes.length === lengths.length && page;
+    });
+    expect(whole.changes.map(lengthOf)).to.deep.equal(lengths);
+
+    for (const maxBytes of [1, 3_000, 5_000, 9_000]) {
+      const seen: number[] = [];
+      for (let page = await read(last, 5, maxBytes); ; page = await read(page.last, 5, maxBytes)) {
+        const bytes = page.changes.map(lengthOf).reduce((sum, length) => sum + length, 0);
+        if (page.changes.length > 1) expect(bytes).to.be.below(maxBytes);
+        if (!page.isEnd) expect(page.changes).to.not.be.empty;
+        seen.push(...page.changes.map(lengthOf));
+        if (page.isEnd) break;
+      }
+      expect(seen).to.deep.equal(lengths);
+    }
+  });
+
   it('what follows a cursor at the end of a long log is found without reading the log', async () => {
     const client = await connect(world.acme.adminUrl);
     await client.query(
@@ -145,7 +176,7 @@ describe('the reader of changes', () => {
     );
     await client.query('analyze audit_log');
     const { last } = await (await reader())('now');
-    const { name: _, ...statement } = changeStatement(last, everything, 100);
+    const { name: _, ...statement } = changeStatement(last, everything, 100, 65_536);
     await client.query(statement); // a connection reads the catalog when it calls a function first
     const { rows } = await client.query({
       ...statement,
@@ -160,6 +191,13 @@ const insert = (name: string): string => `insert into order_statuses (name) valu
 const insertActivity = (name: string): string =>
   `with actor as materialized (select set_config('app.actor', '{}', true))
    insert into activities (activity_code, comment, recorded_by, recorded_from) select 1, '${name}', 1, '' from actor`;
+
+const insertOption = (length: number): string =>
+  `insert into system_options (system_option_type_id, value) values (1, repeat('x', ${length}))`;
+
+function lengthOf({ Record }: Change): number {
+  return String(Record?.Value ?? Record?.Comment).length;
+}
 
 function nameOf({ Record }: Change): string {
   return String(Record?.Name ?? Record?.Comment);

@@ -121,6 +121,51 @@ describe('the stream of changes', () => {
       for (let n = 1; n <= count; n++) expect((await following.next())?.data.Record.SystemOptionTypeId).to.equal(n);
   });
 
+  it('streams that nobody reads hold a page of bounded bytes each, others are served, and none loses a change', async () => {
+    const globex = await world.login(world.globex);
+    const users = await Promise.all(
+      Array.from({ length: 2 }, () =>
+        world.loginAs(world.acme, {
+          permissions: ['full.read'],
+        }),
+      ),
+    );
+    const unread: Following[] = [];
+    for (const user of users) {
+      for (let i = 0; i < 5; i++) unread.push(await start(user, '?include=record'));
+    }
+    const ofGlobex = await start(globex, '?include=record');
+    const count = 500; // of 16 KB, which is more than the buffers of a connection hold
+    await sql(
+      world.acme,
+      `insert into activities (activity_code, comment, recorded_by, recorded_from)
+       select n, repeat('🦄', 4000), 1, '127.0.0.1' from generate_series(1, ${count}) n`,
+    );
+
+    const mostUnsent = unread.length * 100_000;
+    await eventually(async () => {
+      const bytes = await unsentBytes();
+      expect(bytes).to.be.at.most(mostUnsent);
+      expect(bytes).to.be.above(mostUnsent / 4);
+      return true;
+    });
+    await create('meanwhile', globex);
+    expect(await nameOf(ofGlobex)).to.equal('meanwhile');
+    expect(await unsentBytes()).to.be.at.most(mostUnsent);
+
+    const read = async (following: Following) => {
+      for (let n = 1; n <= count; n++) expect((await following.next())?.data.Record.ActivityCode).to.equal(n);
+    };
+    await Promise.all(unread.map(read));
+    await eventually(async () => (await unsentBytes()) === 0);
+  });
+
+  /** Bytes of responses that clients have not taken, as the metrics say it. */
+  async function unsentBytes(): Promise<number> {
+    const response = await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`);
+    return Number(/^unsent_response_bytes (\d+)$/m.exec(await response.text())?.[1]);
+  }
+
   it('an expired cursor gets 410 before the stream begins, and a wrong one 400', async () => {
     const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
     await sql(world.acme, 'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1');

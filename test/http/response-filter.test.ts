@@ -5,6 +5,7 @@ import Koa from 'koa';
 import { z } from 'zod';
 import { limitDuration } from '../../src/http/limit-duration.ts';
 import { responseFilter } from '../../src/http/response-filter.ts';
+import { UnsentResponses } from '../../src/http/unsent-responses.ts';
 import { respond } from '../../src/route-steps.ts';
 import { defineRoute } from '../../src/tenancy/define-route.ts';
 import { checkResponse, document, routes } from '../support/contract.ts';
@@ -136,10 +137,9 @@ async function send(
   });
   const app = new Koa({ asyncLocalStorage: false });
   app.silent = true;
-  const server: Server = createServer(app.use(limitDuration(10_000)).use(respond(route)).callback()).listen(
-    0,
-    '127.0.0.1',
-  );
+  const server: Server = createServer(
+    app.use(limitDuration(10_000)).use(respond(route, new UnsentResponses())).callback(),
+  ).listen(0, '127.0.0.1');
   try {
     await new Promise(resolve => server.once('listening', resolve));
     const { status, ...received } = await fetchText(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);

@@ -1,4 +1,4 @@
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { UnsentResponses } from '../../src/http/unsent-responses.ts';
@@ -14,12 +14,20 @@ describe('unsent responses', () => {
   const clients: Socket[] = [];
   let unsent: UnsentResponses;
   let served: number;
+  let taken: number;
+  let mostBytes: number;
   let server: Server;
 
   beforeEach(async () => {
-    unsent = new UnsentResponses(100 * mebibyte);
+    unsent = new UnsentResponses({ bytes: 100 * mebibyte, bytesOfOwner: 80 * mebibyte });
     served = 0;
+    taken = 0;
+    mostBytes = 0;
     server = createServer((request, response) => {
+      if (request.url?.startsWith('/pieces')) {
+        void sendPieces(response, request.url);
+        return;
+      }
       const body = request.url === '/shared' ? sharedBody : Buffer.alloc(bodyBytes, 'x');
       response.end(body);
       unsent.add(response, request.socket, body, String(request.url));
@@ -32,6 +40,18 @@ describe('unsent responses', () => {
     server.closeAllConnections();
     server.close();
   });
+
+  /** Sends a stream of 40 pieces, each when the one before was taken. */
+  async function sendPieces(response: ServerResponse, tenant: string): Promise<void> {
+    served++;
+    for (let i = 0; i < 40 && !response.destroyed; i++) {
+      const sent = unsent.send(response, 'x'.repeat(mebibyte), tenant);
+      mostBytes = Math.max(mostBytes, unsent.bytes);
+      await sent;
+      taken++;
+    }
+    response.end();
+  }
 
   /** Requests the path of a tenant several times in a pipeline, and reads nothing. */
   function neverReads(tenant: string, requests: number): { socket: Socket; reset: () => boolean } {
@@ -75,6 +95,38 @@ describe('unsent responses', () => {
     expect(unsent.bytes).to.be.within(bodyBytes, bodyBytes + mebibyte);
     expect(unsent.cut).to.equal(0);
     for (const socket of clients) socket.destroy();
+    await eventually(() => unsent.bytes === 0);
+  });
+
+  it('above its own limit, a tenant loses a connection although all tenants are below theirs', async () => {
+    const many = Array.from({ length: 6 }, () => neverReads('/many', 1));
+    await eventually(() => served === 6);
+
+    expect(unsent.bytes).to.be.within(4 * bodyBytes, 80 * mebibyte);
+    expect(unsent.cut).to.be.above(0);
+    for (const { socket } of many) socket.resume();
+    await eventually(() => many.filter(({ reset }) => reset()).length === unsent.cut);
+  });
+
+  it('a stream that nobody reads holds one piece, which counts, and goes on when it is read', async () => {
+    const { socket } = neverReads('/pieces', 1);
+    await eventually(() => unsent.bytes === mebibyte);
+
+    socket.resume();
+
+    await eventually(() => taken === 40);
+    expect(mostBytes).to.equal(mebibyte);
+    expect(unsent.bytes).to.equal(0);
+    expect(unsent.cut).to.equal(0);
+  });
+
+  it('streams that nobody reads count against their tenant, and their closed connections leave no unsent bytes', async () => {
+    const streams = Array.from({ length: 100 }, () => neverReads('/pieces', 1));
+    await eventually(() => unsent.cut > 0);
+    expect(mostBytes).to.be.at.most(80 * mebibyte);
+
+    for (const { socket } of streams) socket.destroy();
+
     await eventually(() => unsent.bytes === 0);
   });
 });
