@@ -171,7 +171,7 @@ export class ChangeStreams {
   }
 }
 
-/** Reads the next page of a stream as text: while it is sent, nothing else of the page stays in memory. */
+/** Reads the next page of a stream as text, so that nothing else of the page is in memory while it is sent. */
 async function readEvents(feed: TenantFeed, { cursor, filter, isWithRecord }: Stream) {
   const { changes, last, isEnd } = await feed.read(cursor, filter);
   const events = changes.map(change => eventOf(change, isWithRecord)).join('');

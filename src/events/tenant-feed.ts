@@ -1,12 +1,13 @@
+import pLimit from 'p-limit';
 import { type Cursor, cursorText } from './change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from './change-reader.ts';
 import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts';
 
 /**
- * A stream holds a page in memory until its client has taken it: the 200 streams of a tenant hold 13 MiB, or a change
- * each.
+ * Maximum changes of a page, and bytes of their contents. A stream holds a page in memory until its client has taken
+ * it: the 200 streams of a tenant hold 13 MiB, or a change each.
  */
-const pageSize = 100;
+const maxChanges = 100;
 const pageBytes = 64 * 1024;
 /** Changes that are not final are looked for again after this time, in ms. */
 const minPauseMs = 20;
@@ -15,13 +16,17 @@ const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 
 /**
  * Reads the feed of one tenant for its streams. Those that stand at the same place share what is read there: however
- * many streams follow the tenant, each new change is read once.
+ * many streams follow the tenant, each new change is read once. Its pages are read one after the other, so that many
+ * streams that are far behind occupy one connection of the tenant, and one core of its server.
  */
 export class TenantFeed {
   readonly #read: Read;
   readonly #onChanges: () => void;
   /** The shared reads that have begun since the last wake, by their cursors, until they end. */
   readonly #shared = new Map<string, Promise<ChangePage>>();
+  readonly #inTurn = pLimit(1);
+  /** PostgreSQL reads the contents of so many changes before it knows how many of them a page has. */
+  #limit = maxChanges;
   #pauseMs = minPauseMs;
   #timer: NodeJS.Timeout | undefined;
 
@@ -46,7 +51,7 @@ export class TenantFeed {
   async read(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {
     const key = cursorText(after);
     const begun = this.#shared.get(key);
-    const reading = begun ?? this.#readAll(after);
+    const reading = begun ?? this.#inTurn(() => this.#readAll(after));
     if (!begun) this.#shared.set(key, reading);
     try {
       const page = await reading;
@@ -57,12 +62,10 @@ export class TenantFeed {
   }
 
   async #readAll(after: Cursor): Promise<ChangePage> {
-    const page = await readChanges(this.#read, {
-      after,
-      limit: pageSize,
-      maxBytes: pageBytes,
-      filter: everything,
-    });
+    const limit = this.#limit;
+    const page = await readChanges(this.#read, { after, limit, maxBytes: pageBytes, filter: everything });
+    const { length } = page.changes;
+    this.#limit = page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
     if (!page.isHeld) this.#pauseMs = minPauseMs;
     else if (page.isEnd) this.#lookAgain();
     return page;

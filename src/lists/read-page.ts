@@ -44,9 +44,9 @@ function* textsOf(
   for (const { json } of records) yield include(toResponse(json));
 }
 
-/** The size of a piece to aim at, in characters: memory of an export is a few pieces. */
+/** The size of a piece to aim at, in characters: the memory of an export that its client does not read. */
 const pieceLength = 256 * 1024;
-const firstRecords = 100;
+const firstRecords = 20;
 const maxRecords = 2_000;
 
 /**
@@ -56,34 +56,63 @@ const maxRecords = 2_000;
  * occurs once; a record that is created, deleted or changed meanwhile may occur or not.
  */
 async function exportList(query: ListQuery, source: ListSource): Promise<ListExport> {
-  const pieces = exportPieces(query, source);
-  const first = await pieces.next(); // an error before the first byte becomes a problem
-  return new ListExport(query.path.split('/').at(-1) ?? 'list', resume(first.value ?? '', pieces));
+  const pieces = new ExportPieces(query, source);
+  await pieces.begin(); // an error before the first byte becomes a problem
+  return new ListExport(query.path.split('/').at(-1) ?? 'list', () => pieces.next());
 }
 
-async function* resume(first: string, pieces: AsyncGenerator<string>): AsyncGenerator<string> {
-  yield first;
-  yield* pieces;
-}
+/** Reads the pieces of an export. It holds no piece that it has returned, and nothing that it was made of. */
+class ExportPieces {
+  readonly #query: ListQuery;
+  readonly #source: ListSource;
+  #after: ListQuery['after'];
+  /** The number of records that are left, as far as `limit` says. */
+  #left: number;
+  #limit = firstRecords;
+  #first: string | undefined;
+  #isEnd = false;
 
-async function* exportPieces(query: ListQuery, source: ListSource): AsyncGenerator<string> {
-  let text = (query.hasByteOrderMark ? '\uFEFF' : '') + csvRow(query.contract.columns);
-  let { after, limit: left = Number.POSITIVE_INFINITY } = query;
-  for (let limit = firstRecords; ; ) {
-    limit = Math.min(limit, left);
-    const records = await readRecords({ ...query, after }, source, limit);
-    const headerLength = text.length;
-    for (const { json } of records) {
-      const record = JSON.parse(source.toResponse?.(json) ?? json) as Record<string, unknown>;
-      text += csvRow(query.contract.columns.map(column => record[column]));
+  constructor(query: ListQuery, source: ListSource) {
+    this.#query = query;
+    this.#source = source;
+    this.#after = query.after;
+    this.#left = query.limit ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Reads the first piece. */
+  async begin(): Promise<void> {
+    const { hasByteOrderMark, contract } = this.#query;
+    const header = (hasByteOrderMark ? '\uFEFF' : '') + csvRow(contract.columns);
+    this.#first = header + (await this.#read());
+  }
+
+  async next(): Promise<string | undefined> {
+    const first = this.#first;
+    if (first !== undefined) {
+      this.#first = undefined;
+      return first;
     }
-    yield text;
-    left -= records.length;
-    if (records.length < limit || left === 0) return;
-    after = records.at(-1)?.keys;
-    const recordLength = Math.max(1, (text.length - headerLength) / records.length);
-    limit = Math.max(1, Math.min(maxRecords, Math.round(pieceLength / recordLength)));
-    text = '';
+    return this.#isEnd ? undefined : this.#read();
+  }
+
+  async #read(): Promise<string> {
+    const { columns } = this.#query.contract;
+    const { toResponse } = this.#source;
+    const limit = Math.min(this.#limit, this.#left);
+    const records = await readRecords({ ...this.#query, after: this.#after }, this.#source, limit);
+
+    let text = '';
+    for (const { json } of records) {
+      const record = JSON.parse(toResponse?.(json) ?? json) as Record<string, unknown>;
+      text += csvRow(columns.map(column => record[column]));
+    }
+
+    this.#left -= records.length;
+    this.#isEnd = records.length < limit || this.#left === 0;
+    this.#after = records.at(-1)?.keys;
+    const recordLength = Math.max(1, text.length / records.length);
+    this.#limit = Math.max(1, Math.min(maxRecords, Math.round(pieceLength / recordLength)));
+    return text;
   }
 }
 

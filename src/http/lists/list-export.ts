@@ -1,14 +1,17 @@
 import Negotiator from 'negotiator';
 
+/** Returns the next piece of an export; undefined after the last. */
+export type NextPiece = () => Promise<string | undefined>;
+
 /** A list as CSV, read and sent piece by piece. */
 export class ListExport {
   /** The name of the file, without its extension. */
   readonly name: string;
-  readonly pieces: AsyncGenerator<string>;
+  readonly next: NextPiece;
 
-  constructor(name: string, pieces: AsyncGenerator<string>) {
+  constructor(name: string, next: NextPiece) {
     this.name = name;
-    this.pieces = pieces;
+    this.next = next;
   }
 }
 
