@@ -81,6 +81,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         'Each change of a record, in an order in which no change appears before one that was read already. Without ' +
         '`after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header ' +
         '`Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. ' +
+        'A page whose records have 4 MiB ends before `limit`. ' +
         'Changes of users and roles are in the audit log only.',
       query,
       hasCursor: true,

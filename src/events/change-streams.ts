@@ -1,4 +1,6 @@
 import { randomInt } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import pLimit from 'p-limit';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
@@ -19,6 +21,8 @@ const maxOfTenant = 200;
 /** How often the rights of callers are checked again, and after how long without an event a comment is sent. */
 const checkMs = 1_000;
 const quietMs = 15_000;
+/** After so many characters of events, the event loop runs before the next page is encoded. */
+const maxEncodedInTurn = 32 * 1024;
 
 interface StreamsOptions {
   watch: ChangeWatch;
@@ -61,6 +65,10 @@ export class ChangeStreams {
   readonly #options: StreamsOptions;
   readonly #followed = new Map<string, Followed>();
   readonly #timer = setInterval(() => this.#check(), checkMs).unref();
+  /** Encodes the pages of all streams one after the other. */
+  readonly #inTurn = pLimit(1);
+  /** Characters that were encoded since the event loop has run. */
+  #encodedInTurn = 0;
   #isChecking = false;
   #isStopping = false;
 
@@ -137,7 +145,7 @@ export class ChangeStreams {
   async #send({ feed }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
-      const { events, last, isEnd } = await readEvents(feed, stream);
+      const { events, last, isEnd } = await this.#readEvents(feed, stream);
 
       if (events !== '') {
         if (await this.#endIfForbidden(stream)) return;
@@ -148,6 +156,25 @@ export class ChangeStreams {
       stream.cursor = last;
       if (!isEnd) stream.isStale = true;
     }
+  }
+
+  /** Reads the next page of a stream as text, so that nothing else of the page is in memory while it is sent. */
+  async #readEvents(feed: TenantFeed, { cursor, filter, isWithRecord }: Stream) {
+    const { changes, last, isEnd } = await feed.read(cursor, filter);
+    const events = await this.#inTurn(() => this.#encode(changes, isWithRecord));
+    return { events, last, isEnd };
+  }
+
+  /** Many streams that share a page would otherwise hold the event loop for as long as all of them take. */
+  async #encode(changes: readonly Change[], isWithRecord: boolean): Promise<string> {
+    const events = changes.map(change => eventOf(change, isWithRecord)).join('');
+
+    this.#encodedInTurn += events.length;
+    if (this.#encodedInTurn > maxEncodedInTurn) {
+      this.#encodedInTurn = 0;
+      await nextTurn();
+    }
+    return events;
   }
 
   #check(): void {
@@ -169,13 +196,6 @@ export class ChangeStreams {
     end(stream, isExpired ? 'token_expired' : 'access_changed');
     return true;
   }
-}
-
-/** Reads the next page of a stream as text, so that nothing else of the page is in memory while it is sent. */
-async function readEvents(feed: TenantFeed, { cursor, filter, isWithRecord }: Stream) {
-  const { changes, last, isEnd } = await feed.read(cursor, filter);
-  const events = changes.map(change => eventOf(change, isWithRecord)).join('');
-  return { events, last, isEnd };
 }
 
 function eventOf(change: Change, isWithRecord: boolean): string {

@@ -69,10 +69,14 @@ export function createMetrics(sources: MetricsSources) {
     'Bytes of large results that were received from tenant databases and are not yet encoded.',
     () => databases.readMemory.bytes,
   );
-  gauge('unsent_response_bytes', 'Bytes of responses that clients have not received yet.', () => unsentResponses.bytes);
+  gauge(
+    'unsent_response_bytes',
+    'Bytes of responses, streams and exports that clients have not received yet.',
+    () => unsentResponses.bytes,
+  );
   counter(
     'unsent_responses_cut_total',
-    'Connections reset, because the unsent bytes of all responses were above the limit.',
+    'Connections reset, because the unsent bytes of a tenant or of all were above the limit.',
     () => unsentResponses.cut,
   );
   counter(

@@ -1441,7 +1441,7 @@ export interface paths {
         };
         /**
          * The changes of records after a cursor
-         * @description Each change of a record, in an order in which no change appears before one that was read already. Without `after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header `Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. Changes of users and roles are in the audit log only.
+         * @description Each change of a record, in an order in which no change appears before one that was read already. Without `after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header `Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. A page whose records have 4 MiB ends before `limit`. Changes of users and roles are in the audit log only.
          *
          *     Needs a token.
          */
