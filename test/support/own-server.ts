@@ -50,7 +50,6 @@ export async function startOwnServer(name: string, settings: string[]): Promise<
       signal(all, 'SIGSTOP');
       await copyFiles(data, snapshot);
       signal(all, 'SIGCONT');
-      await rm(join(snapshot, 'postmaster.pid'));
     },
     putBack: async () => {
       const parent = await readPid();
