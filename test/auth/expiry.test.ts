@@ -5,6 +5,7 @@ import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { startMailServer } from '../support/mail-server.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld } from '../support/world.ts';
@@ -148,10 +149,7 @@ describe('expired tokens and users who never confirm', () => {
           await em.execute(`set local role "${role}"`);
           await removeUnconfirmed(em);
         });
-        await eventually(async () => {
-          const waiting = `select from pg_locks where locktype = 'advisory' and objid = $1 and not granted`;
-          return (await holder.query(waiting, [key])).rowCount === 1;
-        });
+        await eventually(async () => (await readLockWaiters(holder)).length === 1);
         const data = { passwordHash: 'x', firstName: 'Nora', lastName: 'Newman', actor: null };
         const token = await world.control.em.fork().transactional(async em => {
           await em.execute('select from users where id = ? for update', [user?.id]);

@@ -4,6 +4,7 @@ import { setDisabled } from '../../src/operator/people/users.ts';
 import { listClients } from '../../src/operator/tenants/read-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { lockWaiters } from '../support/lock-waiters.ts';
 import { controlSql, sql, type TestTenant, useWorld } from '../support/world.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, type SampleUser } from './sample-users.ts';
@@ -382,16 +383,9 @@ describe('legacy tokens', () => {
         await em.execute('update api_clients set revoked_at = now() where id = ?', [owner.id]);
         // The revocation is not committed, so the request finds the client and creates a token.
         const call = generate(owner);
-        await Promise.race([
-          call,
-          eventually(async () => {
-            const [row] = await controlSql<{ count: string }>(
-              world,
-              `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-            );
-            return row?.count !== '0';
-          }),
-        ]);
+        let hasEnded = false;
+        void call.finally(() => (hasEnded = true));
+        await eventually(async () => hasEnded || (await em.execute(lockWaiters)).length > 0);
         return { running: call };
       });
       const { status, body } = await running;

@@ -7,6 +7,7 @@ import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { lockWaiters } from '../support/lock-waiters.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, sql } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
@@ -483,13 +484,7 @@ describe('login', () => {
       .transactional(async em => {
         await em.execute(change, values);
         const running = call();
-        await eventually(async () => {
-          const [row] = await controlSql<{ count: string }>(
-            world,
-            `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-          );
-          return row?.count !== '0';
-        });
+        await eventually(async () => (await em.execute(lockWaiters)).length > 0);
         return { running };
       })
       .then(({ running }) => running);

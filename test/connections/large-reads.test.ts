@@ -5,6 +5,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { type Deadline, withDeadline } from '../../src/runtime/deadline.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { sql, useWorld } from '../support/world.ts';
 
 const mebibyte = 1024 * 1024;
@@ -116,13 +117,7 @@ describe('large reads of a service', () => {
     ];
     for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
     await withConnection(world.acme.adminUrl, async client => {
-      const countWaiting = async (): Promise<number> => {
-        await client.query('select pg_stat_clear_snapshot()'); // otherwise a transaction sees the first one again
-        const { rows } = await client.query(
-          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        );
-        return rows.length;
-      };
+      const countWaiting = async (): Promise<number> => (await readLockWaiters(client)).length;
       await client.query('begin; lock table activities, entities in access exclusive mode');
       const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
       await eventually(async () => (await countWaiting()) > 0);

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
 import { controlSql, sql, type TestTenant, useLogin, useWorld } from '../support/world.ts';
 
@@ -62,11 +63,7 @@ describe('log of requests', () => {
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table tenants in access exclusive mode');
       await client.query(`notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`);
-      // The table has the same OID in the databases of all worlds.
-      const waiting = `
-        select from pg_locks where relation = 'tenants'::regclass and not granted
-           and database = (select oid from pg_database where datname = current_database())`;
-      const isWaiting = async () => ((await client.query(waiting)).rowCount ?? 0) > 0;
+      const isWaiting = async () => (await readLockWaiters(client)).length > 0;
       // A request that arrives before the notification finds the tenant in the cache, and waits for its body instead.
       await eventually(async () => {
         before = world.logs.length;

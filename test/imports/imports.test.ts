@@ -5,6 +5,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { examples } from '../resources/examples.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
@@ -356,8 +357,7 @@ describe('imports of CSV files', () => {
         await client.query('lock table currencies in exclusive mode');
         const { headers } = await sender.post('/api/v1/Imports?resource=Currency', 'Code,Name\nLLL,Late\n', csv);
         const path = headers.get('location') ?? '';
-        const isWaiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
-        await eventually(async () => (await client.query(isWaiting)).rowCount === 1);
+        await eventually(async () => (await readLockWaiters(client)).length === 1);
         await control(lose, [userId]);
         await eventually(async () => (await sender.get(path)).status !== 200);
         return path; // the end of the connection rolls back

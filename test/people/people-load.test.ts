@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 import { rolesPath } from './people-world.ts';
 
@@ -13,15 +14,9 @@ describe('load of the control database', () => {
     await withConnection(world.config.databaseUrl ?? '', async client => {
       await client.query('begin; lock table audit_log in access exclusive mode');
       const lists = Array.from({ length: requests }, () => admin.get('/api/v1/AuditLog?resource=User&sort=Id'));
-      const waiting = async (): Promise<number> => {
-        const { rowCount } = await client.query(
-          `select from pg_locks where not granted and relation = 'audit_log'::regclass`,
-        );
-        return rowCount ?? 0;
-      };
-      await eventually(async () => (await waiting()) > 0);
+      await eventually(async () => (await readLockWaiters(client)).length > 0);
       await world.login(world.globex);
-      expect(await waiting()).to.equal(1);
+      expect(await readLockWaiters(client)).to.have.length(1);
       await client.query('rollback');
       for (const { status } of await Promise.all(lists)) expect(status).to.equal(200);
     });

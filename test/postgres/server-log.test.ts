@@ -16,6 +16,7 @@ import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
 import { createDedicatedServer, manifestOf } from '../support/dedicated-server.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { use } from '../support/use.ts';
 
 describe('log of the PostgreSQL server', () => {
@@ -80,10 +81,8 @@ describe('log of the PostgreSQL server', () => {
         { 'X-Tenant': tenant.guid },
       );
     const waiting = async () => {
-      const rows = await server.control<{ pid: number }>(
-        `select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`,
-      );
-      return rows[0]?.pid;
+      const [pid] = await readLockWaiters(session);
+      return pid;
     };
     const session = new pg.Client(installation.controlUrl);
     await session.connect();

@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
@@ -120,7 +122,7 @@ describe('Idempotency-Key', () => {
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table entity_statuses in exclusive mode');
       const first = admin.post(statuses, { Title: 'Slow' }, key);
-      await eventuallyWaiting(1);
+      await eventually(async () => (await readLockWaiters(client)).length === 1);
       const second = await admin.post(statuses, { Title: 'Slow' }, key);
       expectRefused(second, 409, 'idempotency_in_progress');
       expect(Number(second.headers.get('retry-after'))).to.be.above(0);
@@ -130,28 +132,14 @@ describe('Idempotency-Key', () => {
     });
   });
 
-  /** Waits until so many sessions wait for a lock in the database of acme. */
-  async function eventuallyWaiting(sessions: number): Promise<void> {
-    for (;;) {
-      const rows = await sql(
-        world.acme,
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      );
-      if (rows.length >= sessions) return;
-    }
-  }
-
   it('a request whose connection is terminated gets 503, and its repetition makes the change once', async () => {
     const audited = await newestAudit(admin);
     const key = keyed();
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table entity_statuses in exclusive mode');
       const first = admin.post(statuses, { Title: 'Killed' }, key);
-      await eventuallyWaiting(1);
-      await client.query(
-        `select pg_terminate_backend(pid) from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'`,
-      );
+      const writing = await eventually(async () => (await readLockWaiters(client))[0]);
+      await client.query('select pg_terminate_backend($1)', [writing]);
       await client.query('commit');
       const { status, headers } = await first;
       expect([status, headers.has('retry-after')]).to.deep.equal([503, true]);

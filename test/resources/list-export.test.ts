@@ -5,6 +5,7 @@ import { csvRow, readText } from '../../src/http/csv.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { sql, useLogin, useWorld } from '../support/world.ts';
 
@@ -242,7 +243,7 @@ describe('exports of lists as CSV', () => {
             `select from pg_stat_activity
               where datname = current_database() and usename <> 'postgres' and ${condition}`,
           );
-        await eventually(async () => (await ofService(`wait_event_type = 'Lock'`)).length > 0);
+        await eventually(async () => (await readLockWaiters(client)).length > 0);
         socket.destroy();
         await eventually(() =>
           world.logs.some(line => line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"')),

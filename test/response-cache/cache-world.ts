@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -83,8 +84,7 @@ export async function createCacheWorld(): Promise<CacheWorld> {
         await withConnection(world.acme.adminUrl, async session => {
           await session.query('begin; lock table currencies in access exclusive mode');
           let isOver = false;
-          const waiting = `select from pg_locks where relation = 'currencies'::regclass and not granted`;
-          const blocked = eventually(async () => isOver || (await session.query(waiting)).rowCount).then(
+          const blocked = eventually(async () => isOver || (await readLockWaiters(session)).length > 0).then(
             () => isOver || expect.fail('the request waits for the database'),
           );
           try {

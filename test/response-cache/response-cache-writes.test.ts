@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { sql, type TestTenant, type World } from '../support/world.ts';
 import {
   asOperator,
@@ -33,13 +34,8 @@ describe('response cache during writes', () => {
     await withConnection(world.acme.adminUrl, async session => {
       await session.query(`begin; select from currencies where code = 'EUR' for update`);
       const response = cache.rename(acme[0], 'never');
-      await eventually(async () => {
-        const killed = await asOperator(
-          `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${world.acme.database}'
-             and application_name like 'backoffice-api %' and wait_event_type = 'Lock'`,
-        );
-        return killed.length > 0;
-      });
+      const writing = await eventually(async () => (await readLockWaiters(session))[0]);
+      await session.query('select pg_terminate_backend($1)', [writing]);
       expect((await response).status).to.equal(503);
       await session.query('rollback');
     });
@@ -88,28 +84,22 @@ describe('response cache during writes', () => {
     );
     after(() => sql(world.acme, 'drop function gate() cascade'));
 
-    /** Backends that wait for the gate in their commit. */
-    const waitingCommits = () =>
-      sql<{ pid: number }>(
-        world.acme,
-        `select pid from pg_locks where locktype = 'advisory' and not granted and objid = ${gate}`,
-      );
-
     /**
      * Renames the currency, holds the change in its commit, that is, after its announcement, and runs `duringCommit`.
+     * @param duringCommit gets the process of the session that commits
      * @param beforeCommit removes what the change waits for before it reaches its commit
      */
     async function renameHeldInCommit(
       name: string,
-      duringCommit: (response: Promise<ApiResponse>) => Promise<void>,
+      duringCommit: (response: Promise<ApiResponse>, committing: number) => Promise<void>,
       beforeCommit: () => Promise<unknown> = async () => {},
     ): Promise<ApiResponse> {
       return withConnection(world.acme.adminUrl, async session => {
         await session.query(`select pg_advisory_lock(${gate})`);
         const response = cache.rename(acme[0], name);
         await beforeCommit();
-        await eventually(async () => (await waitingCommits()).length === 1);
-        await duringCommit(response);
+        const committing = await eventually(async () => (await readLockWaiters(session))[0]);
+        await duringCommit(response, committing);
         await session.query(`select pg_advisory_unlock(${gate})`);
         return response;
       });
@@ -147,9 +137,9 @@ describe('response cache during writes', () => {
 
     it('a writer that is killed in its commit leaves the old record in all processes', async () => {
       await cache.expectEverywhere(await cache.renamed('alive'));
-      const { status } = await renameHeldInCommit('never', async response => {
+      const { status } = await renameHeldInCommit('never', async (response, committing) => {
         for (const client of acme) expect(await nameAt(client)).to.equal('alive');
-        for (const { pid } of await waitingCommits()) await asOperator(`select pg_terminate_backend(${pid})`);
+        await asOperator(`select pg_terminate_backend(${committing})`);
         await response;
       });
       expect(status).to.equal(503);

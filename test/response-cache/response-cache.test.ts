@@ -4,6 +4,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { controlSql, sql, type TestTenant, type World } from '../support/world.ts';
 import {
   asOperator,
@@ -113,10 +114,10 @@ describe('response cache', () => {
         await session.query(`begin; select from entities where id = ${body.Id} for update`);
         expect((await rename(client, 'before the failure')).status).to.equal(200);
         const response = client.put(`/api/v1/Entities/${body.Id}`, { Name: 'Never', EntityType: 'customer' });
-        const blocked = `from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
-        await eventually(async () => (await session.query(`select ${blocked}`)).rowCount === 1);
+        const writing = await eventually(async () => (await readLockWaiters(session))[0]);
         await session.query('select pg_sleep(0.1)'); // longer than a burst
-        await session.query(`select pg_cancel_backend(pid) ${blocked}; rollback`);
+        await session.query('select pg_cancel_backend($1)', [writing]);
+        await session.query('rollback');
         return response;
       });
       expect(status).to.be.at.least(500);

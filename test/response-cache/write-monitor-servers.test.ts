@@ -4,6 +4,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { type OwnServer, startOwnServer } from '../support/own-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, createWorld, sql, type TestTenant, type World } from '../support/world.ts';
@@ -142,8 +143,7 @@ describe('write monitor of another server', () => {
     const blocker = await connect(second.url);
     await blocker.query('begin; lock table pg_database in access exclusive mode');
     const polling = record.poll();
-    const waiting = `select from pg_locks where not granted and relation = 'pg_database'::regclass`;
-    await eventually(async () => (await blocker.query(waiting)).rowCount);
+    await eventually(async () => (await readLockWaiters(blocker)).length > 0);
     const before = await record.name();
     await session.query(`update currencies set name = 'while it polls'`);
     expect(await record.name(), 'is cached').to.equal(before);

@@ -14,14 +14,14 @@ export const announcedMs = 40_000;
 const [minPausePerRead, maxPausePerRead, pausePerWait] = [3, 20, 1 / 20];
 
 /**
- * Polls until `read` returns something other than undefined, null or false, and returns that value. Pauses for at least
- * 10 ms, and for 3 to 20 times as long as the read took, the longer the more time has passed.
+ * Polls until `read` returns a truthy value, and returns that value: a count of 0, and an empty text, are waited out.
+ * Pauses for at least 10 ms, and for 3 to 20 times as long as the read took, the longer the more time has passed.
  * @throws after `withinMs`: the error of the last `read`, or else that the condition was not met
  */
 export async function eventually<Value>(
   read: () => Value | Promise<Value>,
   withinMs = 60_000,
-): Promise<NonNullable<Exclude<Value, false>>> {
+): Promise<NonNullable<Exclude<Value, false | 0 | ''>>> {
   const beganAt = performance.now();
   const deadline = beganAt + withinMs;
   for (;;) {
@@ -29,7 +29,7 @@ export async function eventually<Value>(
     const startedAt = performance.now();
     try {
       const value = await read();
-      if (value !== undefined && value !== null && value !== false) return value as never;
+      if (value) return value as never;
     } catch (error) {
       lastError = error;
     }

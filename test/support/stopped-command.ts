@@ -8,6 +8,7 @@ import {
   startScript,
 } from './command-line.ts';
 import { eventually } from './eventually.ts';
+import { readLockWaiters } from './lock-waiters.ts';
 import { seeProcesses } from './processes.ts';
 import type { World } from './world.ts';
 
@@ -59,16 +60,10 @@ export async function stopCommand(
   if (!locks[0]?.locked) throw new Error('another command is stopped');
   await holder.query(stopFunction);
   await holder.query(`create or replace trigger stop_command before ${on} execute function stop_command(${key})`);
-  const waiting = async (): Promise<number[]> => {
-    const { rows } = await holder.query<{ pid: number }>(
-      'select pid from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',
-    );
-    return rows.map(({ pid }) => pid);
-  };
   const running = launch(args, environment, launcher);
   let hasEnded = false;
   void running.ended.finally(() => (hasEnded = true));
-  await eventually(async () => hasEnded || (await waiting()).length > 0);
+  await eventually(async () => hasEnded || (await readLockWaiters(holder)).length > 0);
   if (hasEnded) {
     await holder.end();
     throw new Error(`the command was to stop: ${JSON.stringify(await running.ended)}`);
@@ -77,7 +72,8 @@ export async function stopCommand(
   /** The server would notice only at its next statement that the command is gone. */
   const endSessions = async (): Promise<void> => {
     await running.ended;
-    for (const pid of await waiting()) await holder.query('select pg_terminate_backend($1, 60000)', [pid]);
+    for (const pid of await readLockWaiters(holder))
+      await holder.query('select pg_terminate_backend($1, 60000)', [pid]);
     await holder.end();
   };
   const pidOf = async (): Promise<number> => {

@@ -6,6 +6,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { jsonLines } from '../../support/json-lines.ts';
+import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';
 
@@ -92,10 +93,7 @@ describe('errors of the command line', () => {
         ['backup', 'run', '--all', '--concurrency', '1', '--json'],
         environment,
       );
-      const waiting = `
-        select 1 from pg_locks where relation = 'countries'::regclass and not granted
-           and database = (select oid from pg_database where datname = current_database())`;
-      await eventually(async () => (await client.query(waiting)).rows.length > 0);
+      await eventually(async () => (await readLockWaiters(client)).length > 0);
       backup.process.kill('SIGTERM');
       const text = 'Interrupted: waiting for the running archives.';
       await eventually(async () => backup.output.stderr.includes(text));

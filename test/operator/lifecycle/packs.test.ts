@@ -6,6 +6,7 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startScript } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
+import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
@@ -82,6 +83,13 @@ describe('packs of reference data', () => {
       );
       return row?.count;
     };
+    const commandSessions = () =>
+      sql(
+        world.globex,
+        `select from pg_stat_activity
+          where datname = current_database() and application_name like 'backoffice-operator%'
+            and pid <> pg_backend_pid()`,
+      );
     await withConnection(world.globex.adminUrl, async client => {
       await client.query('begin; lock table units_of_measure in exclusive mode');
       const { process: child, ended } = startScript(
@@ -89,13 +97,12 @@ describe('packs of reference data', () => {
         ['packs', 'apply', 'globex'],
         world.environment,
       );
-      const waits = `select from pg_stat_activity where datname = $1 and wait_event_type = 'Lock'`;
-      await eventually(async () => (await client.query(waits, [world.globex.database])).rowCount);
+      await eventually(async () => (await readLockWaiters(client)).length > 0);
       child.kill('SIGKILL');
       expect((await ended).signal).to.equal('SIGKILL');
       await client.query('rollback');
-      await eventually(async () => !(await client.query(waits, [world.globex.database])).rowCount);
     });
+    await eventually(async () => (await commandSessions()).length === 0);
     expect(await countRows()).to.equal(0);
     await packs('apply', 'globex');
     expect(await countRows()).to.equal(counts.countries + counts.units);
