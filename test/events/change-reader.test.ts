@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
@@ -8,6 +7,7 @@ import { type ChangePage, type Read, readChanges } from '../../src/events/change
 import { type ChangeFilter, changeSources } from '../../src/events/change-sources.ts';
 import { changeStatement } from '../../src/events/change-statement.ts';
 import { eventually } from '../support/eventually.ts';
+import { useRandom } from '../support/random.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -17,6 +17,7 @@ const writers = 8;
 
 describe('the reader of changes', () => {
   const world = useWorld();
+  const random = useRandom();
   let connections: pg.Client[];
 
   beforeEach(() => (connections = []));
@@ -84,9 +85,9 @@ describe('the reader of changes', () => {
     const seen: string[] = [];
     let { last } = await read('now');
     for (let step = 0; step < steps; step++) {
-      const client = clients[randomInt(writers)] as pg.Client;
+      const client = random.pick(clients) as pg.Client;
       const names = open.get(client);
-      const choice = randomInt(10);
+      const choice = random.integer(0, 9);
       if (!names) {
         await client.query('begin');
         open.set(client, []);
@@ -105,8 +106,8 @@ describe('the reader of changes', () => {
       } else {
         await elsewhere.query('select pg_current_xact_id()');
       }
-      if (randomInt(3) > 0) continue;
-      const page = await read(last, 1 + randomInt(5));
+      if (random.chance(2 / 3)) continue;
+      const page = await read(last, random.integer(1, 5));
       seen.push(...page.changes.map(nameOf));
       last = page.last;
     }

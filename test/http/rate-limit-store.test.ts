@@ -7,7 +7,9 @@ import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store
 import { createRedisStore } from '../../src/http/rate-limit/redis-store.ts';
 import type { SharedWindows } from '../../src/http/rate-limit/shared-windows.ts';
 import { groupSpan, type Rate, SlidingWindows } from '../../src/http/rate-limit/sliding-window.ts';
+import type { Random } from '../simulation/random.ts';
 import { eventually } from '../support/eventually.ts';
+import { useRandom } from '../support/random.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
 import { type HeldTimers, holdTimers } from './held-timers.ts';
 
@@ -19,16 +21,23 @@ const rates: Rate[] = [
   { max: 500, windowMs: 60_000 },
 ];
 
-/** Generates the times of a client's calls in milliseconds: bursts, slow series and pauses in random order. */
-function* callTimes({ max, windowMs }: Rate, calls: number): Generator<number> {
+/**
+ * Generates the times of a client's calls in milliseconds: first four bursts that exceed the limit, each in a window of
+ * its own, and then bursts, slow series and pauses in random order.
+ */
+function* callTimes(random: Random, { max, windowMs }: Rate, calls: number): Generator<number> {
+  const paces = [0, 0.01, windowMs / max / 3, windowMs / max, windowMs / 19];
   let now = 1_700_000_000_000;
-  while (calls > 0) {
-    const pace = [0, 0.01, windowMs / max / 3, windowMs / max, windowMs / 19][Math.floor(Math.random() * 5)]!;
-    for (let burst = Math.ceil(Math.random() * max * 1.2); burst > 0 && calls > 0; burst--, calls--) {
-      now += Math.random() * 2 * pace;
+  for (let bursts = 0; calls > 0; bursts++) {
+    const exceeds = bursts < 4;
+    const pace = exceeds ? 0 : (random.pick(paces) ?? 0);
+    const burst = exceeds ? Math.ceil(max * 1.2) : Math.ceil(random.next() * max * 1.2);
+    for (let call = 0; call < burst && calls > 0; call++, calls--) {
+      now += random.next() * 2 * pace;
       yield Math.floor(now);
     }
-    now += Math.random() < 0.5 ? 0 : Math.random() * windowMs * 1.2;
+    const pause = exceeds ? 1 : random.chance(0.5) ? 0 : random.next();
+    now += pause * windowMs * 1.2;
   }
 }
 
@@ -40,12 +49,14 @@ function reachableHeap(): number {
 }
 
 describe('sliding windows', () => {
+  const random = useRandom();
+
   for (const rate of rates) {
     it(`a window of ${rate.max} in ${rate.windowMs} ms is exact to one group span and never exceeded`, () => {
       const windows = new SlidingWindows(10);
       const allowed: number[] = [];
       const since = (time: number): number => allowed.length - lowerBound(allowed, time);
-      for (const now of callTimes(rate, 5_000)) {
+      for (const now of callTimes(random, rate, 5_000)) {
         const { remaining, resetMs } = windows.hit('key', rate, now);
         if (remaining > 0) allowed.push(now);
         else expect(since(now - rate.windowMs - groupSpan(rate))).to.be.at.least(rate.max);
@@ -60,7 +71,7 @@ describe('sliding windows', () => {
     for (const rate of rates) {
       const [together, single] = [new SlidingWindows(1), new SlidingWindows(1)];
       let turn = 0;
-      for (const now of callTimes(rate, 2_000)) {
+      for (const now of callTimes(random, rate, 2_000)) {
         const calls = 1 + (turn++ % 4);
         const [first] = Array.from({ length: calls }, () => single.hit('key', rate, now));
         expect(together.hit('key', rate, now, calls)).to.deep.equal(first);
@@ -104,6 +115,7 @@ if (!redisInstalled) console.log('redis-server is not installed: the tests of wi
 else describe('sliding windows in Redis', slidingWindowsInRedis);
 
 function slidingWindowsInRedis(): void {
+  const random = useRandom();
   let redis: TestRedis;
   let store: SharedWindows;
   let timeLimits: HeldTimers;
@@ -124,7 +136,7 @@ function slidingWindowsInRedis(): void {
     it(`a window of ${rate.max} in ${rate.windowMs} ms in Redis counts as one in memory does`, async () => {
       const inMemory = new SlidingWindows(10);
       const key = `rl:test:${rate.max}`;
-      for (now of callTimes(rate, 400)) {
+      for (now of callTimes(random, rate, 400)) {
         expect(await store.hit(key, rate), String(now)).to.deep.equal(inMemory.hit(key, rate, now));
       }
     });
@@ -132,7 +144,7 @@ function slidingWindowsInRedis(): void {
     it(`a peek at a window of ${rate.max} in ${rate.windowMs} ms counts nothing, in Redis and in memory`, async () => {
       const inMemory = new SlidingWindows(10);
       const key = `rl:peek:${rate.max}`;
-      for (now of callTimes(rate, 200)) {
+      for (now of callTimes(random, rate, 200)) {
         const expected = inMemory.peek(key, rate, now);
         expect(await store.peek(key, rate), String(now)).to.deep.equal(expected);
         expect(inMemory.hit(key, rate, now).remaining).to.equal(expected.remaining);

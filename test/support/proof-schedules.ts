@@ -4,6 +4,7 @@ import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../src/postgres/change-counters.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { eventually } from './eventually.ts';
 import { postgresUrl } from './test-server.ts';
 
 /** One step of a schedule: of a writer, which may hold a transaction open, or of a backup run. */
@@ -44,7 +45,8 @@ export interface ProofDatabase {
   readonly url: string;
   poll(): Promise<ChangeCounters | undefined>;
   /**
-   * Runs the steps one after the other.
+   * Runs the steps one after the other, and then an archive and polls while nobody writes, which prove the database
+   * unchanged in the end.
    * @returns how often the database was proved unchanged, and how often it had changed in spite of the proof
    */
   run(steps: readonly Step[], method?: ProofMethod): Promise<{ proved: number; missed: number }>;
@@ -81,7 +83,7 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
     /** The archive of a run that is under way: without rows before its snapshot. */
     let planned: { proof: string | null; rows?: string } | undefined;
     const result = { proved: 0, missed: 0 };
-    for (const { kind, writer } of steps) {
+    const take = async ({ kind, writer }: Step): Promise<void> => {
       const session = sessions[writer];
       if (kind === 'connect' && !session) {
         sessions[writer] = new pg.Client({ connectionString: url, options: '-c lock_timeout=50' });
@@ -100,7 +102,7 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
         else {
           // What the poll proved was visible when it began: nothing ran between it and this read.
           const rows = await readRows();
-          if (rows === undefined) continue;
+          if (rows === undefined) return;
           result.proved++;
           if (rows !== archive.rows) result.missed++;
         }
@@ -108,14 +110,21 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
         if (planned.rows === undefined) {
           const rows = await readRows();
           if (rows !== undefined) planned.rows = rows;
-          continue;
+          return;
         }
         const proof = method.pollsBefore ? planned.proof : ((await poll())?.fingerprint ?? null);
         archive = { proof, rows: planned.rows };
         planned = undefined;
       } else if (session) await session.query(kind === 'abort' ? 'rollback' : kind).catch(() => {});
-    }
+    };
+    for (const step of steps) await take(step);
     await Promise.all(sessions.map(session => session?.end()));
+
+    const provedBySteps = result.proved;
+    await eventually(async () => {
+      await take({ kind: 'run', writer: 0 });
+      return result.proved > provedBySteps;
+    });
     return result;
   };
   const close = async (): Promise<void> => {
