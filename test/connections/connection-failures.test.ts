@@ -16,7 +16,7 @@ import {
 } from './budget-harness.ts';
 
 /** Far above what 20 queries take on a busy machine. */
-const acquireTimeoutMs = 20_000;
+const acquireTimeoutMs = 60_000;
 
 describe('connections that fail', () => {
   let harness: BudgetHarness;
@@ -162,11 +162,17 @@ describe('connections that fail', () => {
       const failing = Array.from({ length: 10 }, (_, i) =>
         errorOf(query(atPort(i % 2 === 0 ? 1 : (silent.address() as { port: number }).port))),
       );
-      const startedAt = performance.now();
+      const silentOnes = failing.filter((_, i) => i % 2 === 1);
+      let ended = 0;
+      for (const each of silentOnes) void each.then(() => ended++);
+
       for (let i = 0; i < 20; i++) expect(await query(i % 2 === 0 ? acme : globex)).to.deep.equal([{ one: 1 }]);
-      expect(performance.now() - startedAt).to.be.lessThan(acquireTimeoutMs);
+
+      expect(ended, 'queries of the silent server that have ended').to.equal(0);
+      silent.close();
+      for (const socket of sockets) socket.destroy();
       for (const error of await Promise.all(failing))
-        expect(error.message).to.match(/ECONNREFUSED|did not answer in time|became free in time/);
+        expect(error.message).to.match(/ECONNREFUSED|ECONNRESET|Connection terminated unexpectedly/);
       await eventually(() => databases.budgets.usage.inUse === 0 && databases.budgets.usage.open <= 2);
       expect(databases.budgets.all.size).to.equal(3);
     });
