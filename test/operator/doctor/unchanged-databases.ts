@@ -3,6 +3,7 @@ import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { readServerEvidence } from '../../../src/operator/doctor/server-evidence.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { DedicatedServer } from '../../support/dedicated-server.ts';
+import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 
 /**
@@ -119,7 +120,11 @@ export function unchangedDatabases(server: DedicatedServer): void {
     expect(await check()).to.deep.equal([1, []]);
     await server.sql('select pg_stat_reset_shared()');
     expect(await check()).to.deep.equal([0, []]);
-    await server.sql('select pg_reload_conf(); select pg_sleep(0.2)');
+    const loadedAt = async () =>
+      (await server.sql<{ time: string }>('select pg_conf_load_time()::text as time'))[0]?.time;
+    const before = await loadedAt();
+    await server.sql('select pg_reload_conf()');
+    await eventually(async () => (await loadedAt()) !== before);
     expect(await check()).to.deep.equal([0, []]);
   });
 
