@@ -4,7 +4,7 @@
  * - `provision`: a new tenant has its first database. Until the step `serve`, nobody is served.
  * - `place`: the tenant has another database, which nobody uses.
  * - `move`: the tenant has a database on another server, with everything that was written to the present one.
- * - `switch`: the tenant has one that is filled or kept, in place of the present one.
+ * - `switch`: the tenant has one that is filled or kept, in place of the present one, with the webhooks of that.
  * - `replace`: the tenant has a new one in place of a lost one.
  * - `upgrade`: one that is filled or kept has the version of this build.
  * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is gone.
@@ -53,6 +53,8 @@ export type DatabaseStep =
   /** Fails if the current database is not lost. Closes its role, and shuts earlier runs out, should it come back. */
   | 'require lost'
   | 'end sessions'
+  /** Gives the target the webhooks of the current database, in place of those that it had (`keepWebhooks`). */
+  | 'keep webhooks'
   /** Copies what was written since `copy ahead`, and compares the two databases. */
   | 'copy changes'
   /** Makes the target the current database, in one transaction of the control database. */
@@ -142,6 +144,7 @@ export function* databaseProtocol(goal: DatabaseGoal, hasFence: boolean): Genera
       yield* closeFence();
       yield 'close current';
       yield 'end sessions';
+      yield 'keep webhooks';
       yield* exchange();
       return;
     case 'replace':

@@ -19,6 +19,7 @@ import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange
 import { announceFence, closeFence, drainProcesses, serveTenant } from './fence.ts';
 import { readHeadSchema, upgradeDatabase } from './fill-database.ts';
 import { HeldConnections } from './held-connections.ts';
+import { keepWebhooks } from './keep-webhooks.ts';
 import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
 import { RunPause, type RunPlan } from './run-plan.ts';
@@ -86,6 +87,7 @@ export class DatabaseRun {
     'close current': () => this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
     'require lost': () => closeLost(this.#installation, this.#present(), this.#run),
     'end sessions': () => this.#inCurrent(endSessions),
+    'keep webhooks': () => this.#keepWebhooks(),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
     'open current': () =>
@@ -136,6 +138,11 @@ export class DatabaseRun {
     const { maxPauseMs = 0 } = this.#plan;
     this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs });
     return this.#copy.copyAll();
+  }
+
+  async #keepWebhooks(): Promise<void> {
+    const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
+    await keepWebhooks({ source, target, run: this.#run });
   }
 
   async #complete(): Promise<void> {

@@ -98,7 +98,14 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'announce fence';\n      yield* closeFence();\n      ",
     ),
     ['the sessions are not ended in a move', "yield 'end sessions';\n      yield 'copy", "yield 'copy", 2],
-    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield*", 'yield*', 2],
+    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield 'keep", "yield 'keep", 2],
+    without('a switch brings other webhooks back', 'keep webhooks', 1),
+    [
+      'the webhooks are copied before the sessions are ended',
+      "yield 'end sessions';\n      yield 'keep webhooks';",
+      "yield 'keep webhooks';\n      yield 'end sessions';",
+      1,
+    ],
     [
       'the changes are copied before the database is closed',
       "yield 'close current';\n      yield 'end sessions';\n      yield 'copy changes';",
@@ -149,8 +156,8 @@ export const databaseMutants: readonly Mutant[] = [
     without('the fence stays after the exchange', 'serve', 1, "yield 'exchange';\n  yield 'open current';\n  "),
     [
       'the other database is opened before the one of the tenant is closed',
-      "yield 'close current';\n      yield 'end sessions';\n      yield* exchange();",
-      "yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
+      "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield* exchange();",
+      "yield 'keep webhooks';\n      yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
     without('an upgrade does not claim the database', 'claim target', 171, inCase('upgrade')),

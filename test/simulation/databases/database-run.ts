@@ -51,7 +51,17 @@ export class DatabaseRun {
     const { control } = world;
     const epoch = ++world.epochs;
     this.#world = world;
-    this.#run = { world, goal, epoch, server, target, current: control.current, hasCopied: false, waitUntil: 0 };
+    this.#run = {
+      world,
+      goal,
+      epoch,
+      server,
+      target,
+      current: control.current,
+      hasCopied: false,
+      hasWebhooks: false,
+      waitUntil: 0,
+    };
     control.lockedBy = this;
     const to = target ? `${target.state} ${target.name}` : server.name;
     this.#trace(`${goal} (${to}); the tenant has ${control.current.name}, fence ${control.fence}`);

@@ -12,6 +12,8 @@ export interface RunState {
   /** The database of the tenant, as the run has read it. */
   current: TenantDatabase;
   hasCopied: boolean;
+  /** True when the target has the webhooks of the current database, and no request could change them meanwhile. */
+  hasWebhooks: boolean;
   waitUntil: number;
 }
 
@@ -69,6 +71,7 @@ export const controlEffects: Effects = {
       throw new Error(`${target.name} is ${target.state}`);
     if (target.isOutdated) violation(`${target.name} has another version`);
     if (goal === 'replace' && former.exists && !former.wasLost) violation(`${former.name} is replaced, and not lost`);
+    if (goal === 'switch' && !run.hasWebhooks) violation(`${target.name} has not the webhooks that the tenant has`);
     if (!isEqual(target.rows, goal === 'move' ? former.rows : target.expected))
       violation(`${target.name} has not the data that the tenant is to get`);
     control.exchange(target, goal === 'replace' ? 'condemned' : 'kept');
@@ -102,6 +105,11 @@ export const databaseEffects: Effects = {
   'end sessions': ({ current }) => {
     current.reach();
     current.endSessions();
+  },
+  'keep webhooks': run => {
+    run.current.reach();
+    write(run, targetOf(run).rows);
+    run.hasWebhooks = run.current.sessions.size === 0;
   },
   'require lost': ({ current, epoch }) => {
     if (!current.isLost()) throw new Error(`${current.name} is not lost`);
