@@ -59,7 +59,8 @@ export function checkText({ slug, file, fault, message }: ArchiveCheck): string 
 }
 
 /** Formats the result of a drill for one archive as one line. */
-export function drillText({ slug, file, state, rows, ms, error }: DrillOutcome): string {
+export function drillText({ slug, file, state, rows, ms, error, notArchived }: DrillOutcome): string {
   if (state === 'failed') return `${slug}: ${file}: failed: ${error}`;
-  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)`;
+  const rest = notArchived.length > 0 ? `; not in its archives: ${notArchived.join(', ')}` : '';
+  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)${rest}`;
 }

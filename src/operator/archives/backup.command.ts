@@ -167,7 +167,9 @@ const drill = defineOperation({
       drillArchives(installation, target, count, observers),
     );
     const failed = outcomes.filter(hasFailed).length;
-    output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
+    const partly = outcomes.filter(outcome => !hasFailed(outcome) && outcome.notArchived.length > 0).length;
+    const rest = partly > 0 ? ` (${partly} of them without what is not in its archives)` : '';
+    output.text(() => `${outcomes.length - failed} proved${rest}, ${failed} failed.`);
     return failed === 0;
   },
 });

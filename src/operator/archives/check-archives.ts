@@ -3,12 +3,14 @@ import { type Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { createAtVersion } from '../databases/create-database.ts';
 import { fillWith, requireKnownVersion } from '../databases/fill-database.ts';
+import { namesUnlessAway, readForeignObjects, rowsLeft } from '../databases/foreign-objects.ts';
 import { headFingerprint } from '../schema/template.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
@@ -84,6 +86,8 @@ export interface DrillOutcome {
   rows: number;
   ms: number;
   error: string | null;
+  /** What the database of the tenant has now, and no archive of it. */
+  notArchived: readonly string[];
 }
 
 /**
@@ -104,12 +108,12 @@ export async function drillArchives(
       throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
     const keyring = createKeyring(await readKeys(control), installation.secrets);
     const tenants = await installation.control.em.fork().findAll(Tenant, { populate: ['server'] });
-    const servers = new Map<string | null, Server>(tenants.map(({ guid, server }) => [guid, server]));
-    for (const server of new Set(servers.values()))
+    const sources = new Map<string | null, Tenant>(tenants.map(tenant => [tenant.guid, tenant]));
+    for (const server of new Set(tenants.map(tenant => tenant.server)))
       await dropScratchDatabases(server, installation.servers.adminUrl(server));
     const placed = archives.flatMap(archive => {
-      const server = servers.get(archive.tenant);
-      return server ? [{ archive, server }] : []; // without a server, it has been purged meanwhile
+      const source = sources.get(archive.tenant);
+      return source ? [{ archive, source }] : []; // without one, it has been purged meanwhile
     });
     return runFleet(placed, 1, observers, each => drill(installation, control, target, keyring, each));
   });
@@ -126,8 +130,9 @@ async function drill(
   control: Queryable,
   target: BackupTarget,
   keyring: Keyring,
-  { archive, server }: { archive: LedgerEntry; server: Server },
+  { archive, source }: { archive: LedgerEntry; source: Tenant },
 ): Promise<DrillOutcome> {
+  const { server } = source;
   const { id, slug, file, rows } = archive;
   const prove = async (): Promise<void> => {
     const fill = fillWith(installation, archiveData(target, keyring, archive));
@@ -142,7 +147,22 @@ async function drill(
     throw error;
   };
   const { ms, error } = await timed(() => prove().catch(recordFault));
-  return { slug, file, state: error === null ? 'proved' : 'failed', rows, ms, error };
+  const state = error === null ? 'proved' : 'failed';
+  return { slug, file, state, rows, ms, error, notArchived: await listNotArchived(installation, source) };
+}
+
+/** Archives have the tables of `public`, also those that somebody else has made there. */
+async function listNotArchived(
+  installation: Installation,
+  { server, databaseName: database, roleName: role }: Tenant,
+): Promise<readonly string[]> {
+  return namesUnlessAway(async () => {
+    const found = await readForeignObjects(installation, { server, database, role }).catch(error => {
+      if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // it is lost
+      throw error;
+    });
+    return found ? [...rowsLeft(found), ...found.others] : [];
+  });
 }
 
 /**

@@ -94,7 +94,7 @@ export class DatabaseRun {
       this.#unlessLost(() => this.#inCurrent((client, role) => openDatabase(client, this.#run, role))),
     serve: () => this.#serve(),
     condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
-    drop: () => dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, true),
+    drop: () => this.#drop(),
     forget: () => forgetDatabase(this.#control, this.#chosen().id),
   };
 
@@ -181,6 +181,12 @@ export class DatabaseRun {
   async #inCurrent(work: (client: pg.Client, role: string) => Promise<unknown>): Promise<void> {
     const current = this.#present();
     await work(await this.#connect(current), current.role);
+  }
+
+  /** A purge names what somebody else has made in it before, and goes on. */
+  #drop(): Promise<void> {
+    const options = { mayBeOpen: true, leaveSchemas: true };
+    return dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, options);
   }
 
   #connect({ server, database }: TenantDatabase): Promise<pg.Client> {

@@ -2,9 +2,9 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
 import { argument, optionalArgument } from '../command/operation-fields.ts';
-import { tableText } from '../command/text-table.ts';
 import { sizeText } from '../command/texts.ts';
-import { observeRun } from './move-results.ts';
+import { leaveSchemas, observeRun } from './move-results.ts';
+import { holdingLines, prunedText } from './pruned-text.ts';
 
 const list = defineList({
   name: 'databases',
@@ -39,17 +39,17 @@ const prune = defineChange({
   name: 'databases prune',
   description:
     'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
-  fields: { slug: optionalArgument('slug') },
+  fields: { slug: optionalArgument('slug'), leaveSchemas },
   examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
   effect: 'changes',
   isRoutine: true,
-  async change({ slug }, context, isDryRun) {
+  async change({ slug, leaveSchemas }, context, isDryRun) {
     const { planPrune, pruneDatabases } = await import('./prune-databases.ts');
     const { installation } = context;
     const document = isDryRun
-      ? await planPrune(installation, slug)
-      : await pruneDatabases(installation, slug, observeRun(context));
-    const text = tableText(document, 'There is no database to drop, and no tenant to put back into service.');
+      ? await planPrune(installation, slug, leaveSchemas)
+      : await pruneDatabases(installation, slug, observeRun(context), { leaveSchemas });
+    const text = prunedText(document, 'There is no database to drop, and no tenant to put back into service.');
     return { document, plan: text, done: text };
   },
 });
@@ -57,25 +57,27 @@ const prune = defineChange({
 const drop = defineChange({
   name: 'databases drop',
   description: 'drop a restored or a kept database of a tenant for good',
-  fields: { slug: argument('slug'), database: argument('database') },
+  fields: { slug: argument('slug'), database: argument('database'), leaveSchemas },
   examples: ['databases drop acme backoffice_tenant_17'],
   effect: 'destroys',
-  async change({ slug, database }, context, isDryRun) {
-    const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');
+  async change({ slug, database, leaveSchemas }, context, isDryRun) {
+    const { planDrops, pruneDatabases, requireNoRefusal } = await import('./prune-databases.ts');
     const { installation } = context;
     const isChosen = (each: { database: string }): boolean => each.database === database;
+    const request = { isChosen, leaveSchemas };
     const document = isDryRun
-      ? (await findPrunable(installation, slug, isChosen)).filter(isChosen)
-      : await pruneDatabases(installation, slug, observeRun(context), isChosen);
+      ? (await planDrops(installation, slug, request)).filter(isChosen)
+      : await pruneDatabases(installation, slug, observeRun(context), request);
+    if (isDryRun) requireNoRefusal(document);
     if (isDryRun && document.length === 0)
       throw new OperatorError(
         `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
       );
     return {
       document,
-      plan: `Database ${database} of ${slug} would be dropped.`,
+      plan: [`Database ${database} of ${slug} would be dropped.`, ...holdingLines(document)].join('\n'),
       confirm: { name: slug, consequence: `loses database ${database}, with the data in it` },
-      done: tableText(document, 'There is no database to drop.'),
+      done: prunedText(document, 'There is no database to drop.'),
     };
   },
 });

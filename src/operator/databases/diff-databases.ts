@@ -14,6 +14,8 @@ import {
 } from '../schema/tenant-tables.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
+import { readForeignObjects, rowsLeft } from './foreign-objects.ts';
+import { keptTables } from './keep-webhooks.ts';
 import { chooseOther } from './restored-databases.ts';
 import { runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
@@ -25,6 +27,8 @@ export interface DatabaseDifference {
   /** What its data is from. */
   origin: string;
   tables: TableDifference[];
+  /** What only one of the two has, or nobody can compare, and the webhooks, which a swap leaves as they are. */
+  notCompared: string[];
 }
 
 /**
@@ -49,8 +53,29 @@ export async function diffDatabases(
     const tables = await connect(installation, now, client =>
       connect(installation, before, earlier => compareDatabases(client, earlier)),
     );
-    return { tenant: slug, database: other.database, origin: other.origin, tables };
+    const notCompared = await listNotCompared(installation, current, other);
+    return { tenant: slug, database: other.database, origin: other.origin, tables, notCompared };
   });
+}
+
+async function listNotCompared(
+  installation: Installation,
+  current: TenantDatabase,
+  other: TenantDatabase,
+): Promise<string[]> {
+  const listed: string[] = [];
+  const found = [await readForeignObjects(installation, current), await readForeignObjects(installation, other)];
+  for (const [index, { database }] of [current, other].entries()) {
+    const [own, others] = [found[index], found[1 - index]];
+    if (!own || !others) continue;
+    const tables = own.tables.filter(name => !others.tables.includes(name));
+    const names = [...rowsLeft(own), ...tables.map(name => `table public.${name}`), ...own.others];
+    listed.push(...names.map(name => `${name} in ${database}`));
+  }
+  const hasWebhooks = (client: pg.Client) => client.query('select from webhooks limit 1');
+  for (const each of [current, other])
+    if ((await connect(installation, each, hasWebhooks)).rowCount) return [...listed, 'webhooks'];
+  return listed;
 }
 
 function connect<T>(
@@ -82,7 +107,8 @@ const batch = 2_000;
 /** Compares all tables of two databases at the same version, each at one moment. @returns the tables that differ */
 async function compareDatabases(now: pg.Client, before: pg.Client): Promise<TableDifference[]> {
   for (const client of [now, before]) await client.query('begin isolation level repeatable read read only');
-  const tables = commonTables(await listDataTables(now, identityTables), await listDataTables(before, identityTables));
+  const except = [...identityTables, ...keptTables];
+  const tables = commonTables(await listDataTables(now, except), await listDataTables(before, except));
   const differing = differingTables(await readTableChecksums(now, tables), await readTableChecksums(before, tables));
   const differences: TableDifference[] = [];
   for (const table of tables)

@@ -9,6 +9,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
+import { listForeignObjects, notDroppedFor, rowsLeft } from './foreign-objects.ts';
 import { findRemains, isOwnRole, type Remains, type RoleOwners, warmMark } from './role-owner.ts';
 
 /** SQL for `current_during` of a database that stops being current now. */
@@ -62,6 +63,11 @@ export async function forgetDatabase(control: Queryable, id: number): Promise<vo
 
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
+interface DropOptions {
+  readonly mayBeOpen?: boolean;
+  readonly leaveSchemas?: boolean;
+}
+
 /**
  * Drops a condemned database and its login role. First its stamp names nobody: should the drop fail, no build and no
  * earlier state of the control database serves it again. A database or role of another installation, which may use the
@@ -69,13 +75,14 @@ type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
  * @param guid of the tenant that it was made for; undefined: a warm one
  * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the
  *   stamp of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
- * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile
+ * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of their own
+ * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile, or has such tables
  */
 export async function dropDatabase(
   { servers, control }: Pick<Installation, 'servers' | 'control'>,
   condemned: Condemned,
   guid: string | undefined,
-  mayBeOpen = false,
+  { mayBeOpen = false, leaveSchemas = false }: DropOptions = {},
 ): Promise<void> {
   const { server, database, role } = condemned;
   const adminUrl = servers.adminUrl(server);
@@ -85,6 +92,7 @@ export async function dropDatabase(
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
       if (!isOwn(found, remains, role, owners)) return false;
+      if (!leaveSchemas) await requireNoSchemas(client, condemned);
       if (found === null) return true; // a warm one, or one whose run was killed before the stamp
       if (found === guid && !mayBeOpen) throw notClosed(condemned);
       const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
@@ -103,6 +111,12 @@ export async function dropDatabase(
     if (remains.role)
       await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
   });
+}
+
+/** @throws {OperatorError} when the connected database has tables in schemas that somebody else has made */
+async function requireNoSchemas(client: pg.Client, condemned: Condemned): Promise<void> {
+  const rows = rowsLeft(await listForeignObjects(client, condemned, new Set()));
+  if (rows.length > 0) throw notDroppedFor(condemned, rows);
 }
 
 /** @throws {OperatorError} when a database lets its tenant in, so that `dropDatabase` would refuse it */
@@ -152,19 +166,26 @@ function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
 }
 
-/** Drops the condemned databases of a tenant. @throws when a server cannot be used, after the other databases */
+/**
+ * Drops the condemned databases of a tenant.
+ * @param leaveSchemas as of `dropDatabase`; a purge always does that
+ * @throws when a server cannot be used, or a database has tables of others, after the other databases
+ */
 export async function dropCondemned(
   installation: Installation,
   control: pg.Client,
   { id, guid, slug }: LockedTenant,
+  leaveSchemas = false,
 ): Promise<void> {
-  const { rows } = await control.query(
-    `select from tenants where id = $1 and (status = 'provisioning' or purging_at is not null)`,
+  const { rows } = await control.query<{ isPurging: boolean }>(
+    `select purging_at is not null as "isPurging" from tenants
+      where id = $1 and (status = 'provisioning' or purging_at is not null)`,
     [id],
   );
+  const options = { mayBeOpen: rows.length > 0, leaveSchemas: leaveSchemas || rows[0]?.isPurging === true };
   const failures: unknown[] = [];
   for (const database of await readDatabases(control, id, ['condemned']))
-    await dropDatabase(installation, database, guid, rows.length > 0).then(
+    await dropDatabase(installation, database, guid, options).then(
       () => forgetDatabase(control, database.id),
       error => failures.push(notDropped(slug, database, error)),
     );

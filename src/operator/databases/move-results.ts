@@ -1,10 +1,13 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Context, Output } from '../command/operation.ts';
-import { option } from '../command/operation-fields.ts';
+import { flag, option } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 import { createFenceGuard } from './fence-guard.ts';
 import type { MoveSummary } from './move-tenant.ts';
 import type { RunObservers } from './run-databases.ts';
+
+/** The field of every operation that leaves or drops a database in which somebody else may have made tables. */
+export const leaveSchemas = flag('go on although tables that others have made are left behind, or dropped');
 
 /** The fields that every operation has that moves tenants. */
 export const moveFields = {
@@ -13,6 +16,7 @@ export const moveFields = {
     default: 1,
   }),
   keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseAmount('hours'), default: 24 }),
+  leaveSchemas,
 };
 
 /** What `--json` prints of an operation that moves tenants. */
@@ -21,8 +25,8 @@ export const moveJson = 'print JSON lines on stdout: the steps, and at the end t
 export const moveInterrupt = { text: 'the next step at which the tenant is served' };
 
 /** Returns what the fields ask for. */
-export function moveRequest({ pause, keep }: { pause: number; keep: number }) {
-  return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000 };
+export function moveRequest({ pause, keep, leaveSchemas }: { pause: number; keep: number; leaveSchemas: boolean }) {
+  return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000, leaveSchemas };
 }
 
 /** Returns the observers of a run, which show its steps, and interrupt it where nothing waits for it. */

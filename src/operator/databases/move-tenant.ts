@@ -8,7 +8,8 @@ import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireTenantHead } from '../schema/tenant-head.ts';
 import { findServer } from '../tenants/servers.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { recordFacts } from './database-store.ts';
+import { type LockedTenant, readCurrent, readDatabases, recordFacts } from './database-store.ts';
+import { named, readForeignObjects, readHoldings, rowsLeft } from './foreign-objects.ts';
 import { readStored } from './list-databases.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
@@ -23,6 +24,8 @@ export interface MoveRequest {
   keepSeconds: number;
   /** Maximum estimated wait of requests, in ms. */
   maxPauseMs: number;
+  /** True to leave tables behind that somebody else has made in schemas of their own. */
+  leaveSchemas?: boolean;
 }
 
 /** A move that has succeeded. */
@@ -49,7 +52,7 @@ export interface MoveSummary {
 export async function moveTenant(
   installation: Installation,
   slug: string,
-  { to, isBack = false, keepSeconds, maxPauseMs }: MoveRequest,
+  { to, isBack = false, keepSeconds, maxPauseMs, leaveSchemas = false }: MoveRequest,
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
@@ -61,11 +64,54 @@ export async function moveTenant(
       return readSummary(control, slug, killed);
     }
     const server = await requireTarget(installation, found, to);
+    await requireNothingLeft(installation, control, tenant, leaveSchemas);
     const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
-    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs } as const;
+    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs, leaveSchemas } as const;
     const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
     return readSummary(control, slug, result);
   });
+}
+
+/** What a move does with what somebody else has made in the databases of a tenant. */
+export interface MovedObjects {
+  /** What stays in the old database, and what the move drops with that of an earlier one. */
+  readonly leaves: readonly string[];
+  /** Tables that are copied without their defaults, constraints and indexes. */
+  readonly withoutIndexes: readonly string[];
+}
+
+/**
+ * Returns what a move of a tenant leaves behind, and changes nothing.
+ * @throws {OperatorError} when that are tables, and nobody has agreed: the old database is dropped sooner or later
+ */
+export async function requireNothingLeft(
+  installation: Installation,
+  control: pg.Client,
+  { id, slug }: LockedTenant,
+  leaveSchemas: boolean,
+): Promise<MovedObjects> {
+  const current = await readCurrent(control, id);
+  if (!current) throw new OperatorError(`${slug} has no database`);
+  const found = await readForeignObjects(installation, current);
+  const rows = rowsLeft(found);
+  if (rows.length > 0 && !leaveSchemas)
+    throw new OperatorError(
+      `${slug} was not moved: ${current.database} has rows that no move takes along, in ${named(rows)}. Take them ` +
+        'along yourself (pg_dump), or leave them in the old database, which is dropped later: --leave-schemas',
+    );
+  const leaves = [...rows, ...found.others];
+  // The exchange condemns what earlier moves have left (`exchangeDatabases`).
+  const former = await readDatabases(control, id, ['kept', 'condemned']);
+  for (const each of former.filter(({ keptBy }) => keptBy === 'move')) {
+    const held = await readHoldings(installation, each, current);
+    if (held.rows.length > 0 && !leaveSchemas)
+      throw new OperatorError(
+        `${slug} was not moved: the move would drop ${each.database}, which an earlier one has left, with rows that ` +
+          `are nowhere else, in ${named(held.rows)}. Save them (pg_dump), or let them go: --leave-schemas`,
+      );
+    leaves.push(...held.all.map(name => `${name} in ${each.database}`));
+  }
+  return { leaves, withoutIndexes: found.tables.map(name => `public.${name}`) };
 }
 
 const backFrom = 'move back from';

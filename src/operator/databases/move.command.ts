@@ -2,8 +2,9 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument } from '../command/operation-fields.ts';
-import { fieldsText, tableText } from '../command/text-table.ts';
+import { fieldsText } from '../command/text-table.ts';
 import {
+  leaveSchemas,
   moveFields,
   moveInterrupt,
   moveJson,
@@ -12,7 +13,9 @@ import {
   observeRun,
   returnMove,
 } from './move-results.ts';
+import type { MovePlan } from './plan-move.ts';
 import type { Choice } from './prune-databases.ts';
+import { prunedText } from './pruned-text.ts';
 
 const move = defineOperation({
   name: 'move',
@@ -41,8 +44,13 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
     const { slug, to } = direction(values);
     const { planMove } = await import('./plan-move.ts');
     const { reversibleTarget } = await import('./move-tenant.ts');
-    const plan = await planMove(installation, slug, to ?? (await reversibleTarget(installation, slug)));
-    return { document: plan, text: () => fieldsText(plan) };
+    const plan = await planMove(
+      installation,
+      slug,
+      to ?? (await reversibleTarget(installation, slug)),
+      values.leaveSchemas,
+    );
+    return { document: plan, text: () => movePlanText(plan) };
   },
   async run(values, context) {
     const { installation, output } = context;
@@ -57,23 +65,36 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
 const settle = defineChange({
   name: 'move settle',
   description: 'drop the old database of a moved tenant at once; it cannot be moved back any more',
-  fields: { slug: argument('slug') },
+  fields: { slug: argument('slug'), leaveSchemas },
   examples: ['move settle acme'],
   effect: 'destroys',
-  async change({ slug }, context, isDryRun) {
-    const { findPrunable, pruneDatabases } = await import('./prune-databases.ts');
+  async change({ slug, leaveSchemas }, context, isDryRun) {
+    const { planDrops, pruneDatabases, requireNoRefusal } = await import('./prune-databases.ts');
     const isOld: Choice = ({ keptBy }) => keptBy === 'move';
     const { installation } = context;
+    const request = { isChosen: isOld, leaveSchemas };
     const document = isDryRun
-      ? await findPrunable(installation, slug, isOld)
-      : await pruneDatabases(installation, slug, observeRun(context), isOld);
-    const text = tableText(document, 'There is no old database to drop.');
+      ? await planDrops(installation, slug, request)
+      : await pruneDatabases(installation, slug, observeRun(context), request);
+    if (isDryRun) requireNoRefusal(document);
+    const text = prunedText(document, 'There is no old database to drop.');
     const consequence = 'can not be moved back any more: its old database will be dropped';
     return { document, plan: text, confirm: { name: slug, consequence }, done: text };
   },
 });
 
 export const operations = [move, settle];
+
+/** Formats a plan. What somebody else has made in the database stands below it. */
+function movePlanText({ leaves, withoutIndexes, ...plan }: MovePlan): string {
+  const lines = [
+    leaves.length > 0 ? `Stays in the old database, and is dropped with it: ${leaves.join(', ')}.` : '',
+    withoutIndexes.length > 0
+      ? `Moves with its rows, but without defaults, constraints and indexes: ${withoutIndexes.join(', ')}.`
+      : '',
+  ];
+  return [fieldsText(plan), ...lines.filter(Boolean)].join('\n');
+}
 
 /** Returns where a tenant moves; without `to`, back. */
 function direction({ slug, to, back }: { slug: string | undefined; to: string | undefined; back: boolean }) {

@@ -4,13 +4,13 @@ import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
-import { requireTarget } from './move-tenant.ts';
+import { type MovedObjects, requireNothingLeft, requireTarget } from './move-tenant.ts';
 
 /** What a plan reckons with; a move itself goes by the time that its first copy has taken. */
 const bytesPerMs = 10_000;
 
 /** What a move would take along. */
-export interface MovePlan {
+export interface MovePlan extends MovedObjects {
   slug: string;
   from: string;
   to: string;
@@ -25,9 +25,15 @@ export interface MovePlan {
 }
 
 /** Checks whether a tenant can be moved, and changes nothing. @throws {OperatorError} when it cannot */
-export async function planMove(installation: Installation, slug: string, to: string): Promise<MovePlan> {
+export async function planMove(
+  installation: Installation,
+  slug: string,
+  to: string,
+  leaveSchemas = false,
+): Promise<MovePlan> {
   const tenant = await findTenant(installation, slug);
   await requireTarget(installation, tenant, to);
+  const objects = await planObjects(installation, slug, leaveSchemas);
   const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
   return withConnection(url, async client => {
     const tables = await listDataTables(client, identityTables);
@@ -49,6 +55,19 @@ export async function planMove(installation: Installation, slug: string, to: str
       aheadBytes: Number(ahead),
       maxPauseMs: Math.round(fenceMs + Number(others) / bytesPerMs),
       sessions,
+      ...objects,
     };
   });
+}
+
+/** As `requireNothingLeft`, which needs a connection to the control database. */
+export async function planObjects(
+  installation: Installation,
+  slug: string,
+  leaveSchemas: boolean,
+): Promise<MovedObjects> {
+  const { id, guid } = await findTenant(installation, slug);
+  return withConnection(installation.controlUrl, control =>
+    requireNothingLeft(installation, control, { id, guid, slug }, leaveSchemas),
+  );
 }

@@ -1,9 +1,11 @@
 import type { ControlStatements, Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { countText, errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
+import { namesUnlessAway, notDroppedFor, readHoldings } from './foreign-objects.ts';
 import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
@@ -11,14 +13,27 @@ import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /** A database that is dropped, or serves its tenant again. */
 export interface PrunedDatabase extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
-  action: 'drop' | 'serve';
+  /** `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`. */
+  action: 'drop' | 'serve' | 'refuse';
+  /** What somebody else has made in a database that is dropped. */
+  holds: readonly string[];
+  /** Of these, what has rows that are nowhere else. */
+  onlyHere: readonly string[];
+}
+
+/** What is dropped. */
+export interface PruneRequest {
+  /** Chooses databases that are filled or kept; without it, those whose time has passed. */
+  readonly isChosen?: Choice;
+  /** True to drop also those that have rows which are nowhere else. */
+  readonly leaveSchemas?: boolean;
 }
 
 /** Chooses databases of a tenant that are filled or kept. */
 export type Choice = (database: StoredDatabase) => boolean;
 
-/** Returns what `pruneDatabases` drops, and changes nothing. */
-export async function findPrunable(
+/** Returns what `pruneDatabases` may drop, and looks into none of it. */
+async function findPrunable(
   control: ControlStatements,
   slug?: string,
   isChosen: Choice = isLeftover,
@@ -26,15 +41,27 @@ export async function findPrunable(
   const isPruned = (each: StoredDatabase): boolean =>
     !each.isNew && !each.isPurging && each.state !== 'current' && (isComplete(each) ? isChosen(each) : true);
   const pruned = (await readStored(control, slug)).filter(isPruned);
-  return pruned.map(({ slug, server, database, state }) => ({ slug, server, database, state, action: 'drop' }));
+  return pruned.map(({ slug, server, database, state }) => ({
+    slug,
+    server,
+    database,
+    state,
+    action: 'drop',
+    holds: [],
+    onlyHere: [],
+  }));
 }
 
-function isComplete({ state }: StoredDatabase): boolean {
+function isComplete({ state }: Pick<StoredDatabase, 'state'>): boolean {
   return state === 'filled' || state === 'kept';
 }
 
 /** Returns what `pruneDatabases` drops and which databases serve their tenants again, and changes nothing. */
-export async function planPrune(installation: Installation, slug: string | undefined): Promise<PrunedDatabase[]> {
+export async function planPrune(
+  installation: Installation,
+  slug: string | undefined,
+  leaveSchemas: boolean,
+): Promise<PrunedDatabase[]> {
   const served = await withConnection(installation.controlUrl, async control => {
     const found: PrunedDatabase[] = [];
     for (const each of slug === undefined ? await fencedSlugs(installation) : [slug]) {
@@ -44,36 +71,71 @@ export async function planPrune(installation: Installation, slug: string | undef
     }
     return found;
   });
-  return [...served, ...(await findPrunable(installation, slug))];
+  return [...served, ...(await planDrops(installation, slug, { leaveSchemas }))];
+}
+
+/** Returns which databases `pruneDatabases` drops and which it refuses, with what is in them, and changes nothing. */
+export async function planDrops(
+  installation: Installation,
+  slug: string | undefined,
+  { isChosen, leaveSchemas = false }: PruneRequest,
+): Promise<PrunedDatabase[]> {
+  const found = await findPrunable(installation, slug, isChosen);
+  return withConnection(installation.controlUrl, async control => {
+    const planned: PrunedDatabase[] = [];
+    for (const each of found) {
+      const { id } = await findTenant(installation, each.slug);
+      const database = (await readDatabases(control, id, droppable)).find(one => one.database === each.database);
+      if (!database) continue;
+      const current = await readCurrent(control, id);
+      let onlyHere: readonly string[] = [];
+      const holds = await namesUnlessAway(async () => {
+        const holdings = await readHoldings(installation, database, current);
+        onlyHere = holdings.rows;
+        return holdings.all;
+      });
+      const action = onlyHere.length > 0 && !leaveSchemas ? 'refuse' : 'drop';
+      planned.push({ ...each, action, holds, onlyHere });
+    }
+    return planned;
+  });
+}
+
+const droppable = ['reserved', 'filled', 'kept', 'condemned'] as const;
+
+/** @throws {OperatorError} when a planned drop is refused */
+export function requireNoRefusal(planned: readonly PrunedDatabase[]): void {
+  const refused = planned.find(({ action }) => action === 'refuse');
+  if (refused) throw notDroppedFor({ server: { name: refused.server }, database: refused.database }, refused.onlyHere);
 }
 
 async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise<PrunedDatabase[]> {
   const current = await readCurrent(control, id);
   if (!current) return [];
   const { server, database, state } = current;
-  return [{ slug, server: server.name, database, state, action: 'serve' }];
+  return [{ slug, server: server.name, database, state, action: 'serve', holds: [], onlyHere: [] }];
 }
 
 /**
  * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose
  * time has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also
  * without a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
- * @param isChosen to drop these in place of those whose time has passed, and to open none without a fence
+ * @param request with `isChosen`, no database without a fence is opened
  * @returns what was dropped, and what serves its tenant again
- * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be
- *   used, after the others
+ * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, has rows that are
+ *   nowhere else, or a server cannot be used, after the others
  */
 export async function pruneDatabases(
   installation: Installation,
   slug: string | undefined,
   observers: RunObservers = {},
-  isChosen?: Choice,
+  request: PruneRequest = {},
 ): Promise<PrunedDatabase[]> {
   const pruned: PrunedDatabase[] = [];
   const failures: unknown[] = [];
-  const retreat = slug !== undefined && isChosen === undefined ? retreatAlways : retreatIfFenced;
+  const retreat = slug !== undefined && request.isChosen === undefined ? retreatAlways : retreatIfFenced;
   for (const each of slug === undefined ? await slugsToPrune(installation) : [slug])
-    await pruneTenant(installation, each, isChosen, context => retreat(context, observers)).then(
+    await pruneTenant(installation, each, request, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
       error => {
         if (slug !== undefined || !(error instanceof TenantBusyError)) failures.push(error);
@@ -82,7 +144,8 @@ export async function pruneDatabases(
   if (slug !== undefined && failures.length > 0) throw failures[0];
   if (failures.length > 0)
     throw new OperatorError(
-      `The databases of ${failures.length} tenants could not be dropped: see npx backoffice databases`,
+      `The databases of ${countText(failures.length, 'tenant')} could not be dropped: ${errorText(failures[0])}. See ` +
+        'npx backoffice databases',
       { cause: failures[0] },
     );
   return pruned;
@@ -101,38 +164,53 @@ async function slugsToPrune(installation: Installation): Promise<string[]> {
 async function pruneTenant(
   installation: Installation,
   slug: string,
-  isChosen: Choice | undefined,
+  { isChosen, leaveSchemas = false }: PruneRequest,
   retreat: typeof retreatAlways,
 ): Promise<PrunedDatabase[]> {
   return withTenant(installation, slug, async (control, tenant) => {
     const context = { installation, control, tenant };
     const served = (await retreat(context)) ? await servedRow(context) : [];
     const found = await findPrunable(installation, slug, isChosen);
-    const { closed, refusals } = await findClosed(context, found);
+    const { closed, refusals } = await findClosed(context, found, leaveSchemas);
     await control.query(
       `update tenant_databases set state = 'condemned'
         where database_name = any ($1) and state in ('reserved', 'filled', 'kept')`,
       [closed.map(({ database }) => database)],
     );
-    await dropCondemned(installation, control, tenant);
+    await dropCondemned(installation, control, tenant, leaveSchemas);
     if (refusals.length > 0) throw refusals[0];
     return [...served, ...closed];
   });
 }
 
 /**
- * Finds those that may be condemned. A complete database that lets the tenant in may have newer data, when the control
- * database is of an earlier time: it stays complete, so that a swap can put it in place.
+ * Finds those that may be condemned, with what is in them. A complete database that lets the tenant in may have newer
+ * data, when the control database is of an earlier time: it stays complete, so that a swap can put it in place. One
+ * that has rows which are nowhere else stays too.
  */
 async function findClosed(
   { installation, control, tenant }: RunContext,
   found: readonly PrunedDatabase[],
+  leaveSchemas: boolean,
 ): Promise<{ closed: PrunedDatabase[]; refusals: unknown[] }> {
-  const complete = await readDatabases(control, tenant.id, ['filled', 'kept']);
-  const refusals = new Map<string, unknown>();
-  for (const each of complete.filter(({ database }) => found.some(one => one.database === database)))
-    await requireClosed(installation, each, tenant.guid).catch(error =>
-      refusals.set(each.database, notDropped(tenant.slug, each, error)),
-    );
-  return { closed: found.filter(({ database }) => !refusals.has(database)), refusals: [...refusals.values()] };
+  const current = await readCurrent(control, tenant.id);
+  const closed: PrunedDatabase[] = [];
+  const refusals: unknown[] = [];
+  const databases = await readDatabases(control, tenant.id, droppable);
+  for (const each of found) {
+    const database = databases.find(one => one.database === each.database);
+    if (!database) continue;
+    try {
+      if (isComplete(each)) await requireClosed(installation, database, tenant.guid);
+      const { all, rows } = await readHoldings(installation, database, current).catch(error => {
+        if (isComplete(each) || !connectFailure(error)) throw error;
+        return { all: [], rows: [] }; // it is condemned all the same, and looked into before it is dropped
+      });
+      if (rows.length > 0 && !leaveSchemas) throw notDroppedFor(database, rows);
+      closed.push({ ...each, holds: all, onlyHere: rows });
+    } catch (error) {
+      refusals.push(notDropped(tenant.slug, database, error));
+    }
+  }
+  return { closed, refusals };
 }

@@ -20,9 +20,14 @@ const diff = defineOperation({
     progress.step(`comparing ${slug} with its restored data`);
     const document = await diffDatabases(installation, slug, database);
     const counts = document.tables.map(({ keys: _, ...each }) => each);
-    const next = `\n\nPut the restored data in place: npx backoffice restore swap ${slug}`;
+    const next = `Put the restored data in place: npx backoffice restore swap ${slug}`;
+    const same = `${slug} and ${document.database} have the same data`;
+    const { notCompared } = document;
+    const rest = notCompared.length > 0 ? [`Not compared: ${notCompared.join(', ')}.`] : [];
     output.result(document, () =>
-      counts.length > 0 ? tableText(counts, '') + next : `${slug} and ${document.database} have the same data.`,
+      counts.length > 0
+        ? [tableText(counts, ''), ...rest, '', next].join('\n')
+        : [notCompared.length > 0 ? `${same} in what was compared.` : `${same}.`, ...rest].join('\n'),
     );
   },
 });
@@ -39,15 +44,17 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
     interrupt: moveInterrupt,
     async plan({ slug, database }, { installation }) {
       const { planSwitch } = await import('./restored-databases.ts');
-      const { target, isCurrent } = await planSwitch(installation, slug, kind, database);
+      const { target, isCurrent, stays } = await planSwitch(installation, slug, kind, database);
       const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
-      const document = { tenant: slug, database: target.database, origin: target.origin, isCurrent, state: 'planned' };
+      const { database: name, origin } = target;
+      const document = { tenant: slug, database: name, origin, isCurrent, stays, state: 'planned' };
+      const lost = stays.length > 0 ? ` It alone has: ${stays.join(', ')}.` : '';
       return {
         document,
         text: () =>
           isCurrent
             ? `${slug} has ${which} already.`
-            : `${slug} would get ${which}, in ${target.database}. What it has now would be kept.`,
+            : `${slug} would get ${which}, in ${name}. Its webhooks stay as they are. What it has now would be kept.${lost}`,
         confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
       };
     },

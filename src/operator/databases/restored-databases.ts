@@ -6,8 +6,9 @@ import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { type KeptBy, type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
+import { type KeptBy, type LockedTenant, readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
+import { readHoldings } from './foreign-objects.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { findRemains, isLost } from './role-owner.ts';
 import { type RunObservers, runDatabases } from './run-databases.ts';
@@ -107,15 +108,26 @@ export async function switchDatabase(
   });
 }
 
-/** Returns what `switchDatabase` would put in place, and changes nothing. @throws as `chooseTarget` */
+/**
+ * Returns what `switchDatabase` would put in place, and what somebody else has made that stays in the present database.
+ * Changes nothing.
+ * @throws as `chooseTarget`
+ */
 export async function planSwitch(
   installation: Installation,
   slug: string,
   kind: SwitchKind,
   database: string | undefined,
-): Promise<{ target: TenantDatabase; isCurrent: boolean }> {
+): Promise<{ target: TenantDatabase; isCurrent: boolean; stays: readonly string[] }> {
   const { id, guid } = await findTenant(installation, slug);
-  return withConnection(installation.controlUrl, control => chooseTarget(control, { id, guid, slug }, kind, database));
+  return withConnection(installation.controlUrl, async control => {
+    const chosen = await chooseTarget(control, { id, guid, slug }, kind, database);
+    const current = await readCurrent(control, id);
+    if (chosen.isCurrent || !current) return { ...chosen, stays: [] };
+    const { all } = await readHoldings(installation, current, chosen.target);
+    const target = await readHoldings(installation, chosen.target, undefined);
+    return { ...chosen, stays: all.filter(name => !target.all.includes(name)) };
+  });
 }
 
 /**

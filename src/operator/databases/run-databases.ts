@@ -74,7 +74,7 @@ export async function runDatabases(
   try {
     const { target, pause } = await drive(goal, observers);
     guard?.release(tenant.slug);
-    await dropCondemned(installation, control, tenant).catch(() => {}); // `databases` shows what is left
+    await dropCondemned(installation, control, tenant, plan.leaveSchemas).catch(() => {}); // `databases` shows what is left
     return { target, former, pauseMs: pause.ms };
   } catch (error) {
     if (error instanceof RunReplacedError) {

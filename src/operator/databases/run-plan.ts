@@ -25,6 +25,8 @@ export interface RunPlan {
   readonly keepSeconds?: number;
   /** Maximum estimated wait of requests, in ms. */
   readonly maxPauseMs?: number;
+  /** True to drop what this run condemns also with tables of others (`dropDatabase`). */
+  readonly leaveSchemas?: boolean;
 }
 
 /**

@@ -3,11 +3,13 @@ import type { Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { acquireLock, lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { DatabaseStep } from '../databases/database-protocol.ts';
 import { readDatabases } from '../databases/database-store.ts';
 import { dropCondemned } from '../databases/drop-database.ts';
+import { namesUnlessAway, readHoldings } from '../databases/foreign-objects.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
@@ -163,6 +165,8 @@ interface PurgePlan {
   database: string | null;
   server: string | null;
   users: number;
+  /** What somebody else has made in its databases, each with the name of the database. */
+  holds: string[];
   /** Archives that nobody can read afterwards. */
   archives: number;
 }
@@ -175,7 +179,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
   const unended = await findUnendedPurge(installation, slug);
   if (unended) {
     const { tenant, archives } = unended.record;
-    return { slug, guid: tenant.guid, database: null, server: null, users: 0, archives: archives.length };
+    return { slug, guid: tenant.guid, database: null, server: null, users: 0, holds: [], archives: archives.length };
   }
   const tenant = await readTenant(installation, slug);
   requirePurgeable(tenant);
@@ -185,5 +189,17 @@ export async function planPurge(installation: Installation, slug: string): Promi
             (select count(*)::int from archives where tenant_guid = ?) as archives`,
     [id, guid],
   );
-  return { slug, guid, database, server, users: counts?.users ?? 0, archives: counts?.archives ?? 0 };
+  const holds = await listHeld(installation, id);
+  return { slug, guid, database, server, users: counts?.users ?? 0, holds, archives: counts?.archives ?? 0 };
+}
+
+async function listHeld(installation: Installation, tenantId: number): Promise<string[]> {
+  return withConnection(installation.controlUrl, async control => {
+    const held: string[] = [];
+    for (const each of await readDatabases(control, tenantId, ['reserved', 'filled', 'kept', 'current', 'condemned'])) {
+      const names = await namesUnlessAway(async () => (await readHoldings(installation, each, undefined)).all);
+      held.push(...names.map(name => `${name} in ${each.database}`));
+    }
+    return held;
+  });
 }

@@ -25,7 +25,9 @@ const purge = defineOperation({
         plan.database === null
           ? `${slug} is removed. The key of ${countText(plan.archives, 'archive')} would be removed from the backup target.`
           : `${slug} would be removed permanently: its database ${plan.database} on ${plan.server}, ` +
-            `${countText(plan.users, 'user')}, and the key of ${countText(plan.archives, 'archive')}.`,
+            `${countText(plan.users, 'user')}, and the key of ${countText(plan.archives, 'archive')}.${
+              plan.holds.length > 0 ? ` With it: ${plan.holds.join(', ')}.` : ''
+            }`,
       confirm: { name: slug, consequence: 'and all of its data will be removed permanently' },
     };
   },

@@ -1,7 +1,9 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { type MoveRequest, moveTenant } from '../databases/move-tenant.ts';
+import { planObjects } from '../databases/plan-move.ts';
 import type { RunObservers } from '../databases/run-databases.ts';
 import { listServers, noSuchServer, roomiest } from '../tenants/read-servers.ts';
 import { findServer } from '../tenants/servers.ts';
@@ -66,6 +68,31 @@ export async function planDrain(
     return { slug, to: receiver.name };
   });
 }
+
+/** A move of a plan, with what it leaves behind, or why it would be refused. */
+export interface PlannedDrain {
+  slug: string;
+  to: string;
+  leaves: readonly string[];
+  error: string | null;
+}
+
+/** Looks what the moves of a plan leave behind, and changes nothing. */
+export async function planDrained(
+  installation: Installation,
+  moves: readonly { slug: string; to: string }[],
+  leaveSchemas: boolean,
+): Promise<PlannedDrain[]> {
+  return runConcurrently(moves, concurrentLooks, move =>
+    planObjects(installation, move.slug, leaveSchemas).then(
+      ({ leaves }): PlannedDrain => ({ ...move, leaves, error: null }),
+      (error: unknown): PlannedDrain => ({ ...move, leaves: [], error: errorText(error) }),
+    ),
+  );
+}
+
+/** Each has a connection to the control database and one to a tenant's. */
+const concurrentLooks = 2;
 
 async function tenantsOn(installation: Installation, name: string): Promise<string[]> {
   const { id } = await findServer(installation, name);

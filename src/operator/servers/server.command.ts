@@ -6,6 +6,7 @@ import { argument, option, requiredOption, secret } from '../command/operation-f
 import { tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';
+import type { PlannedDrain } from './drain-server.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
 const add = defineChange({
@@ -99,10 +100,14 @@ const drain = defineOperation({
   isTraced: true,
   json: moveJson,
   interrupt: moveInterrupt,
-  async plan({ name, to }, { installation }) {
-    const { planDrain } = await import('./drain-server.ts');
-    const moves = await planDrain(installation, name, to);
-    return { document: moves, text: () => tableText(moves, `There is no tenant on ${name}.`) };
+  async plan({ name, to, leaveSchemas }, { installation }) {
+    const { planDrain, planDrained } = await import('./drain-server.ts');
+    const moves = await planDrained(installation, await planDrain(installation, name, to), leaveSchemas);
+    return {
+      document: moves,
+      text: () => drainText(moves, `There is no tenant on ${name}.`),
+      hasFailed: moves.some(({ error }) => error !== null),
+    };
   },
   async run({ name, to, ...values }, context) {
     const { installation, output } = context;
@@ -120,6 +125,16 @@ const drain = defineOperation({
 });
 
 export const operations = [add, list, set, removeServerOperation, drain];
+
+/** Formats the moves of a plan, and below them what stays in the old databases. */
+function drainText(moves: readonly PlannedDrain[], whenEmpty: string): string {
+  const isRefused = moves.some(({ error }) => error !== null);
+  const rows = moves.map(({ slug, to, error }) => (isRefused ? { slug, to, error } : { slug, to }));
+  const left = moves.filter(({ leaves }) => leaves.length > 0);
+  return [tableText(rows, whenEmpty), ...left.map(({ slug, leaves }) => `${slug} leaves: ${leaves.join(', ')}.`)].join(
+    '\n',
+  );
+}
 
 function capacityText(capacity: number | null): string {
   return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');

@@ -84,7 +84,7 @@ export const databaseMutants: readonly Mutant[] = [
     ],
     without('what has changed is not copied ahead', 'copy ahead', 1),
     ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 1],
-    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 1177],
+    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 1734],
     without(
       'the database is not closed in a move',
       'close current',

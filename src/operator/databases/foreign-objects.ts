@@ -1,0 +1,213 @@
+import type pg from 'pg';
+import type { Installation } from '../../installation.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { headFingerprint, headObjects, tenantGroup } from '../schema/template.ts';
+import type { TenantDatabase } from './database-store.ts';
+
+/** A database of a tenant on its server. */
+export type HeldDatabase = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
+
+/** What somebody else has made in a database of a tenant: what belongs to an extension is not among it. */
+export interface ForeignObjects {
+  /** Schemas with tables, whose rows are nowhere else. */
+  readonly schemas: readonly { readonly schema: string; readonly tables: readonly string[] }[];
+  /** Tables of the schema `public` that no migration makes. Moves and archives take their rows. */
+  readonly tables: readonly string[];
+  /**
+   * All others, which have no rows of their own: each with its kind, such as `view reporting.totals`. Of a setting only
+   * the name, because its value may be a secret.
+   */
+  readonly others: readonly string[];
+}
+
+interface FoundObject {
+  readonly kind: string;
+  readonly schema: string | null;
+  readonly name: string;
+  /** What the template calls it, if it has it (`schemaObjects`). */
+  readonly key: string | null;
+}
+
+/**
+ * `$1`: the login role of the tenant; `$2`: the group of the tenants' logins. It reads catalogs that every login may
+ * read. A partition is not named beside its table, nor a sequence beside the column that owns it.
+ */
+const objectsQuery = `
+  with members as materialized (
+    select classid, objid from pg_depend where deptype = 'e' and refclassid = 'pg_extension'::regclass
+  ), schemas as materialized (
+    select oid, nspname as name from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'
+  ), relations as materialized (
+    select c.oid, s.name as schema, c.relname::text as name, relkind as kind, relacl as acl, relowner as owner
+      from pg_class c join schemas s on s.oid = relnamespace
+     where not relispartition and not exists (
+       select from members where classid = 'pg_class'::regclass and objid = c.oid)
+  ), databases as (
+    select oid, datname, datacl, datdba from pg_database where datname = current_database()
+  ), granted as (
+    select datacl as acl, datdba as owner from databases
+    union all select acl, owner from relations
+    union all select nspacl, nspowner from pg_namespace join schemas using (oid)
+    union all select attacl, owner from pg_attribute join relations r on r.oid = attrelid where attacl is not null
+    union all select proacl, proowner from pg_proc join schemas s on s.oid = pronamespace
+               where not exists (select from members where classid = 'pg_proc'::regclass and objid = pg_proc.oid)
+  )
+  select case kind when 'r' then 'table' when 'p' then 'table' when 'v' then 'view' when 'f' then 'foreign table'
+                   when 'm' then 'materialized view' else 'sequence' end as kind, schema, name,
+         case kind when 'S' then 'sequence ' else 'table ' end || name as key
+    from relations r
+   where kind in ('r', 'p', 'v', 'm', 'f') or kind = 'S' and not exists (
+     select from pg_depend where classid = 'pg_class'::regclass and objid = r.oid and deptype in ('a', 'i')
+        and refclassid = 'pg_class'::regclass)
+  union all
+  select 'index', r.schema, r.name, 'index ' || r.name from relations r join pg_index on indexrelid = r.oid
+   where r.schema = 'public' and not exists (select from pg_constraint where conindid = r.oid)
+  union all
+  select 'trigger', r.schema, r.name || '.' || tgname, 'trigger ' || r.name || '.' || tgname
+    from pg_trigger t join relations r on r.oid = tgrelid
+   where r.schema = 'public' and not tgisinternal
+  union all
+  select 'policy', r.schema, r.name || '.' || polname, 'policy ' || r.name || '.' || polname
+    from pg_policy join relations r on r.oid = polrelid where r.schema = 'public'
+  union all
+  select case prokind when 'p' then 'procedure' when 'a' then 'aggregate' else 'function' end, s.name,
+         format('%I(%s)', proname, pg_get_function_identity_arguments(p.oid)), 'function ' || p.oid::regprocedure
+    from pg_proc p join schemas s on s.oid = pronamespace
+   where not exists (select from members where classid = 'pg_proc'::regclass and objid = p.oid)
+  union all
+  select 'type', s.name, typname, 'type ' || typname from pg_type t join schemas s on s.oid = typnamespace
+   where (typtype in ('d', 'e', 'r') or typtype = 'c' and exists (
+            select from pg_class where oid = typrelid and relkind = 'c'))
+     and not exists (select from members where classid = 'pg_type'::regclass and objid = t.oid)
+  union all
+  select 'extension', null, extname, 'extension ' || extname from pg_extension where extname <> 'plpgsql'
+  union all
+  select 'publication', null, pubname, null from pg_publication
+  union all
+  select 'subscription', null, subname, null from pg_subscription join databases d on d.oid = subdbid
+  union all
+  select 'foreign server', null, srvname, null from pg_foreign_server f
+   where not exists (select from members where classid = 'pg_foreign_server'::regclass and objid = f.oid)
+  union all
+  select 'event trigger', null, evtname, null from pg_event_trigger e
+   where not exists (select from members where classid = 'pg_event_trigger'::regclass and objid = e.oid)
+  union all
+  select 'replication slot', null, slot_name, null from pg_replication_slots where database = current_database()
+  union all
+  select 'large objects', null, 'large objects', null where exists (select from pg_largeobject_metadata)
+  union all
+  select distinct 'rights of', null, pg_get_userbyid(grantee), null
+    from granted, aclexplode(acl)
+   where grantee <> owner and grantee <> (select datdba from databases) and grantee <> 0
+     and pg_get_userbyid(grantee) not in ($1, $2, 'pg_database_owner')
+  union all
+  select 'setting', null, split_part(setting, '=', 1)
+           || case when setrole = 0 then '' else ' of ' || pg_get_userbyid(setrole) end, null
+    from pg_db_role_setting join databases d on d.oid = setdatabase, unnest(setconfig) as setting
+   order by 1, 2, 3`;
+
+/** Reads what somebody else has made in a database of a tenant. @throws when the database cannot be opened */
+export async function readForeignObjects(installation: Installation, held: HeldDatabase): Promise<ForeignObjects> {
+  const { control, servers } = installation;
+  const { server, database } = held;
+  await headFingerprint(control, server, servers.adminUrl(server)); // stores what `headObjects` reads
+  const known = await headObjects(control, server);
+  return withConnection(servers.adminUrl(server, database), client => listForeignObjects(client, held, known));
+}
+
+/** As `readForeignObjects`, in the connected database. @param known the objects that the template has, by their names */
+export async function listForeignObjects(
+  client: pg.Client,
+  { server, role }: Pick<HeldDatabase, 'server' | 'role'>,
+  known: { has(key: string): boolean },
+): Promise<ForeignObjects> {
+  const { rows } = await client.query<FoundObject>(objectsQuery, [role, tenantGroup(server)]);
+  const foreign = rows.filter(
+    ({ schema, key }) => key === null || (schema ?? 'public') !== 'public' || !known.has(key),
+  );
+  const schemas = new Map<string, string[]>();
+  const tables: string[] = [];
+  const others: string[] = [];
+  for (const { kind, schema, name } of foreign) {
+    const isRows = kind === 'table';
+    if (kind === 'large objects') schemas.set('pg_catalog', [name]);
+    else if (isRows && schema === 'public') tables.push(name);
+    else if (isRows) schemas.set(schema ?? '', [...(schemas.get(schema ?? '') ?? []), name]);
+    else others.push(`${kind} ${schema === null ? name : `${schema}.${name}`}`);
+  }
+  return { schemas: [...schemas].map(([schema, names]) => ({ schema, tables: names })), tables, others };
+}
+
+/** Returns the names of what has rows that a move leaves behind. */
+export function rowsLeft({ schemas }: ForeignObjects): string[] {
+  return schemas.map(({ schema, tables }) =>
+    schema === 'pg_catalog' ? tables.join(', ') : `schema ${schema} (${named(tables)})`,
+  );
+}
+
+/** Returns the names of everything. */
+export function allNames(found: ForeignObjects): string[] {
+  return [...rowsLeft(found), ...found.tables.map(name => `table public.${name}`), ...found.others];
+}
+
+const maxNamed = 5;
+
+/** Names things in a sentence, at most five of them, and says how many more there are. */
+export function named(names: readonly string[]): string {
+  const more = names.length - maxNamed;
+  return [...names.slice(0, maxNamed), ...(more > 0 ? [`${more} more`] : [])].join(', ');
+}
+
+/** What is in a database that is to be dropped. */
+export interface Holdings {
+  /** The names of everything that somebody else has made in it. */
+  readonly all: readonly string[];
+  /** Of these, what has rows that no other database of the tenant has. */
+  readonly rows: readonly string[];
+}
+
+/**
+ * Reads what would be lost with a database: the tables of other schemas, and those of `public` that the current one
+ * lacks. Of a database that is condemned, nobody misses the tables of `public`: a move has taken them along.
+ * @param current undefined: the tenant has none
+ * @returns nothing for a database that does not exist, or that nobody can connect to
+ */
+export async function readHoldings(
+  installation: Installation,
+  held: HeldDatabase & Pick<TenantDatabase, 'state'>,
+  current: HeldDatabase | undefined,
+): Promise<Holdings> {
+  const found = await readForeignObjects(installation, held).catch(error => {
+    if (['3D000', '55000'].includes(sqlState(error) ?? '')) return nothing;
+    throw error;
+  });
+  const isLeft = held.state === 'filled' || held.state === 'kept';
+  if (found.tables.length === 0 || !isLeft) return { all: allNames(found), rows: rowsLeft(found) };
+  const kept = new Set(current ? (await readForeignObjects(installation, current)).tables : []);
+  const missing = found.tables.filter(name => !kept.has(name)).map(name => `table public.${name}`);
+  return { all: allNames(found), rows: [...rowsLeft(found), ...missing] };
+}
+
+const nothing: ForeignObjects = { schemas: [], tables: [], others: [] };
+
+/** Returns names that a plan shows, also when the server of the database does not respond. */
+export async function namesUnlessAway(read: () => Promise<readonly string[]>): Promise<readonly string[]> {
+  return read().catch(error => {
+    const reason = connectFailure(error);
+    if (!reason) throw error;
+    return [`what is not known, because the server cannot be used (${reason})`];
+  });
+}
+
+/** Returns the error of a command that does not drop a database because of such rows. */
+export function notDroppedFor(
+  { server, database }: { readonly server: { readonly name: string }; readonly database: string },
+  rows: readonly string[],
+): OperatorError {
+  return new OperatorError(
+    `Database ${database} on server ${server.name} was not dropped: it has rows that are nowhere else, in ` +
+      `${named(rows)}. Save them (pg_dump), or let them go: the same command with --leave-schemas`,
+  );
+}
