@@ -59,7 +59,10 @@ describe('databases prune', () => {
   it('a tenant whose command has died behind the fence is served again after databases prune', async () => {
     await leaveFence('acme');
     const served = [
-      { slug: 'acme', server: 'default', database: world.acme.database, state: 'current', action: 'serve' },
+      {
+        ...{ slug: 'acme', server: 'default', database: world.acme.database, state: 'current', action: 'serve' },
+        ...{ holds: [], onlyHere: [] },
+      },
     ];
     for (const slug of [[], ['acme']])
       expect(JSON.parse((await run('databases', 'prune', ...slug, '--dry-run', '--json')).stdout)).to.deep.equal(

@@ -1,0 +1,87 @@
+import { expect } from 'chai';
+import { runCommand } from '../../support/run-command.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
+import { backUp, documentOf, succeed } from '../../support/succeed.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
+
+const addForeign = `
+  create schema reporting;
+  create table reporting.sales as select 1 as id, 'kept only here' as note;
+  create view reporting.totals as select count(*) from reporting.sales;
+  create publication changes_elsewhere for all tables;
+  create table public.notes (id integer)`;
+const rest = ['publication changes_elsewhere', 'setting work_mem', 'view reporting.totals'];
+const rows = ['schema reporting (sales)', 'table public.notes'];
+
+describe('what others have made in a tenant database', () => {
+  const world = useWorld();
+  const folder = useServerFolder('foreign-archives');
+  let environment: Record<string, string>;
+
+  const tenant = async (...args: string[]) =>
+    documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
+  const salesOf = (): Promise<object[]> => sql(world.acme, 'select note from reporting.sales');
+
+  before(async () => {
+    environment = { ...world.environment, BACKUP_TARGET: folder };
+    await backUp(environment);
+    await succeed(environment, 'tenant', ['restore', 'acme', '--archive', 'latest']);
+    await sql(world.acme, addForeign);
+    await sql(world.acme, `alter database ${world.acme.database} set work_mem = '16MB'`);
+  });
+
+  it('restore diff, a drill and the plan of a swap name what they do not compare, prove or bring', async () => {
+    const names = [...rows, ...rest];
+    const { document: diff } = await tenant('restore', 'diff', 'acme');
+    expect(diff.notCompared).to.have.members(names.map(name => `${name} in ${world.acme.database}`));
+    expect(await succeed(environment, 'tenant', ['restore', 'diff', 'acme'])).to.include(
+      'Not compared: schema reporting',
+    );
+
+    const drilled = await succeed(environment, 'tenant', ['backup', 'drill', '--count', '2']);
+    expect(drilled).to.match(/acme: proved.* not in its archives: schema reporting \(sales\), publication/);
+    expect(drilled).to.match(/globex: proved[^;]*$/m);
+
+    const { document: plan } = await tenant('restore', 'swap', 'acme', '--dry-run');
+    expect(plan.stays).to.have.members(names);
+  });
+
+  it('databases prune and drop keep a database with rows that are nowhere else, and name them, until --leave-schemas', async () => {
+    // given: a swap has replaced it, and its time has passed
+    await succeed(environment, 'tenant', ['restore', 'swap', 'acme', '--yes']);
+    await controlSql(world, `update tenant_databases set keep_until = now() - interval '1 s' where kept_by = 'swap'`);
+
+    // when, then
+    const { document: planned } = await tenant('databases', 'prune', '--dry-run');
+    expect(planned).to.have.length(1);
+    expect(planned[0]).to.include({ database: world.acme.database, action: 'refuse' });
+    expect(planned[0].onlyHere).to.have.members(rows);
+    expect(planned[0].holds).to.have.members([...rows, ...rest]);
+    for (const command of [
+      ['databases', 'prune'],
+      ['databases', 'prune', 'acme'],
+      ['databases', 'drop', 'acme', world.acme.database, '--yes'],
+      ['databases', 'drop', 'acme', world.acme.database, '--dry-run'],
+    ]) {
+      const { code, document } = await tenant(...command);
+      expect(code, command.join(' ')).to.equal(1);
+      expect(JSON.stringify(document), command.join(' ')).to.include('schema reporting (sales), table public.notes');
+    }
+    expect(await salesOf()).to.deep.equal([{ note: 'kept only here' }]);
+
+    // and
+    const { code, document } = await tenant('databases', 'prune', '--leave-schemas');
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.have.length(1);
+    const left = await sql(world.globex, `select from pg_database where datname = '${world.acme.database}'`);
+    expect(left).to.deep.equal([]);
+  });
+
+  it('the plan of a purge names them, and the purge goes on', async () => {
+    await sql(world.globex, 'create schema reporting; create table reporting.sales (id integer)');
+    await succeed(environment, 'tenant', ['delete', 'globex', '--yes']);
+    const { document } = await tenant('purge', 'globex', '--dry-run');
+    expect(document.holds).to.deep.equal([`schema reporting (sales) in ${world.globex.database}`]);
+    expect((await tenant('purge', 'globex', '--yes')).code).to.equal(0);
+  });
+});
