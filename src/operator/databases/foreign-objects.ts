@@ -117,7 +117,10 @@ export async function readForeignObjects(installation: Installation, held: HeldD
   return withConnection(servers.adminUrl(server, database), client => listForeignObjects(client, held, known));
 }
 
-/** As `readForeignObjects`, in the connected database. @param known the objects that the template has, by their names */
+/**
+ * As `readForeignObjects`, in the connected database.
+ * @param known the objects that the template has, by their names
+ */
 export async function listForeignObjects(
   client: pg.Client,
   { server, role }: Pick<HeldDatabase, 'server' | 'role'>,
@@ -148,7 +151,7 @@ export function rowsLeft({ schemas }: ForeignObjects): string[] {
 }
 
 /** Returns the names of everything. */
-export function allNames(found: ForeignObjects): string[] {
+function allNames(found: ForeignObjects): string[] {
   return [...rowsLeft(found), ...found.tables.map(name => `table public.${name}`), ...found.others];
 }
 
