@@ -41,7 +41,7 @@ export interface MetricsSources {
   schemaVersion: string;
 }
 
-/** Collects the metrics of the process. The number of label values is bounded, however many tenants there are. */
+/** Collects the metrics of the process. No label names a tenant, so the number of series is bounded. */
 export function createMetrics(sources: MetricsSources) {
   const { databases, responseCache, feed, passwords, logOutput, mails, unsentResponses, rateLimitStore, readFleet } =
     sources;

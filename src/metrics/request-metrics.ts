@@ -1,6 +1,5 @@
 import { Histogram, type Registry } from 'prom-client';
 import type { RequestOutcome } from '../http/access-log.ts';
-import { addTenantRequests, BusiestTenants } from './busiest-tenants.ts';
 import { addCounter } from './collectors.ts';
 
 /** The requests of one route that ended with one status. */
@@ -11,12 +10,11 @@ interface RouteCount {
 }
 
 /**
- * Registers requests by route, status and tenant.
+ * Registers requests by route and status.
  * @returns the function that counts a request
  */
 export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome) => void {
   const byRoute = new Map<string, RouteCount>();
-  const tenants = new BusiestTenants();
   const byReason = new Map<string, number>();
   addCounter(registry, {
     name: 'http_requests_total',
@@ -31,7 +29,6 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   });
-  addTenantRequests(registry, tenants);
   addCounter(registry, {
     name: 'http_unauthorized_total',
     help: 'Responses with status 401 by reason.',
@@ -48,11 +45,10 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     }
     return count;
   };
-  return ({ method, route = 'none', status, ms, tenant, reason = 'none' }) => {
+  return ({ method, route = 'none', status, ms, reason = 'none' }) => {
     const count = countOf(method, route, status);
     count.requests++;
     count.duration.observe(ms / 1_000);
     if (status === 401) byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
-    if (tenant) tenants.add(tenant.slug);
   };
 }

@@ -1,5 +1,4 @@
 import { AggregatorRegistry, type MetricValueWithName, Registry } from 'prom-client';
-import { addTenantRequests, BusiestTenants, tenantRequests } from './busiest-tenants.ts';
 import { addValue } from './collectors.ts';
 import { definitionsOf, type MetricDefinition, type MetricValues } from './metrics.ts';
 import { addNodeMetrics } from './process-metrics.ts';
@@ -23,22 +22,13 @@ interface WorkerCounts {
 export class WorkerMetrics {
   readonly #own = new Registry();
   readonly #last = new Map<number, MetricValues[]>();
-  readonly #tenants: BusiestTenants;
-  /**
-   * The last known number of requests of each worker, by tenant. The counter of a tenant that is named again goes on
-   * from it.
-   */
-  readonly #lastOfTenants = new Map<number, Map<string, number>>();
   /** Counters and histograms of the workers that have ended. */
   #ended: MetricValues[] = [];
   /** The last rendered values of counters and histograms, by name and labels. */
   readonly #rendered = new Map<string, number>();
 
-  /** @param clock a monotonic clock in milliseconds */
-  constructor(readCounts: () => WorkerCounts, clock = () => performance.now()) {
-    this.#tenants = new BusiestTenants(clock);
+  constructor(readCounts: () => WorkerCounts) {
     addNodeMetrics(this.#own);
-    addTenantRequests(this.#own, this.#tenants);
     const serving = 'Worker processes that serve requests; without PROCESSES there is none.';
     addValue(this.#own, 'gauge', 'workers', serving, () => readCounts().serving);
     const died = 'Worker processes that ended although nobody stopped them.';
@@ -56,18 +46,13 @@ export class WorkerMetrics {
 
   /** Replaces the last known values of a worker. */
   record(worker: number, values: MetricValues[]): void {
-    this.#last.set(
-      worker,
-      values.filter(({ name }) => name !== tenantRequests),
-    );
-    for (const metric of values) if (metric.name === tenantRequests) this.#countTenants(worker, metric);
+    this.#last.set(worker, values);
   }
 
   /** Must be called after the last `record` of a worker that has ended. */
   end(worker: number): void {
     const totals = (this.#last.get(worker) ?? []).filter(isTotal);
     this.#last.delete(worker);
-    this.#lastOfTenants.delete(worker);
     this.#ended = valuesOf(AggregatorRegistry.aggregate([this.#ended, totals]));
   }
 
@@ -77,21 +62,6 @@ export class WorkerMetrics {
     const sums = AggregatorRegistry.aggregate([own, ...this.#last.values(), this.#ended]);
     for (const metric of valuesOf(sums).filter(isTotal)) this.#keepFromFalling(metric);
     return sums.metrics();
-  }
-
-  /**
-   * Counts the requests since the last call, under the names that the primary process gives: a worker names the tenants
-   * that are the busiest there. A value below the last known one has begun at 0 again.
-   */
-  #countTenants(worker: number, { values }: MetricValues): void {
-    const last = this.#lastOfTenants.get(worker) ?? new Map<string, number>();
-    this.#lastOfTenants.set(worker, last);
-    for (const { labels, value } of values) {
-      const tenant = String(labels.tenant);
-      const before = last.get(tenant) ?? 0;
-      this.#tenants.add(tenant, value < before ? value : value - before);
-      last.set(tenant, value);
-    }
   }
 
   #keepFromFalling({ name, values }: MetricValues): void {

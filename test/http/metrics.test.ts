@@ -42,8 +42,6 @@ describe('metrics', () => {
       list: increase(`http_requests_total{method="GET",route="${list}",status="200"}`),
       missing: increase(`http_requests_total{method="GET",route="${list}/:id",status="404"}`),
       timed: increase(`http_request_duration_seconds_count{route="${list}"}`),
-      acme: increase('tenant_requests_total{tenant="acme"}'),
-      globex: increase('tenant_requests_total{tenant="globex"}'),
       hashes: increase('password_hashes_total'),
       fromMemory: increase('response_cache_hits_total'),
       feed: value(after, 'change_feed_current'),
@@ -52,8 +50,6 @@ describe('metrics', () => {
       list: 2,
       missing: 1,
       timed: 2,
-      acme: 4,
-      globex: 0,
       hashes: 1,
       fromMemory: 1,
       feed: 1,
@@ -67,17 +63,17 @@ describe('metrics', () => {
     );
   });
 
-  it('metrics contain no request path, no client address, no secret and no user', async () => {
+  it('metrics contain no request path, no client address, no secret, no user and no tenant', async () => {
     const user = await world.login(world.acme);
     await user.get('/api/v1/Nowhere/secret-path?token=secret-token');
     await world.anonymous.get('/secret-path');
     const text = await readMetrics();
     expect(text).to.include('route="none"');
-    for (const secret of ['secret', world.acme.admin.email, world.acme.guid, world.acme.database, '127.0.0.1/'])
+    for (const secret of ['secret', world.acme.admin.email, world.acme.guid, world.acme.database, 'acme', '127.0.0.1/'])
       expect(text).to.not.include(secret);
   });
 
-  it('10,000 tenants on every route make at most 2,000 series, which name 20 tenants', async () => {
+  it('every status of every route makes at most 2,000 series', async () => {
     const { databases } = world.service;
     const metrics = createMetrics({
       databases,
@@ -97,19 +93,8 @@ describe('metrics', () => {
     for (const { method, path: route } of routes)
       for (const status of [200, 400, 401, 403, 404, 499, 503])
         metrics.count({ method, route, status, ms: 1, bytes: 0, tenant: undefined, reason: 'expired' });
-    for (let i = 0; i < 10_000; i++)
-      metrics.count({
-        method: 'GET',
-        route: list,
-        status: 200,
-        ms: 1,
-        bytes: 0,
-        tenant: { guid: '', slug: `tenant-${i}` },
-      });
     const text = await metrics.render();
     const series = text.split('\n').filter(line => /^\w/.test(line));
     expect(series.length).to.be.within(1_000, 2_000);
-    expect(series.filter(line => line.startsWith('tenant_requests_total{'))).to.have.length(21);
-    expect(value(text, 'tenant_requests_total{tenant="other"}')).to.equal(9_980);
   });
 });
