@@ -58,7 +58,7 @@ export async function prepare(url: string, request: Request): Promise<HttpRespon
 const concurrency = 8;
 
 /** Sends every request of a plan once. @throws {Error} on a response other than the plan expects */
-export async function checkPlan(target: Target, { requests, expect }: Plan): Promise<void> {
+export async function checkPlan(target: Pick<Target, 'name' | 'url'>, { requests, expect }: Plan): Promise<void> {
   await pLimit(concurrency).map(requests, async request => {
     const { status, body } = await prepare(target.url, request);
     const records = expect.records === undefined ? undefined : JSON.parse(body || '[]').length;

@@ -30,8 +30,19 @@ export class Children {
     });
   }
 
-  start(name: string, command: string, args: string[], environment: NodeJS.ProcessEnv = {}, ipc = false): Child {
+  /**
+   * @param environment what it gets beside PATH
+   * @param options `ipc`: with a channel for messages; `folder`: its working directory
+   */
+  start(
+    name: string,
+    command: string,
+    args: string[],
+    environment: NodeJS.ProcessEnv = {},
+    { ipc = false, folder }: { ipc?: boolean; folder?: string | undefined } = {},
+  ): Child {
     const child = spawn(command, args, {
+      cwd: folder,
       env: { PATH: process.env.PATH, ...environment },
       stdio: ['ignore', 'pipe', 'pipe', ...(ipc ? (['ipc'] as const) : [])],
       detached: true, // Ctrl-C reaches only the bench, which then stops them in order

@@ -2,7 +2,7 @@ import { Random } from '../test/simulation/random.ts';
 
 /** One request, as the load generator sends it. */
 export interface Request {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PUT';
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;

@@ -1,11 +1,13 @@
 import { writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { onStopSignal } from '../src/runtime/signals.ts';
+import { compareBuilds } from './against.ts';
+import { comparisonJson, comparisonReport } from './against-report.ts';
 import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
-import { help, isComplete, type Options, readOptions } from './options.ts';
+import { type AgainstOptions, help, isComplete, type Options, readOptions } from './options.ts';
 import { type Results, report } from './report.ts';
-import { openTestbed, type Testbed } from './testbed.ts';
+import { openTestbed, type Testbed, type TestbedOptions } from './testbed.ts';
 import { Tokens } from './tokens.ts';
 import { tuningReport } from './tuning-report.ts';
 import { inTurns } from './turns.ts';
@@ -17,7 +19,7 @@ interface Run extends Results {
   readonly tokens: Tokens;
 }
 
-/** The bench: starts all servers, runs the workloads, prints the report and removes everything. See `--help`. */
+/** The bench: runs the workloads or compares builds, prints the report and removes everything. See `--help`. */
 async function main(): Promise<void> {
   const options = checkedOptions();
   if (!options) return;
@@ -32,13 +34,21 @@ async function main(): Promise<void> {
     void close().finally(() => process.exit(130));
   };
   onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(130));
-  const runs: Run[] = [];
+  const fail = (error: unknown): void => {
+    if (interrupted) return; // the error comes from the stop
+    console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
+  };
+  const onOpen = (opened: () => Promise<void>): number => closers.push(opened);
   try {
-    await runWorkloads(options, runs, closers).catch(error => {
-      if (interrupted) return; // the error comes from the stop
-      console.error(error instanceof Error ? error.message : error);
-      process.exitCode = 1;
-    });
+    if (options.against !== undefined) {
+      const comparison = await compareBuilds(options, onOpen).catch(fail);
+      if (comparison) console.log(options.json ? json(comparisonJson(comparison)) : comparisonReport(comparison));
+      return;
+    }
+
+    const runs: Run[] = [];
+    await runWorkloads(options, runs, onOpen).catch(fail);
     // Also after a failure: what the workloads before it have measured.
     const [results, tuned] = runs;
     if (results && !interrupted && results.finished.length > 0) await printReport(options, results, tuned);
@@ -47,7 +57,11 @@ async function main(): Promise<void> {
   }
 }
 
-function checkedOptions(): Options | undefined {
+function json(value: object): string {
+  return JSON.stringify(value, null, 2);
+}
+
+function checkedOptions(): Options | AgainstOptions | undefined {
   try {
     const options = readOptions(process.argv.slice(2));
     if (!options.help) return options;
@@ -60,9 +74,8 @@ function checkedOptions(): Options | undefined {
 }
 
 /** Adds the run with the defaults of PostgreSQL, and then that with PostgreSQL tuned if the options ask for it. */
-async function runWorkloads(options: Options, runs: Run[], closers: (() => Promise<void>)[]): Promise<void> {
+async function runWorkloads(options: Options, runs: Run[], onOpen: TestbedOptions['onOpen']): Promise<void> {
   for (const isTuned of options.tuned ? [false, true] : [false]) {
-    const onOpen = (close: () => Promise<void>) => closers.push(close);
     const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
     if (options.tuned) await testbed.setIdle(true);
     const environment = await describeEnvironment(testbed, options);
@@ -95,7 +108,7 @@ async function runWorkloads(options: Options, runs: Run[], closers: (() => Promi
 async function printReport(options: Options, { environment, finished }: Results, tuned?: Results): Promise<void> {
   const text = [report(finished, environment), ...(tuned ? [tuningReport(finished, tuned)] : [])].join('\n\n');
   const tunedResults = tuned && { environment: tuned.environment, workloads: tuned.finished };
-  if (options.json) console.log(JSON.stringify({ environment, workloads: finished, tuned: tunedResults }, null, 2));
+  if (options.json) console.log(json({ environment, workloads: finished, tuned: tunedResults }));
   else console.log(text);
   if (!isComplete(options) || process.exitCode) return;
   const introduction = 'The report of the last complete run of `npm run -s bench`.';

@@ -62,11 +62,36 @@ export async function startService(
   settings: Record<string, string>,
   probe = false,
 ): Promise<{ port: number; child: Child }> {
-  const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
   const args = ['--import', v8Flags, ...flags, join(root, 'src/main.ts')];
+
+  return startReady(children, name, { command: process.execPath, args, ipc: probe }, settings);
+}
+
+/** How a service is started. */
+interface Launch {
+  readonly command: string;
+  readonly args: string[];
+  /** Its working directory; that of the bench if undefined. */
+  readonly folder?: string;
+  /** With a channel for messages. */
+  readonly ipc?: boolean;
+}
+
+/**
+ * Starts a service on free ports, with the settings of all services of a bench and these, and waits until it is ready.
+ * @throws {Error} with its output if it ends before, or is not ready after 60 s
+ */
+export async function startReady(
+  children: Children,
+  name: string,
+  { command, args, ...options }: Launch,
+  settings: Record<string, string>,
+): Promise<{ port: number; child: Child }> {
+  const port = await freePort();
+  const managementPort = await freePort();
   const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
-  const child = children.start(name, process.execPath, args, { ...serviceSettings, ...settings, ...ports }, probe);
+  const child = children.start(name, command, args, { ...serviceSettings, ...settings, ...ports }, options);
   const ready = async (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${managementPort}/health/ready`).then(
       response => response.ok,

@@ -47,12 +47,12 @@ const tunedSettings = [
 const fastifyFolder = fileURLToPath(new URL('fastify-reference/', import.meta.url));
 const loginUserCount = 10;
 
-interface TestbedOptions {
+export interface TestbedOptions {
   tenantCount: number;
   /** Tunes PostgreSQL, which has its own defaults otherwise. */
   isTuned: boolean;
   /** Receives the function that closes everything, before anything can fail. */
-  onOpen: (close: () => Promise<void>) => void;
+  onOpen: (close: () => Promise<void>) => unknown;
 }
 
 export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptions): Promise<Testbed> {
