@@ -1,11 +1,11 @@
 import { readdir, readFile } from 'node:fs/promises';
 
-/** CPU times of a process, from /proc/<pid>/stat. */
+/** CPU times of a process, from /proc/<pid>/stat, in ms. */
 interface Stat {
   readonly parent: number;
-  readonly ownTicks: number;
+  readonly ownMs: number;
   /** CPU time of ended children that the process has waited for. */
-  readonly endedTicks: number;
+  readonly endedMs: number;
 }
 
 const tickMs = 10; // USER_HZ is 100 on every Linux that Node runs on
@@ -20,22 +20,44 @@ async function readStat(pid: number | string): Promise<Stat | undefined> {
     .map(Number);
   const [parent, user, system, endedUser, endedSystem] = [1, 11, 12, 13, 14].map(index => fields[index]);
   if (parent === undefined || endedSystem === undefined) return undefined;
-  return { parent, ownTicks: (user ?? 0) + (system ?? 0), endedTicks: (endedUser ?? 0) + endedSystem };
+  return {
+    parent,
+    ownMs: ((user ?? 0) + (system ?? 0)) * tickMs,
+    endedMs: ((endedUser ?? 0) + endedSystem) * tickMs,
+  };
+}
+
+/**
+ * Returns the CPU time of the threads of a process to the nanosecond, in ms. The time in `stat` is a whole number of
+ * ticks, which is coarse for the many backends of PostgreSQL that work a little each.
+ * @returns undefined on a kernel without `schedstat`, or when the process has ended
+ */
+async function exactMs(pid: number): Promise<number | undefined> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => []);
+  const texts = await Promise.all(
+    threads.map(thread => readFile(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').catch(() => '')),
+  );
+  if (!texts.some(text => text !== '')) return undefined;
+
+  return texts.reduce((sum, text) => sum + Number(text.split(' ')[0]), 0) / 1e6;
 }
 
 /** Returns the CPU time of a process with all its threads, in ms; NaN if unknown. */
 export async function cpuOf(pid: number | undefined): Promise<number> {
-  const stat = pid ? await readStat(pid) : undefined;
-  return stat ? stat.ownTicks * tickMs : Number.NaN;
+  if (!pid) return Number.NaN;
+  return (await exactMs(pid)) ?? (await readStat(pid))?.ownMs ?? Number.NaN;
 }
 
 /** Returns the CPU time of a process, its running and its ended children, in ms: PostgreSQL with its backends. */
 export async function cpuOfFamily(pid: number): Promise<number> {
   const first = await readStat(pid);
   if (!first) return Number.NaN;
-  const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name));
-  const children = (await Promise.all(pids.map(readStat))).filter(stat => stat?.parent === pid);
-  return children.reduce((sum, stat) => sum + (stat?.ownTicks ?? 0), first.ownTicks + first.endedTicks) * tickMs;
+  const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name)).map(Number);
+  const stats = await Promise.all(pids.map(async each => ({ pid: each, parent: (await readStat(each))?.parent })));
+  const family = [pid, ...stats.filter(({ parent }) => parent === pid).map(child => child.pid)];
+  const times = await Promise.all(family.map(cpuOf));
+
+  return times.reduce((sum, ms) => sum + (Number.isNaN(ms) ? 0 : ms), first.endedMs);
 }
 
 /** Returns the resident memory of a process, in MB; NaN if unknown. */
