@@ -7,6 +7,12 @@ import { TableColumns } from './table-columns.ts';
 const oneRowList = 100;
 /** A list of at most so many records is short. */
 const shortList = 20;
+/**
+ * The text of a list has the first of these that its limit does not exceed. PostgreSQL expects a limit that is only a
+ * parameter to let a tenth of the table pass; from 1,000 records on it would take a plan for all values for too dear,
+ * and plan each execution anew, which costs as much as reading 20 records.
+ */
+const lengths = [20, 100, 1_000];
 /** Lists are sorted by one column and the key with an index, by more, or by a computed property, without one. */
 const maxIndexedKeys = 2;
 
@@ -19,6 +25,13 @@ export interface SelectOptions {
 interface JsonOptions extends SelectOptions {
   /** True when the text of each record is to be changed, which must not take long without a pause. */
   isRowPerRecord?: boolean;
+}
+
+/** What the text of a list says of it. */
+interface ListText {
+  orderBy?: SelectOptions['orderBy'] | undefined;
+  /** The number of records at most. */
+  length?: number | undefined;
 }
 
 interface PageOptions extends Omit<Page, 'keys' | 'conditions'> {
@@ -44,12 +57,14 @@ export class TableReads extends TableColumns {
    */
   selectJson(conditions: Conditions, options: JsonOptions = {}): Statement {
     const values: unknown[] = [];
-    const records = this.#selectText(this.jsonFields, conditions, options, values);
-    const { limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
+    const { orderBy, limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
+    const length = lengths.find(each => limit <= each);
+    const records = this.#selectText(this.jsonFields, conditions, { orderBy, length }, values);
+    const firsts = options.limit === undefined || limit === length ? '' : ` limit $${values.push(limit)}`;
     const text =
       limit <= oneRowList && !isRowPerRecord
-        ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record), ',') as json`
-        : `select row_to_json(record)::text as json from (${records}) record`;
+        ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record${firsts}), ',') as json`
+        : `select row_to_json(record)::text as json from (${records}) record${firsts}`;
     return { ...preparedStatement(text, values), isShort: limit <= shortList };
   }
 
@@ -86,16 +101,11 @@ export class TableReads extends TableColumns {
     return { ...preparedStatement(text, values), types: entityTypes };
   }
 
-  #selectText(
-    fields: string,
-    conditions: Conditions,
-    { orderBy = {}, limit }: SelectOptions,
-    values: unknown[],
-  ): string {
+  #selectText(fields: string, conditions: Conditions, { orderBy = {}, length }: ListText, values: unknown[]): string {
     const order = Object.entries(orderBy).map(([property, direction]) => `${this.sourceOf(property)} ${direction}`);
     const text = `select ${fields} from ${this.name}${where(conditions, values)}`;
     const ordered = order.length > 0 ? `${text} order by ${order.join(', ')}` : text;
-    return limit === undefined ? ordered : `${ordered} limit $${values.push(limit)}`;
+    return length === undefined ? ordered : `${ordered} limit ${length}`;
   }
 }
 
