@@ -21,10 +21,11 @@ import {
 import { checkPlan, prepare } from './call.ts';
 import { Children } from './children.ts';
 import { type Kind, seeds } from './kinds.ts';
-import { loadGenerator, startLoad } from './load.ts';
+import { hasWrk, loadGenerator, startLoad } from './load.ts';
 import type { AgainstOptions } from './options.ts';
 import type { Plan, Request } from './plan.ts';
 import { startRedis } from './redis.ts';
+import { installFastify } from './testbed.ts';
 import { loginRequest } from './tokens.ts';
 import { cpuOfFamily } from './usage.ts';
 
@@ -52,7 +53,7 @@ export interface Cost {
   readonly cpu: number;
 }
 
-export const clientCounts = [1, 16] as const;
+const clientCounts = [1, 16] as const;
 const warmUpRounds = 3;
 const seedConcurrency = 8;
 
@@ -85,6 +86,7 @@ export async function compareBuilds(
 
   progress('starting PostgreSQL and Redis');
   const children = new Children();
+  if (!hasWrk) await installFastify(children); // which has autocannon
   const postgres = await startEmbeddedPostgres(folder, { settings: postgresSettings });
   undo.push(postgres.leave);
   undo.push(() => children.stop());

@@ -17,7 +17,7 @@ interface KindClient {
 }
 
 /** The records that a tenant has before the first measurement: so many of each. */
-export const seeded = { units: 250, entities: 100, activities: 1_000 };
+const seeded = { units: 250, entities: 100, activities: 1_000 };
 
 const paths = {
   units: '/api/v1/UnitsOfMeasure',

@@ -21,7 +21,7 @@ export interface Load {
   readonly result: Promise<LoadResult>;
 }
 
-const hasWrk = !spawnSync('wrk', ['-v']).error;
+export const hasWrk = !spawnSync('wrk', ['-v']).error;
 export const loadGenerator = hasWrk ? 'wrk -t1' : 'autocannon (wrk is not in PATH: latencies are in whole ms)';
 const paths = ['load.lua', 'fastify-reference/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
 let planCount = 0;

@@ -65,12 +65,7 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
   };
   onOpen(close);
 
-  if (!existsSync(join(fastifyFolder, 'node_modules'))) {
-    progress('installing the Fastify reference');
-    const args = ['ci', '--no-audit', '--no-fund', '--prefix', fastifyFolder];
-    const npm = children.start('npm ci', 'npm', args, process.env); // npm reads its registry and proxy from it
-    if ((await npm.ended) !== 0) throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
-  }
+  await installFastify(children);
   progress('starting PostgreSQL and Redis');
   const postgresSettings = [...neededSettings, ...(isTuned ? tunedSettings : [])];
   opening = openBenchInstallation(postgresSettings);
@@ -93,4 +88,14 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
 
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
   return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, setIdle, close };
+}
+
+/** Installs the packages of the Fastify reference, which include autocannon, unless they are there. */
+export async function installFastify(children: Children): Promise<void> {
+  if (existsSync(join(fastifyFolder, 'node_modules'))) return;
+
+  progress('installing the Fastify reference');
+  const args = ['ci', '--no-audit', '--no-fund', '--prefix', fastifyFolder];
+  const npm = children.start('npm ci', 'npm', args, process.env); // npm reads its registry and proxy from it
+  if ((await npm.ended) !== 0) throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
 }
