@@ -56,6 +56,9 @@ export async function cpuOfFamily(pid: number): Promise<number> {
   const stats = await Promise.all(pids.map(async each => ({ pid: each, parent: (await readStat(each))?.parent })));
   const family = [pid, ...stats.filter(({ parent }) => parent === pid).map(child => child.pid)];
   const times = await Promise.all(family.map(cpuOf));
+  // A child that ended meanwhile is in neither sum: its time would be missing.
+  const last = await readStat(pid);
+  if (last && last.endedMs !== first.endedMs) return cpuOfFamily(pid);
 
   return times.reduce((sum, ms) => sum + (Number.isNaN(ms) ? 0 : ms), first.endedMs);
 }
