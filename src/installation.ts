@@ -20,6 +20,8 @@ export interface InstallationAccess {
   readonly controlUrl: string;
   /** True if this process uses the embedded PostgreSQL and the master key under the data folder. */
   readonly embedded: boolean;
+  /** The data folder with that PostgreSQL; undefined if the databases are configured. */
+  readonly dataFolder: string | undefined;
   readonly secrets: SecretBox;
   readonly servers: ServerUrls;
   /** Leaves the embedded PostgreSQL. */
@@ -118,6 +120,7 @@ function assemble(
   return {
     controlUrl,
     embedded: leave !== undefined,
+    dataFolder: leave && config.dataDir,
     secrets,
     servers: createServerUrls(controlUrl, secrets),
     close: async () => leave?.(),

@@ -111,7 +111,7 @@ export async function createServices({
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const tokens = await createTokenSettings({ control, publicUrl: config.publicUrl, now });
+  const tokens = await createTokenSettings({ control, now });
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);

@@ -277,9 +277,12 @@ describe('architecture', () => {
 
   it('no two migrations of one database have the same number, so they run in the order of writing', async () => {
     for (const kind of ['control', 'tenant']) {
-      const names = (await readdir(join(root, 'migrations', kind))).filter(name => /^\d{4}-/.test(name));
+      const files = await readdir(join(root, 'migrations', kind));
+      const names = files.filter(name => /^\d{4}-.*\.ts$/.test(name));
       const numbers = names.map(name => Number(name.slice(0, 4))).sort((a, b) => a - b);
       expect(numbers, kind).to.deep.equal(numbers.map((_, index) => index + 1));
+      const pages = files.filter(name => name.endsWith('.sql')).map(name => name.replace(/sql$/, 'ts'));
+      expect(names).to.include.members(pages);
     }
   });
 

@@ -3,7 +3,9 @@ import { readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
+import { runningEmbeddedUrl } from '../src/embedded/cluster.ts';
 import { withConnection } from '../src/postgres/connection.ts';
+import { pageDigests } from '../src/postgres/migration-names.ts';
 import { examples } from './resources/examples.ts';
 import { Client } from './support/client.ts';
 import { type ScriptResult, startProgram } from './support/command-line.ts';
@@ -95,6 +97,30 @@ describe('npm start', () => {
     expectOneLine(await failedStart({ PORT: String(await freePort()) }), /MANAGEMENT_PORT/);
     expect(first.process.exitCode).to.equal(null);
     await expectServing(first);
+  });
+
+  it('a start on the data folder of a build that was not released fails with the command that removes it', async () => {
+    await running();
+    const folder = starts.environment.DATA_DIR ?? '';
+    const url = await runningEmbeddedUrl(folder);
+    const query = (text: string, address = url) => withConnection(address, client => client.query(text));
+    const { rows } = await query(`select database_name as name from tenants where slug = 'demo'`);
+    const setDigest = (value: string | undefined, address?: string) =>
+      query(`update migrations set digest = '${value}' where name = '0001-first-schema'`, address);
+    const settings = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
+    const folders = [
+      { kind: 'control', address: url },
+      { kind: 'tenant', address: databaseUrl(url, rows[0].name) },
+    ] as const;
+
+    for (const { kind, address } of folders) {
+      await setDigest('other', address);
+      await query('update tenants set schema_fingerprint = null');
+      const result = await failedStart(settings);
+      expectOneLine(result, /was made by another build, which was not released: its 0001-first-schema is not that of/);
+      expect(result.stderr).to.include(`Remove it with all data in it (rm -r ${folder}), and start again.`);
+      await setDigest((await pageDigests(kind)).get('0001-first-schema'), address);
+    }
   });
 
   it('a start after a killed service joins the PostgreSQL that the service left running, and a second signal ends it at once', async () => {

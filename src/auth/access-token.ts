@@ -23,8 +23,6 @@ export interface AccessClaims {
 export interface TokenSettings {
   /** The id of the installation: the same for all processes and addresses. */
   issuer: string;
-  /** An issuer of earlier builds, whose tokens are accepted if they were issued up to a time, in seconds since 1970. */
-  formerIssuer?: { name: string; until: number };
   audience: string;
   /** The wall clock, in seconds since 1970. Tests replace it. */
   now: () => number;
@@ -103,7 +101,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
   if (!isObject(payload)) throw invalidToken('claims');
   const { iss, aud, sub, iat, nbf, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
     payload;
-  if (!isIssuer(iss, iat, settings)) throw invalidToken('issuer');
+  if (iss !== settings.issuer) throw invalidToken('issuer');
   if (aud !== audience) throw invalidToken('audience');
   const latestStart = now() + clockSkewSeconds;
   const valid =
@@ -132,10 +130,4 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     jti,
     exp: exp as number,
   };
-}
-
-function isIssuer(iss: unknown, iat: unknown, { issuer, formerIssuer }: TokenSettings): boolean {
-  return (
-    iss === issuer || (formerIssuer !== undefined && iss === formerIssuer.name && Number(iat) <= formerIssuer.until)
-  );
 }

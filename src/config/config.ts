@@ -18,7 +18,6 @@ export type Config = Readonly<ReturnType<typeof toConfig>>;
 export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
   const set = setVariables(values);
   // An ignored setting would mislead operators.
-  if (set.KEPT_ANSWERS_MB !== undefined) throw new ConfigError('KEPT_ANSWERS_MB is now called RESPONSE_CACHE_MB');
   const { values: secrets, errors } = readSecretFiles(set);
   if (errors.length > 0) throw new ConfigError(errors.join('; '));
   const parsed = variables.safeParse({ ...set, ...secrets });

@@ -19,11 +19,8 @@ export const changeTopics = {
   fences: 'fences',
   /** Key: the id of the installation. Notified when its secrets are sealed under another master key. */
   masterKey: 'master_key',
-  /**
-   * By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. Processes of earlier builds,
-   * which run beside this one during an update, know the topic by this value.
-   */
-  responses: 'answers',
+  /** By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. */
+  responses: 'responses',
   /**
    * A change in the database of a tenant, by its guid; announced only while another process follows the tenant.
    * `?<process id>/<guid>` announces that a process does. The service announces both itself.

@@ -8,12 +8,17 @@ export async function controlHead(): Promise<string> {
 
 /** Returns the last migration that was applied to the control database; undefined when none was. */
 export async function controlVersion(control: Statements): Promise<string | undefined> {
+  if (!(await hasMigrations(control))) return undefined;
+  const [row] = await control.execute<{ name: string | null }[]>('select max(name) as name from migrations');
+  return row?.name ?? undefined;
+}
+
+/** Returns true if the control database has a table of migrations. */
+export async function hasMigrations(control: Statements): Promise<boolean> {
   const [migrations] = await control.execute<{ found: boolean }[]>(
     `select to_regclass('public.migrations') is not null as found`,
   );
-  if (!migrations?.found) return undefined;
-  const [row] = await control.execute<{ name: string | null }[]>('select max(name) as name from migrations');
-  return row?.name ?? undefined;
+  return migrations?.found === true;
 }
 
 /** Returns true if a build with this last control migration can use a control database that is at a later version. */

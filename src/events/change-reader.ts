@@ -38,8 +38,8 @@ export interface ChangePage {
  * it depends on:
  *
  *   I1 (position) A row has the era of its database and the top-level transaction id of its transaction.
- *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or their defaults (migration
- *      0028). Savepoints have ids of their own, which `pg_current_xact_id` does not return.
+ *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or their defaults (section 6
+ *      of the tenant schema). Savepoints have ids of their own, which `pg_current_xact_id` does not return.
  *
  *   I2 (era) While a transaction can still write to a database, its era does not change, and each database that becomes
  *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets the epoch of the run as
@@ -48,13 +48,13 @@ export interface ChangePage {
  *      retreat opens the database that was current, and changes no era.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
- *      below H had ended before S. Assumes: `feed_state` gets S, and returns the smallest id that S calls in progress,
- *      but for those that it proves to be of another database; or, without any, the first id that S calls not yet
- *      assigned. A transaction is proved to be of another database if a session with its process id was connected there
- *      (query 1), and afterwards a session with this process id had its id (query 2). Suppose that it were of this
- *      database: its session had the id since before S, hence before query 1, and until query 2. So it was connected to
- *      this database at query 1, and had that process id alone: a contradiction. A prepared transaction has no process
- *      id, and is never proved to be elsewhere.
+ *      below H had ended before S. Assumes: `current_feed` gets S, and returns the smallest id that S calls in
+ *      progress, but for those that it proves to be of another database; or, without any, the first id that S calls
+ *      not yet assigned. A transaction is proved to be of another database if a session with its process id was
+ *      connected there (query 1), and afterwards a session with this process id had its id (query 2). Suppose that it
+ *      were of this database: its session had the id since before S, hence before query 1, and until query 2. So it
+ *      was connected to this database at query 1, and had that process id alone: a contradiction. A prepared
+ *      transaction has no process id, and is never proved to be elsewhere.
  *
  * Proof that a row R of a transaction T, which commits at any time, is read once by a reader that goes on from `last`:
  *
@@ -69,24 +69,24 @@ export interface ChangePage {
  * So a transaction that stays open holds back what was written after its first change, until it ends.
  *
  * A server can lose its last commits: its files are put back to a snapshot, or a standby without them is promoted. Then
- * it uses ids of transactions and rows again, and nothing in its database tells. So a cursor names the last change at or
- * before its place with the time at which it was made (`madeAt`), and is refused when the database does not have that
- * change. Invariants:
+ * it uses ids of transactions and rows again, and nothing in its database tells. So a cursor names the last change at
+ * or before its place with the time at which it was made (`madeAt`), and is refused when the database does not have
+ * that change. Invariants:
  *
- *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server does not return to the same
- *      microsecond.
+ *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server does not return to the
+ *      same microsecond.
  *
  *   I5 (bound) The place of a cursor is not after the first id that follows its last change and what was removed
  *      (`endOf`), as long as there is a change.
  *
  * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change is one that both
  * histories have, and so committed before they parted. The server gives ids above that of every transaction that it
- * knows to have ended, so by I5 each new change has a place after that of the cursor. Without any change before the place
- * (`madeAt` 0), the database has none there either: else the cursor is refused.
+ * knows to have ended, so by I5 each new change has a place after that of the cursor. Without any change before the
+ * place (`madeAt` 0), the database has none there either: else the cursor is refused.
  *
- * The limits: a change of the last 28 days proves itself only; of older ones the retention may have removed it, and they
- * are accepted. And what was read of a transaction that was open at the moment of the snapshot, and began before that
- * of the last change, which is there, is not missed.
+ * The limits: a change of the last 28 days proves itself only; of older ones the retention may have removed it, and
+ * they are accepted. And what was read of a transaction that was open at the moment of the snapshot, and began before
+ * that of the last change, which is there, is not missed.
  *
  * Another limit is the removal of old rows: a cursor before the last removed change is refused. So is one of data that
  * were replaced, which was made in an era before `feed_since`.

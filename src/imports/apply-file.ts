@@ -9,7 +9,8 @@ import { NotPermittedError } from './sender-rights.ts';
 
 const maxRows = 100_000;
 /**
- * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by, see tenant migration 0016.
+ * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by (section 10 of the tenant
+ * schema).
  */
 const batchRows = 100;
 /** Cells of one statement, and their characters. */

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { connectionConfig, withinGate } from './connection.ts';
-import { folderUrl, type MigrationFolder, migrationNames } from './migration-names.ts';
+import { folderUrl, type MigrationFolder, migrationNames, pageDigests } from './migration-names.ts';
 
 interface MigrationClass {
   new (...args: ConstructorParameters<typeof Migration>): Migration;
@@ -14,6 +14,8 @@ interface LoadedMigration {
   name: string;
   class: MigrationClass;
   compatible: boolean;
+  /** Of its page of SQL; null: it has none. */
+  digest: string | null;
 }
 
 /**
@@ -28,13 +30,13 @@ const trackingTable = 'migrations';
 
 /** Loads every migration of a folder, so that migrating many databases reads the files once. */
 export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMigration[]> {
-  const names = await migrationNames(folder);
+  const [names, digests] = await Promise.all([migrationNames(folder), pageDigests(folder)]);
   return Promise.all(
     names.map(async name => {
       const module = (await import(new URL(`${name}.ts`, folderUrl(folder)).href)) as Record<string, MigrationClass>;
       const [migration] = Object.values(module);
       if (!migration) throw new Error(`migrations/${folder}/${name}.ts exports no migration`);
-      return { name, class: migration, compatible: migration.compatible === true };
+      return { name, class: migration, compatible: migration.compatible === true, digest: digests.get(name) ?? null };
     }),
   );
 }
@@ -61,13 +63,16 @@ export async function runMigrations(
       migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
     });
     try {
-      const applied = (await orm.migrator.up()).map(({ name }) => name);
-      const compatible = migrationsList.filter(migration => migration.compatible).map(({ name }) => name);
-      if (compatible.length > 0)
-        await orm.em.execute('update migrations set compatible = true where name = any (?) and not compatible', [
-          `{${compatible.join(',')}}`,
-        ]);
-      return applied;
+      await orm.migrator.getExecuted(); // creates the table outside of the transaction, which has the one connection
+      const connection = orm.em.getConnection();
+      return await connection.transactional(async transaction => {
+        const applied = (await orm.migrator.up({ transaction })).map(({ name }) => name);
+        for (const { name, compatible, digest } of migrationsList.filter(each => applied.includes(each.name))) {
+          const record = 'update migrations set compatible = ?, digest = ? where name = ?';
+          await connection.execute(record, [compatible, digest, name], 'run', transaction);
+        }
+        return applied;
+      });
     } finally {
       await orm.close(true);
     }

@@ -135,7 +135,7 @@ describe('tenant identity', () => {
       `insert into entity_statuses (title, weighting) values ('nobody’s', 1)`, // without an actor
       `update entity_statuses set title = 'nobody’s'`,
       `update tenant_identity set guid = gen_random_uuid()`,
-      `update tenant_identity set schema_version = '0001-foundation'`,
+      `update tenant_identity set schema_version = '0000-before'`,
       `delete from tenant_identity`,
       `insert into migrations (name) values ('9999-none')`,
       `delete from migrations`,
@@ -212,7 +212,7 @@ describe('tenant identity', () => {
 
   describe('schema versions', () => {
     for (const [name, version] of [
-      ['behind', '0001-foundation'],
+      ['behind', '0000-before'],
       ['ahead', '9999-from-a-newer-build'],
       ['unknown', null],
     ] as const) {

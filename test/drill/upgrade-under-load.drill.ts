@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -181,8 +182,9 @@ describe('drill: upgrade under load', function () {
     expect(failed).to.deep.equal([]);
   }
 
-  it('an upgrade with a compatible migration fails no request', async () => {
+  it('an upgrade with compatible migrations of both databases fails no request', async () => {
     const next = await makeNextBuild(compatibleMigration);
+    await writeFile(next.file('migrations/control/9999-notes.ts'), compatibleControlMigration);
     cleanUps.push(next.remove);
     await upgrade(thisBuild, { folder: next.file('.'), remove: next.remove });
   });
@@ -236,6 +238,21 @@ export class Colours extends Migration {
   override down(): void {
     this.addSql('alter table entity_statuses drop column colour');
     this.addSql('drop table colours');
+  }
+}
+`;
+
+/** Changes a table of the control database that requests use. */
+const compatibleControlMigration = `
+import { Migration } from '@mikro-orm/migrations';
+
+export class Notes extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql("alter table tenants add column note text not null default ''");
+    this.addSql('create index users_first_name_index on users (first_name)');
+    this.addSql('select pg_sleep(0.2)');
   }
 }
 `;

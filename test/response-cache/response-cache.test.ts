@@ -133,7 +133,7 @@ describe('response cache', () => {
         for (const { status } of await Promise.all(changes)) expect(status).to.equal(200);
         await listener.query('select 1');
       });
-      const announcements = payloads.filter(payload => payload.startsWith(`answers:${world.acme.guid}/`));
+      const announcements = payloads.filter(payload => payload.startsWith(`responses:${world.acme.guid}/`));
       expect(announcements.length).to.be.within(1, 29);
     });
 

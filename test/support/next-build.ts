@@ -9,14 +9,11 @@ import { type MigrationFolder, migrationNames } from '../../src/postgres/migrati
 import { endCommands } from './run-command.ts';
 
 /** A copy of this project with one more migration, as the next release would have. */
-export interface NextBuild {
+export interface NextBuild extends CopiedBuild {
   /** Name of the last migration of this build, for the kind of database that the next build changes. */
   readonly currentHead: string;
   /** Name of the last migration of the next build. */
   readonly head: string;
-  /** Returns the absolute path of one of its files, for `startScript` and `runScript`. */
-  file(path: string): string;
-  remove(): Promise<void>;
 }
 
 /** Creates a table with one row per run of the migration. Takes 60 ms, so that a test can interrupt it. */
@@ -39,27 +36,38 @@ export class Labels extends Migration {
 }
 `;
 
-/**
- * Makes the next build. No other one has the same template: its name is a digest of the migrations, and the locks under
- * which it is made and read belong to the control database, which each world has for itself.
- */
-export async function makeNextBuild(text = migration, kind: MigrationFolder = 'tenant'): Promise<NextBuild> {
+/** A copy of parts of this project, with its `node_modules`. */
+export interface CopiedBuild {
+  /** Returns the absolute path of one of its files, for `startScript` and `runScript`. */
+  file(path: string): string;
+  remove(): Promise<void>;
+}
+
+/** Copies files and folders of this project, beside its configuration. */
+export async function copyBuild(...parts: string[]): Promise<CopiedBuild> {
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-next-'));
-  const names = await migrationNames(kind);
-  const head = `${String(names.length + 1).padStart(4, '0')}-labels`;
-  const parts = ['src', 'migrations', 'scripts', 'package.json', 'mikro-orm.config.ts'];
+  const configuration = ['package.json', 'mikro-orm.config.ts', '.mocharc.json'];
   // `fs.cp` takes ten times the CPU time.
-  await promisify(execFile)('cp', ['-a', ...parts.map(part => join(root, part)), folder]);
+  await promisify(execFile)('cp', ['-a', ...[...parts, ...configuration].map(part => join(root, part)), folder]);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  await writeFile(join(folder, 'migrations', kind, `${head}.ts`), `// ${randomUUID()}\n${text}`);
   return {
-    currentHead: names.at(-1) ?? '',
-    head,
     file: path => join(folder, path),
     remove: () => {
       endCommands(folder);
       return rm(folder, { recursive: true });
     },
   };
+}
+
+/**
+ * Makes the next build. No other one has the same template: its name is a digest of the migrations, and the locks under
+ * which it is made and read belong to the control database, which each world has for itself.
+ */
+export async function makeNextBuild(text = migration, kind: MigrationFolder = 'tenant'): Promise<NextBuild> {
+  const build = await copyBuild('src', 'migrations', 'scripts');
+  const names = await migrationNames(kind);
+  const head = `${String(names.length + 1).padStart(4, '0')}-labels`;
+  await writeFile(build.file(`migrations/${kind}/${head}.ts`), `// ${randomUUID()}\n${text}`);
+  return { ...build, currentHead: names.at(-1) ?? '', head };
 }

@@ -1,4 +1,5 @@
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
+import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
@@ -23,21 +24,21 @@ export async function requireControlHead(access: InstallationAccess): Promise<vo
  *   or when a restore of it has not ended
  */
 export async function withControlHead<T>(
-  { controlUrl, embedded, secrets }: InstallationAccess,
+  { controlUrl, embedded, dataFolder, secrets }: InstallationAccess,
   work: (control: Statements) => Promise<T>,
 ): Promise<T> {
-  if (embedded && !(await isAtHead(controlUrl))) {
+  if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
     const { createControlDatabase, migrateControl } = await import('../schema/migrate-control.ts');
     await createControlDatabase(controlUrl);
-    await migrateControl(controlUrl);
+    await migrateControl(controlUrl, dataFolder);
   }
   let isChecked = false;
   return withConnection(controlUrl, async client => {
     if (!embedded) await requireOwnSessionOf(client, controlUrl);
     const control = statementsOf(client);
-    await requireControlVersion(control);
+    await requireControlVersion(control, dataFolder);
     await requireNoRestore(control, controlUrl);
     isChecked = true;
     await requireMasterKey(control, secrets);
@@ -59,23 +60,26 @@ async function requireNoLost(controlUrl: string): Promise<void> {
 
 /**
  * Returns whether the control database exists and has the schema of this build. Loads no migration, which takes 0.3 s.
+ * @throws {OperatorError} when its first schema is not that of this build
  */
-async function isAtHead(controlUrl: string): Promise<boolean> {
-  return withConnection(
-    controlUrl,
-    async client => (await controlVersion(statementsOf(client))) === (await controlHead()),
-  ).catch(error => {
+async function isAtHead(controlUrl: string, dataFolder: string | undefined): Promise<boolean> {
+  return withConnection(controlUrl, async client => {
+    const control = statementsOf(client);
+    await requireOwnControlSchema(control, dataFolder);
+    return (await controlVersion(control)) === (await controlHead());
+  }).catch(error => {
     if (sqlState(error) !== '3D000') throw error;
     return false;
   });
 }
 
 /** @throws {OperatorError} when the server or the schema of the control database is at a version that does not fit */
-async function requireControlVersion(control: Statements): Promise<void> {
+async function requireControlVersion(control: Statements, dataFolder: string | undefined): Promise<void> {
   const [server] = await control.execute<{ version: number }[]>(
     `select current_setting('server_version_num')::int as version`,
   );
   requireServerVersion(server?.version ?? 0);
+  await requireOwnControlSchema(control, dataFolder);
   const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
   if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;
   if (version && version > head)

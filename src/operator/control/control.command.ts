@@ -78,7 +78,7 @@ const migrate = defineOperation({
     const { pendingControl } = await import('../schema/migrate-control.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     await requireNoLostControl(installation.controlUrl);
-    const { exists, pending } = await pendingControl(installation.controlUrl);
+    const { exists, pending } = await pendingControl(installation.controlUrl, installation.dataFolder);
     const blockedBy = exists ? await processesBlockingControl(installation) : [];
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
     const texts = [
@@ -93,7 +93,6 @@ const migrate = defineOperation({
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { createControlDatabase, migrateControl } = await import('../schema/migrate-control.ts');
     const { requireMasterKey } = await import('../people/require-master-key.ts');
-    const { fillServerAddresses } = await import('../tenants/servers.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     const { controlUrl } = installation;
     await requireNoLostControl(controlUrl);
@@ -101,9 +100,8 @@ const migrate = defineOperation({
       await createControlDatabase(controlUrl);
       const blockedBy = await processesBlockingControl(installation);
       await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
-      const names = await migrateControl(controlUrl);
+      const names = await migrateControl(controlUrl, installation.dataFolder);
       await requireMasterKey(installation.statements, installation.secrets);
-      await fillServerAddresses(installation);
       return names;
     });
     output.result({ applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));

@@ -149,7 +149,7 @@ export async function requireOwnNames(
   owners: RoleOwners,
 ): Promise<Remains> {
   const found = await findRemains(admin, { database, role });
-  if (found.role ? isOwnRole(role, found.role.comment, owners) : found.database === null) return found;
+  if (found.role ? isOwnRole(found.role.comment, owners) : found.database === null) return found;
   const what = found.role ? `the login role ${role}` : `the database ${database}`;
   throw new OperatorError(
     `${what} on server ${server.name} belongs to another tenant or installation: nothing was changed. Does another ` +

@@ -13,7 +13,7 @@ export interface TenantDatabase {
   readonly server: Server;
   readonly database: string;
   readonly role: string;
-  /** Sealed; null: the role has none, or an earlier build has not recorded it. */
+  /** Sealed; null: the role has none. */
   readonly password: Buffer | null;
   readonly state: DatabaseState;
   /** What it was filled from, in words. */

@@ -76,7 +76,8 @@ interface DropOptions {
  * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the
  *   stamp of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
  * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of their own
- * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile, or has such tables
+ * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile, or has such
+ * tables
  */
 export async function dropDatabase(
   { servers, control }: Pick<Installation, 'servers' | 'control'>,
@@ -91,7 +92,7 @@ export async function dropDatabase(
     const owners = { guid, warm: await warmMark(control) };
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
-      if (!isOwn(found, remains, role, owners)) return false;
+      if (!isOwn(found, remains, owners)) return false;
       if (!leaveSchemas) await requireNoSchemas(client, condemned);
       if (found === null) return true; // a warm one, or one whose run was killed before the stamp
       if (found === guid && !mayBeOpen) throw notClosed(condemned);
@@ -102,7 +103,7 @@ export async function dropDatabase(
     const mayDrop =
       remains.database === 'open'
         ? await withConnection(servers.adminUrl(server, database), stampIfOwn)
-        : isOwn(null, remains, role, owners);
+        : isOwn(null, remains, owners);
     if (!mayDrop) return;
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
     if (remains.role) await becomeMember(admin, role);
@@ -153,9 +154,9 @@ function notClosed({ server, database }: Condemned): OperatorError {
  * installation. Without a comment of the role, the stamp in the database counts.
  * @param found the guid in its stamp
  */
-function isOwn(found: string | null, remains: Remains, role: string, owners: RoleOwners): boolean {
+function isOwn(found: string | null, remains: Remains, owners: RoleOwners): boolean {
   const comment = remains.role?.comment ?? null;
-  if (isOwnRole(role, comment, owners)) return true;
+  if (isOwnRole(comment, owners)) return true;
   const { guid } = owners;
   const stamps = guid === undefined ? [nobody] : [nobody, guid, closedStamp(guid)];
   return comment === null && found !== null && stamps.includes(found);

@@ -6,7 +6,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { closeRole, type RunEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { findRemains, isLost, roleMarks } from './role-owner.ts';
+import { findRemains, isLost, roleMark } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers'>;
 
@@ -33,7 +33,7 @@ export async function closeLost({ servers }: Access, lost: TenantDatabase, { gui
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {
       const mark = (await findRemains(admin, lost)).role?.comment?.split(' ')[0];
-      if (mark !== undefined && roleMarks(guid).includes(mark)) await closeRole(admin, { role, guid }, epoch);
+      if (mark === roleMark(guid)) await closeRole(admin, { role, guid }, epoch);
       if (!isLost(await findRemains(admin, lost)))
         throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
     }),

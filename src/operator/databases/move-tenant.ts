@@ -123,7 +123,7 @@ interface UnreportedMove {
   readonly isBack: boolean;
 }
 
-/** A run that ends records how long requests have waited. Databases of earlier builds have no time of a copy either. */
+/** A run that ends records how long requests have waited. */
 async function readUnreported({ statements }: Installation, tenantId: number): Promise<UnreportedMove | undefined> {
   const [move] = await statements.execute<{ former: number; target: number; origin: string }[]>(
     `select o.id::float8 as former, n.id::float8 as target, n.origin

@@ -16,8 +16,8 @@ export function physicalName({ prefix }: Prefixed, id: number): string {
 }
 
 /**
- * True for a name that this installation gives to databases and roles of tenants, not to templates and other things.
- * Names of earlier builds contain the slug.
+ * True for a name that this installation gives to databases and roles of tenants, and for one of the same form that a
+ * person gave to a copy (`<prefix>_copy_81`); not for templates and other things.
  */
 export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_[a-z][a-z0-9-]{0,30}[a-z0-9]_\\d+$`).test(name);
@@ -34,13 +34,13 @@ export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
  * @param run the epoch of the run that opens or closes the role: no earlier run does either afterwards
  */
 export function roleComment({ role, guid }: { role: string; guid: string }, run?: number): string {
-  const text = [roleMarks(guid)[0], ...(run === undefined ? [] : [`run ${run}`])].join(' ');
+  const text = [roleMark(guid), ...(run === undefined ? [] : [`run ${run}`])].join(' ');
   return `comment on role ${quoteIdentifier(role)} is ${quoteLiteral(text)}`;
 }
 
-/** Returns the comments that a login role of a tenant can have: that of this build, and that of earlier ones. */
-export function roleMarks(guid: string): [mark: string, former: string] {
-  return [digest(guid), guid];
+/** Returns the first word of the comment of a login role of a tenant. */
+export function roleMark(guid: string): string {
+  return digest(guid);
 }
 
 /** What a server has of a database and its login role; null: it has none. */
@@ -88,10 +88,9 @@ export function warmComment(role: string, mark: string): string {
 }
 
 /** Returns whether a role with that comment belongs to the tenant, or to a warm database of this installation. */
-export function isOwnRole(role: string, comment: string | null, { guid, warm }: RoleOwners): boolean {
-  if (comment === null) return /_warm_\d+$/.test(role); // of an earlier build
-  const marks = guid === undefined ? [warm] : [warm, ...roleMarks(guid)];
-  return marks.includes(comment.split(' ')[0] ?? '');
+export function isOwnRole(comment: string | null, { guid, warm }: RoleOwners): boolean {
+  const mark = comment?.split(' ')[0];
+  return mark === warm || (guid !== undefined && mark === roleMark(guid));
 }
 
 function digest(text: string): string {

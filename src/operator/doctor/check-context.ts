@@ -20,15 +20,9 @@ export interface CheckContext {
   report(report: Report): void;
 }
 
-/**
- * Returns the names of the databases and roles of a server that the control database records, under any of its names:
- * an earlier build could add a server twice.
- */
+/** Returns the names of the databases and roles of a server that the control database records. */
 export function recordedNames({ server, tenants, control }: CheckContext): Set<string> {
-  const isSame = ({ id, identity }: Server): boolean =>
-    id === server.id || (Boolean(identity) && identity === server.identity);
-  const ids = new Set(control.servers.filter(isSame).map(({ id }) => id));
-  const own = control.databases.filter(({ serverId }) => ids.has(serverId));
+  const own = control.databases.filter(({ serverId }) => serverId === server.id);
   return new Set([
     ...own.flatMap(({ database, role }) => [database, role]),
     ...tenants.flatMap(({ databaseName, roleName }) => [databaseName, roleName]),

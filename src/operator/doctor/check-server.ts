@@ -4,8 +4,7 @@ import { connectFailure } from '../../log/operator-error.ts';
 import type { ChangeCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
-import { countText, errorText } from '../command/texts.ts';
-import { roleComment } from '../databases/role-owner.ts';
+import { errorText } from '../command/texts.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { headFingerprint, migrationsDigest } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
@@ -138,7 +137,6 @@ function checkServerFacts(
   checkOldTemplates(context, digest);
   checkPublicAccess(context);
   checkTenantGroup(context);
-  checkRoleComments(context);
   return findings;
 }
 
@@ -159,18 +157,6 @@ function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, strin
   const commands = `${statements.join('; ')};`;
   const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${commands}`;
   return { ...rest, remedy };
-}
-
-/** Checks that no comment of a login role is the guid of its tenant, as earlier builds wrote it. */
-function checkRoleComments({ tenants, facts, report }: CheckContext): void {
-  const readable = tenants.filter(({ roleName, guid }) => facts.roles.get(roleName)?.comment === guid);
-  if (readable.length === 0) return;
-  report({
-    check: 'readable_guid',
-    problem: `every login of the server can read the guids of ${countText(readable.length, 'tenant')} in comments of roles`,
-    remedy: 'Replace the comments by digests of the guids',
-    statements: readable.map(({ roleName: role, guid }) => roleComment({ role, guid })),
-  });
 }
 
 /** Finds a pooler in transaction or statement mode between this process and a server. */

@@ -57,7 +57,6 @@ export const checks = {
   excess_rights: 'error',
   public_access: 'error',
   default_access: 'warning',
-  readable_guid: 'warning',
   login_fails: 'error',
   missing_key: 'error',
   secret_does_not_open: 'error',

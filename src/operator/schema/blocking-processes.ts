@@ -88,8 +88,9 @@ function blockingProcesses(processes: RunningService[], changes: SchemaChange[])
 }
 
 /**
- * Returns true if a build can use a schema before a change and cannot afterwards. A build that does not register its
- * last migration counts as one that can use the schema now; it goes on with compatible migrations only.
+ * Returns true if a build can use a schema before a change and cannot afterwards. A process that starts has not
+ * registered the last migration of its build yet: it counts as one that can use the schema now, and goes on with
+ * compatible migrations only.
  */
 function isCutOff(head: string | null, before: SchemaVersion, after: SchemaVersion): boolean {
   if (head !== null) return canServe(head, before) && !canServe(head, after);

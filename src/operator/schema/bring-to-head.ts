@@ -1,7 +1,9 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
+import { ForeignSchemaError } from '../../control/foreign-schema.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { findForeignPage } from '../../postgres/migration-names.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import type { SchemaComparison } from './schema-comparison.ts';
 import {
@@ -82,6 +84,8 @@ async function bringStateToHead(
   const { controlPool } = run;
   if (state.guid === null) throw new OperatorError('the database does not say whose it is: see npx backoffice doctor');
   if (state.guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
+  const foreign = await findForeignPage('tenant', state.recorded);
+  if (foreign !== undefined) throw new ForeignSchemaError('its database', foreign, run.installation.dataFolder);
   const unknown = state.applied.find(name => !run.steps.some(step => step.name === name));
   if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
 

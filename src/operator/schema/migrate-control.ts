@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { controlVersion } from '../../control/control-version.ts';
+import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -15,11 +15,13 @@ import { grantServicePrivileges } from './service-login.ts';
 /**
  * Brings the control database to head. One process does so at a time.
  * @returns the names of the migrations that ran
- * @throws {OperatorError} when a migration refuses, with the reason
+ * @param dataFolder of the embedded PostgreSQL; undefined if the database is configured
+ * @throws {OperatorError} when its first schema is not that of this build
  */
-export async function migrateControl(controlUrl: string): Promise<string[]> {
+export async function migrateControl(controlUrl: string, dataFolder?: string): Promise<string[]> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
-    const applied = await runMigrations(controlUrl, await loadMigrations('control')).catch(explainRefusal);
+    await requireOwnControlSchema(statementsOf(client), dataFolder);
+    const applied = await runMigrations(controlUrl, await loadMigrations('control'));
     await revokePublicRights(client);
     await grantServicePrivileges(client);
     return applied;
@@ -27,24 +29,20 @@ export async function migrateControl(controlUrl: string): Promise<string[]> {
 }
 
 /** @returns whether the control database exists, and the names of the migrations that `migrateControl` would run */
-export async function pendingControl(controlUrl: string): Promise<{ exists: boolean; pending: string[] }> {
+export async function pendingControl(
+  controlUrl: string,
+  dataFolder?: string,
+): Promise<{ exists: boolean; pending: string[] }> {
   const names = await migrationNames('control');
-  const version = await withConnection(controlUrl, async client => ({
-    name: (await controlVersion(statementsOf(client))) ?? '',
-  })).catch(error => {
+  const version = await withConnection(controlUrl, async client => {
+    const control = statementsOf(client);
+    await requireOwnControlSchema(control, dataFolder);
+    return { name: (await controlVersion(control)) ?? '' };
+  }).catch(error => {
     if (sqlState(error) !== '3D000') throw error;
     return undefined;
   });
   return { exists: version !== undefined, pending: names.filter(name => name > (version?.name ?? '')) };
-}
-
-/** A migration that refuses raises this state, and says what is to do first: it changes nothing. */
-const refusedState = '55000';
-
-function explainRefusal(error: unknown): never {
-  const { routine } = error as { routine?: string };
-  if (sqlState(error) !== refusedState || routine !== 'exec_stmt_raise') throw error;
-  throw new OperatorError((error as Error).message, { cause: error });
 }
 
 /** The names of the functions that create or write a large object. */

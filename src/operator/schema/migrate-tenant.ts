@@ -1,3 +1,4 @@
+import { ForeignSchemaError } from '../../control/foreign-schema.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
@@ -29,6 +30,7 @@ const tenantQuery = `
  * If every pending migration is compatible, each build that serves the tenant can go on with the new schema: the tenant
  * stays in service, and only step 4 remains.
  *
+ * @throws {ForeignSchemaError} on the embedded PostgreSQL, whose databases must all be made again
  * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
  */
 export async function migrateTenant(run: Run, id: number): Promise<TenantResult | 'busy' | undefined> {
@@ -63,6 +65,8 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
     const state = (await bringToHead(run, { ...tenant, ...server })) || from !== run.head ? 'migrated' : 'current';
     return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
+    // One build has made all databases of the embedded PostgreSQL: the folder is to be removed, not this tenant.
+    if (error instanceof ForeignSchemaError && run.installation.embedded) throw error;
     return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
   }
 }

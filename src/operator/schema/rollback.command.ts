@@ -13,8 +13,11 @@ Bring the tenant back to head: npx backoffice migrate <slug>`,
   effect: 'destroys',
   async plan({ slug, despiteRunning }, { installation }) {
     const { processesBlockingRollback } = await import('./blocking-processes.ts');
+    const { findUndo } = await import('./rollback.ts');
+    const { readSchemaSteps } = await import('./schema-steps.ts');
     const { findTenant } = await import('../tenants/tenants.ts');
     const { schemaVersion: version } = await findTenant(installation, slug);
+    findUndo(await readSchemaSteps(), slug, version);
     const blockedBy = await processesBlockingRollback(installation, slug);
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
     const loss = `${slug} would lose what ${version ?? 'its last migration'} added, and this build stop serving it.`;

@@ -4,7 +4,14 @@ import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { beginRun, endRun, recordOutcome, recordRunning } from './migration-runs.ts';
-import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from './schema-steps.ts';
+import {
+  changeSchema,
+  readSchemaState,
+  readSchemaSteps,
+  revertStep,
+  type SchemaStep,
+  versionOf,
+} from './schema-steps.ts';
 import {
   retryOnLockTimeout,
   setSchemaVersion,
@@ -13,6 +20,22 @@ import {
   withTenantConnection,
 } from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
+
+/**
+ * Returns the step that undoes the last migration of a tenant; undefined if this build does not know it.
+ * @throws {OperatorError} when the migration refuses to be undone, with what to do instead
+ */
+export function findUndo(
+  steps: readonly SchemaStep[],
+  slug: string,
+  version: string | null | undefined,
+): SchemaStep | undefined {
+  const step = steps.find(({ name }) => name === version);
+  if (step?.refusal !== undefined) {
+    throw new OperatorError(`${slug} was not rolled back: ${step.refusal.replaceAll('<slug>', slug)}`);
+  }
+  return step;
+}
 
 /**
  * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503
@@ -33,7 +56,7 @@ export async function rollback(installation: Installation, slug: string): Promis
       const { guid, applied } = state;
       if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
       const [from, to] = [applied.at(-1), applied.at(-2)];
-      const step = steps.find(({ name }) => name === from);
+      const step = findUndo(steps, slug, from);
       if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
       if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
 

@@ -2,7 +2,9 @@ import type pg from 'pg';
 import type { SchemaVersion } from '../../control/schema-version.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { type RecordedMigrations, recordedMigrations } from '../../postgres/migration-names.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
+import { quoteLiteral } from '../../postgres/quote.ts';
 import { endSessions } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */
@@ -10,8 +12,12 @@ export interface SchemaStep {
   name: string;
   up: string[];
   down: string[];
+  /** Why it cannot be undone; undefined: it can. */
+  refusal?: string;
   /** True if the build before it can serve the schema after it. */
   compatible: boolean;
+  /** Of its page of SQL; null: it has none. */
+  digest: string | null;
 }
 
 /**
@@ -21,7 +27,7 @@ export interface SchemaStep {
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
   return Promise.all(
-    migrations.map(async ({ name, class: Migration, compatible }) => {
+    migrations.map(async ({ name, class: Migration, compatible, digest }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
         // The migration gets no driver here. So a migration that queries a database fails, instead of only adding SQL.
         const migration = new Migration(undefined as never, undefined as never);
@@ -38,7 +44,11 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
           `${name}: a tenant migration must run in a transaction: write "create index" without "concurrently"`,
         );
       }
-      return { name, up: await statements('up'), down: await statements('down').catch(() => []), compatible };
+      const step = { name, up: await statements('up'), compatible, digest };
+      return statements('down').then(
+        down => ({ ...step, down }),
+        (error: Error) => ({ ...step, down: [], refusal: error.message }),
+      );
     }),
   );
 }
@@ -65,19 +75,24 @@ export interface SchemaState {
   guid: string | null;
   /** The names of the migrations, in the order in which they ran. */
   applied: string[];
+  /** The same migrations with the digests of their pages; null: there are none. */
+  recorded: RecordedMigrations | null;
 }
 
 const stateQuery = `
-  select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied`;
+  select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied,
+         ${recordedMigrations} as recorded`;
+
+const emptyState: SchemaState = { guid: null, applied: [], recorded: null };
 
 /** Reads the tenant and the migrations that a database records. */
 export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
   try {
     const { rows } = await client.query<SchemaState>(stateQuery);
-    return rows[0] ?? { guid: null, applied: [] };
+    return rows[0] ?? emptyState;
   } catch (error) {
     if (sqlState(error) !== '42P01') throw error;
-    return { guid: null, applied: [] };
+    return emptyState;
   }
 }
 
@@ -146,11 +161,10 @@ async function beginChange(client: pg.Client, compatible: boolean): Promise<Sche
 }
 
 /** Runs a migration and records it. */
-export async function applyStep(client: pg.Client, { name, up, compatible }: SchemaStep): Promise<void> {
-  // The column came with a later migration than the first ones, none of which is compatible.
-  const record = compatible
-    ? `insert into migrations (name, compatible) values ('${name}', true)`
-    : `insert into migrations (name) values ('${name}')`;
+export async function applyStep(client: pg.Client, { name, up, compatible, digest }: SchemaStep): Promise<void> {
+  const record = `
+    insert into migrations (name, compatible, digest)
+    values (${quoteLiteral(name)}, ${compatible}, ${digest === null ? 'null' : quoteLiteral(digest)})`;
   await withStepName(name, client.query([...up, record].join(';\n')));
 }
 

@@ -8,7 +8,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces, releaseLock, tryLock, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { migrationNames } from '../../postgres/migration-names.ts';
+import { folderUrl, migrationNames, pageDigests } from '../../postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
@@ -104,7 +104,10 @@ export function templateOfOtherBuild(
 export async function migrationsDigest(): Promise<string> {
   const hash = createHash('sha256');
   for (const name of [...(await migrationNames('tenant')), 'sql']) {
-    hash.update(await readFile(new URL(`../../../migrations/tenant/${name}.ts`, import.meta.url)));
+    hash.update(await readFile(new URL(`${name}.ts`, folderUrl('tenant'))));
+  }
+  for (const digest of (await pageDigests('tenant')).values()) {
+    hash.update(digest);
   }
   return hash.digest('hex').slice(0, 12);
 }

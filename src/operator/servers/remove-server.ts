@@ -10,7 +10,7 @@ import { quoteIdentifier } from '../../postgres/quote.ts';
 import { isPhysicalName } from '../databases/role-owner.ts';
 import { drainPool } from '../databases/warm-pool.ts';
 import { tenantGroup } from '../schema/template.ts';
-import { noSuchServer, storedIdentity } from '../tenants/read-servers.ts';
+import { noSuchServer } from '../tenants/read-servers.ts';
 import { findServer } from '../tenants/servers.ts';
 
 /** A server, and what ends when it is removed. */
@@ -29,8 +29,6 @@ export interface ServerRemoval {
 interface RemovalFacts extends Omit<ServerRemoval, 'name' | 'left'> {
   tenants: string[];
   unfinished: string[];
-  /** Another name of the same server: an earlier build could add a server twice. */
-  twin: string | null;
 }
 
 const facts = `
@@ -41,8 +39,7 @@ const facts = `
          (select count(*)::int from tenant_databases
            where server_id = s.id and tenant_id is not null and state not in ('current', 'gone')) as forgotten,
          (select count(distinct tenant_id)::int from tenant_databases
-           where server_id = s.id and state = 'gone') as "formerTenants",
-         (select o.name from servers o where o.id <> s.id and ${storedIdentity('o')} = s.identity limit 1) as twin
+           where server_id = s.id and state = 'gone') as "formerTenants"
     from servers s where id = ?`;
 
 /**
@@ -63,14 +60,14 @@ export async function removeServer(
   isDryRun: boolean,
 ): Promise<ServerRemoval> {
   const server = await findServer(installation, name);
-  const { warmDatabases, forgotten, formerTenants, twin } = await requireUnused(installation, server, lost);
+  const { warmDatabases, forgotten, formerTenants } = await requireUnused(installation, server, lost);
   const url = installation.servers.adminUrl(server);
   const left = lost ? null : await withConnection(url, admin => databasesLeft(installation, admin, server));
   const removal = { name, warmDatabases, forgotten, formerTenants, left };
   if (isDryRun) return removal;
   if (!lost) {
     await drainPool(installation, server);
-    if (twin === null) await withConnection(url, admin => dropTemplates(admin, server));
+    await withConnection(url, admin => dropTemplates(admin, server));
   }
   // `pool fill` makes no database meanwhile.
   await withLock(installation.controlUrl, lockSpaces.warm, server.id, control =>
@@ -120,7 +117,7 @@ async function databasesLeft({ statements }: Installation, admin: pg.Client, ser
   const tenants = await statements.execute<{ name: string }[]>(
     `select database_name as name from tenant_databases where state <> 'gone'`,
   );
-  const known = new Set(tenants.map(({ name }) => name)); // the server may have another name, with tenants
+  const known = new Set(tenants.map(({ name }) => name));
   return own.filter(name => !known.has(name));
 }
 

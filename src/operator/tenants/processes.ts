@@ -15,7 +15,7 @@ export interface ProcessSummary {
   pid: number | null;
   kind: string | null;
   build: string | null;
-  /** The last tenant migration of the build; null for a command, or a build that does not register it. */
+  /** The last tenant migration of the build; null for a command. */
   tenantHead: string | null;
   startedAt: string | null;
   /** Seconds since the last exchange with the control database. */

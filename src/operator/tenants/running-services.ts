@@ -6,7 +6,7 @@ export interface RunningService {
   host: string;
   pid: number;
   build: string;
-  /** The last migration that the build has; null for a build that does not register it. */
+  /** The last migration that the build has; null while the process starts. */
   head: string | null;
 }
 
@@ -18,8 +18,8 @@ const maxHeartbeatAge = '10 seconds';
 const isRunning = `seen_at > clock_timestamp() - interval '${maxHeartbeatAge}'`;
 
 /**
- * Returns the processes of the service with a recent heartbeat, the oldest first. The control database may be at any
- * version: one without the table or its columns says nothing about the builds.
+ * Returns the processes of the service with a recent heartbeat, the oldest first; none of a control database that has
+ * no schema yet.
  * @param database the kind of database whose last migration `head` is
  */
 export async function runningServices(
@@ -32,7 +32,7 @@ export async function runningServices(
   );
   if (!table?.exists) return [];
   return em.execute<RunningService[]>(
-    `select host, pid, build, to_jsonb(p) ->> '${database}_head' as head from processes p
+    `select host, pid, build, ${database}_head as head from processes p
       where kind = 'service' and ${isRunning} order by started_at, id`,
   );
 }

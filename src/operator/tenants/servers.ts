@@ -86,19 +86,6 @@ async function requireUnknown({ statements }: Installation, identity: string | u
   );
 }
 
-/**
- * Stores the addresses and identities of servers that were added before the control database had columns for them. The
- * identity of a server that cannot be reached stays unknown until the next run.
- */
-export async function fillServerAddresses({ control, servers }: Installation): Promise<void> {
-  const em = control.em.fork();
-  for (const server of await em.find(Server, { adminUrl: { $ne: null }, identity: null }))
-    server.identity = await withConnection(servers.adminUrl(server), readServerIdentity).catch(() => undefined);
-  for (const server of await em.find(Server, { adminUrl: { $ne: null }, address: null }))
-    server.address = serverAddressUrl(servers.adminUrl(server));
-  await em.flush();
-}
-
 /** @returns the identity of the server @throws {OperatorError} when tenants cannot be placed on it */
 async function requireUsable(url: string): Promise<string | undefined> {
   await requireOwnSession(url);

@@ -265,7 +265,7 @@ describe('command line', () => {
   describe('migrate', () => {
     it('a tenant behind head gets 503 until migrate brings it to head, and other tenants are served', async () => {
       const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
-      await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0001-foundation' });
+      await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0000-before' });
       const refused = await eventually(async () => {
         const response = await acme.get(path);
         return response.status !== 200 && response;
@@ -278,7 +278,7 @@ describe('command line', () => {
       expect(code).to.equal(0);
       const outcomes = jsonLines(stdout);
       expect(outcomes).to.have.length(1);
-      expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
+      expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0000-before', to: head });
       expect(outcomes[0].ms).to.be.a('number');
       await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
     });

@@ -98,7 +98,7 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('a plan that says that it is refused cannot be done', async () => {
-    await controlSql(world, `update tenants set schema_version = '0001-foundation' where slug = 'acme'`);
+    await controlSql(world, `update tenants set schema_version = '0000-before' where slug = 'acme'`);
     await controlSql(
       world,
       `insert into processes (id, kind, host, pid, build, seen_at)

@@ -62,17 +62,4 @@ describe('the login of a tenant', () => {
     const { stdout } = await runCommand('scripts/backoffice.ts', ['show', 'globex', '--json'], server.environment);
     expect(JSON.parse(stdout)).to.include({ slug: 'globex', database: globex.roleName });
   });
-
-  it('a role of an earlier build, whose comment is the guid, still belongs to its tenant', async () => {
-    const { tenant } = await server.provision('initech');
-    await server.sql(`comment on role "${tenant.roleName}" is '${tenant.guid}'`);
-    for (const args of [
-      ['delete', 'initech', '--yes'],
-      ['purge', 'initech', '--yes'],
-    ]) {
-      const { code, stderr } = await runCommand('scripts/backoffice.ts', args, server.environment);
-      expect({ code, stderr }, args[0]).to.deep.include({ code: 0 });
-    }
-    expect(await server.sql(`select from pg_roles where rolname = '${tenant.roleName}'`)).to.deep.equal([]);
-  });
 });

@@ -189,7 +189,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       expect([despite.code, despite.stdout.includes('Refused')]).to.deep.equal([0, false]);
     });
 
-    it('a process of a build that registers no version blocks a migration that is not compatible', async () => {
+    it('a process that has not registered its version yet blocks a migration that is not compatible', async () => {
       await register(null);
       const { error } = JSON.parse((await tenant('migrate', 'acme', '--json')).stderr);
       const unknown = { host: 'elsewhere', pid: 17, build: '0.0.9', head: null };
