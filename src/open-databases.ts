@@ -19,9 +19,7 @@ import { tenantEntities } from './tenant-entities.ts';
 interface OpenDatabasesOptions {
   config: Pick<Config, 'controlConnections' | 'connectionBudget' | 'tenantConnections' | 'acquireTimeoutMs'>;
   installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets' | 'member'>;
-  process: ProcessIdentity;
-  /** The newest schema versions that this build knows. */
-  heads: { tenant: string; control: string };
+  process: ProcessIdentity & { readonly heads: { readonly tenant: string; readonly control: string } };
   feed: ChangeFeed;
   directory: Pick<Directory, 'tenant'>;
   /** Receives the time for which a tenant has used a connection. */
@@ -46,7 +44,6 @@ export async function openDatabases({
   config,
   installation: { control, controlUrl, secrets, member },
   process,
-  heads,
   feed,
   directory,
   onUsed,
@@ -61,7 +58,7 @@ export async function openDatabases({
   };
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
-    head: heads.tenant,
+    head: process.heads.tenant,
     controlUrl,
     controlIdentity: await controlServerIdentity(control),
     controlConnections: config.controlConnections + 1, // the change feed
@@ -69,7 +66,7 @@ export async function openDatabases({
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
     sharing: {
-      store: createGrantStore(control, { ...process, heads }, secrets),
+      store: createGrantStore(control, process, secrets),
       entry: member?.entry,
       log,
       findTenants,

@@ -9,6 +9,7 @@ import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import type { Config } from './config/config.ts';
 import { createAnnouncer } from './control/announcer.ts';
+import { Beat } from './control/beat.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { controlHead } from './control/control-version.ts';
 import { closeIdleConnections } from './control/database.ts';
@@ -72,7 +73,9 @@ export async function createServices({
 }: ServiceOptions) {
   const { control, controlUrl, secrets, member } = installation;
   const announce = createAnnouncer(control);
-  const process = member?.process ?? newProcess('service');
+  const heads = { tenant: await tenantHead(), control: await controlHead() };
+  const process = { ...(member?.process ?? newProcess('service')), heads };
+  const beat = new Beat({ control, process, budget: config.connectionBudget, keys: secrets, log });
   const feed = new ChangeFeed({
     url: controlUrl,
     announce,
@@ -82,14 +85,12 @@ export async function createServices({
   });
   const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
-  const heads = { tenant: await tenantHead(), control: await controlHead() };
   const usageStore = createUsageStore(control, process, randomUUID());
   const recorder = new UsageRecorder({ store: usageStore, log, now });
   const databases = await openDatabases({
     config,
     installation,
     process,
-    heads,
     feed,
     directory,
     onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
@@ -100,6 +101,7 @@ export async function createServices({
     ...{ control, feed, announce, databases, directory, log },
     processId: process.id,
   });
+  await beat.join();
   await feed.start();
   await masterKey.check();
   await recorder.start();
@@ -193,6 +195,7 @@ export async function createServices({
       await feed.stop();
       await closeIdleConnections(control, 1);
       await databases.close();
+      await beat.leave();
       await tracing?.stop();
     },
   };

@@ -31,9 +31,10 @@ export async function checkMasterKey(database: Statements, secrets: SecretBox): 
   const stored = await readCanaries(database);
   if (stored.current) return stateOf(stored, secrets);
   if (!(await opensAnySecret(database, secrets.current))) return 'wrong';
-  await database.execute('update installation set master_key_canary = ? where master_key_canary is null', [
-    sealCanary(stored, secrets.current),
-  ]);
+  await database.execute(
+    'update installation set master_key_canary = ?, key_fingerprint = ? where master_key_canary is null',
+    [sealCanary(stored, secrets.current), secrets.current.fingerprint],
+  );
   return stateOf(await readCanaries(database), secrets);
 }
 
@@ -72,9 +73,10 @@ export async function storeNextCanary(database: Statements, previous: Sealer): P
 
 /** Makes the master key the only one of the installation. It must have sealed every secret. */
 export async function replaceCanaries(database: Statements, { current }: SecretBox): Promise<void> {
-  await database.execute('update installation set master_key_canary = ?, next_master_key_canary = null', [
-    sealCanary(await readCanaries(database), current),
-  ]);
+  await database.execute(
+    'update installation set master_key_canary = ?, key_fingerprint = ?, next_master_key_canary = null',
+    [sealCanary(await readCanaries(database), current), current.fingerprint],
+  );
 }
 
 function sealCanary({ id }: Canaries, key: Sealer): Buffer {

@@ -9,6 +9,8 @@ export const lockSpaces = {
   slug: 727_103,
   tenant: 727_104,
   warm: 727_105,
+  /** Processes of the service that start: one at a time is counted. */
+  processes: 727_106,
   run: 727_110,
   /** Runs of backups, and drills: one of each at a time. */
   backup: 727_112,

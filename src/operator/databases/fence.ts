@@ -2,15 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
+import { isRunning } from '../../control/running-process.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { LockedTenant } from './database-store.ts';
 
-/**
- * A process of the service exchanges with the control database every second. One that was silent for longer counts as
- * stopped or gone: it is not waited for, and its connections are ended.
- */
-const maxSilence = '3 seconds';
 const maxAnnounceMs = 10_000;
 /** Running requests get this time to finish before their connections are ended. */
 const maxDrainMs = 2_000;
@@ -91,11 +87,14 @@ async function waitForProcesses(control: pg.Client, guid: string, maxMs: number)
   }
 }
 
-/** Returns the running processes of the service that have not confirmed the fence of a tenant. */
+/**
+ * Returns the running processes of the service that have not confirmed the fence of a tenant. One that does not run is
+ * stopped or gone: its connections are ended.
+ */
 async function waitedFor(control: pg.Client, guid: string): Promise<Process[]> {
   const { rows } = await control.query<Process>(
     `select id, host, pid from processes p
-      where kind = 'service' and seen_at > clock_timestamp() - interval '${maxSilence}'
+      where kind = 'service' and ${isRunning('p')}
         and not exists (select from tenant_fences f join fence_acknowledgements a on a.fence = f.id and a.closed = f.closed
                          where tenant_guid = $1 and process = p.id)
       order by started_at, id`,

@@ -1,3 +1,4 @@
+import { isRunning } from '../../control/running-process.ts';
 import type { Installation } from '../../installation.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
@@ -11,15 +12,7 @@ export interface RunningService {
 }
 
 /**
- * A service process exchanges with the control database every second. One that has not done so for this time has ended,
- * is suspended or has lost the control database; it opens no connection to a tenant.
- */
-const maxHeartbeatAge = '10 seconds';
-const isRunning = `seen_at > clock_timestamp() - interval '${maxHeartbeatAge}'`;
-
-/**
- * Returns the processes of the service with a recent heartbeat, the oldest first; none of a control database that has
- * no schema yet.
+ * Returns the running processes of the service, the oldest first; none of a control database that has no schema yet.
  * @param database the kind of database whose last migration `head` is
  */
 export async function runningServices(
@@ -33,7 +26,7 @@ export async function runningServices(
   if (!table?.exists) return [];
   return em.execute<RunningService[]>(
     `select host, pid, build, ${database}_head as head from processes p
-      where kind = 'service' and ${isRunning} order by started_at, id`,
+      where kind = 'service' and ${isRunning('p')} order by started_at, id`,
   );
 }
 
@@ -50,10 +43,10 @@ export interface KeyHolder {
   previous: string | null;
 }
 
-/** Returns the processes of the service and the commands with a recent heartbeat, the oldest first. */
+/** Returns the running processes of the service and commands, the oldest first. */
 export function runningKeyHolders(control: Statements): Promise<KeyHolder[]> {
   return control.execute<KeyHolder[]>(
-    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous from processes
-      where ${isRunning} order by started_at, id`,
+    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous from processes p
+      where ${isRunning('p')} order by started_at, id`,
   );
 }

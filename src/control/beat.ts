@@ -1,0 +1,307 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type pg from 'pg';
+import type { Logger } from 'pino';
+import { describeError } from '../log/describe-error.ts';
+import { lockSpaces } from '../postgres/advisory-locks.ts';
+import { connectFirst } from '../postgres/first-in-queue.ts';
+import { beatTopic, changeChannel } from './change-topics.ts';
+import { type ControlDatabase, queryControl, transactControl } from './database.ts';
+import type { ProcessIdentity } from './process-identity.ts';
+import { isRunning, maxBeatAgeSeconds } from './running-process.ts';
+import type { SecretBox } from './secret-box.ts';
+
+const everyMs = 1_000;
+const retryMs = 250;
+/** Maximum wait for a connection of the pool. */
+const maxWaitMs = 500;
+/** Maximum time of the statement. */
+const maxRunMs = 1_000;
+/**
+ * A process opens no connection to a tenant while its last confirmed beat was sent longer ago. The others stop to count
+ * it two seconds later (`maxBeatAgeSeconds`).
+ */
+const confirmedForMs = 3_000;
+/** Beats after which every other process has counted this one, and closed what it has to give up. */
+const beatsToSettle = 2;
+/** How long a start waits until the rows of dead processes are no longer counted. */
+const maxJoinMs = (maxBeatAgeSeconds + 1) * 1_000;
+const joinRetryMs = 250;
+/** Maximum delay of a stop by a control database that does not respond. */
+const maxLeaveMs = 1_000;
+
+/** What the control database says at a beat. */
+export interface Fleet {
+  /** Running processes of the service, this one included if it is one. */
+  readonly services: number;
+  /** The smallest `CONNECTION_BUDGET` of them, while their settings differ. */
+  readonly budget: number;
+  /** Of the master key that seals the secrets; null before the first secret. */
+  readonly keyFingerprint: string | null;
+}
+
+interface BeatRow {
+  readonly others: number;
+  readonly leastBudget: number | null;
+  readonly keyFingerprint: string | null;
+}
+
+interface BeatOptions {
+  control: ControlDatabase;
+  process: ProcessIdentity;
+  /** `CONNECTION_BUDGET` */
+  budget: number;
+  /** Of the process: registered by their fingerprints. */
+  keys: Pick<SecretBox, 'current' | 'previous'>;
+  log: Pick<Logger, 'info' | 'warn'>;
+}
+
+/**
+ * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It does not see its own row,
+ * which it adds or changes.
+ */
+const beatStatement = `
+  with beat as (
+    insert into processes (id, kind, host, pid, build, tenant_head, control_head, master_key, previous_master_key,
+                           connection_budget)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        on conflict (id) do update set seen_at = clock_timestamp()
+  )
+  select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $11),
+         count(*)::int as others, min(connection_budget) as "leastBudget",
+         (select key_fingerprint from installation) as "keyFingerprint"
+    from processes p
+   where id <> $1 and kind = 'service' and ${isRunning('p')}`;
+
+const forgetStatement = `
+  delete from processes
+   where seen_at not between clock_timestamp() - interval '1 minute' and clock_timestamp() + interval '1 minute'`;
+
+const othersStatement = `
+  select count(*)::int as others, min(connection_budget) as "leastBudget", null as "keyFingerprint"
+    from processes p
+   where id <> $1 and kind = 'service' and ${isRunning('p')}`;
+
+/**
+ * The beat of a process: its row in `processes`, written each second through the pool of the control database, and
+ * notified on the change feed. It says that the process runs, and returns how many others do.
+ */
+export class Beat {
+  readonly #options: BeatOptions;
+  readonly #listeners: (() => void)[] = [];
+  /** When the last beats were sent, by their numbers and the monotonic clock. */
+  readonly #sentAt = new Map<number, number>();
+  #fleet: Fleet;
+  #number = 0;
+  #confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Confirmed beats since the start, or since the last time without a confirmed one. */
+  #confirmed = 0;
+  #isLost = false;
+  #isStopped = false;
+  #timer: NodeJS.Timeout | undefined;
+  #lossTimer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(options: BeatOptions) {
+    this.#options = options;
+    this.#fleet = { services: 1, budget: options.budget, keyFingerprint: null };
+  }
+
+  /** The process, by whose id others know its beats. */
+  get process(): ProcessIdentity {
+    return this.#options.process;
+  }
+
+  /** What the last confirmed beat returned. */
+  get fleet(): Fleet {
+    return this.#fleet;
+  }
+
+  /** True while a beat was confirmed lately enough that the other processes count this one. */
+  get isConfirmed(): boolean {
+    return performance.now() - this.#confirmedAt < confirmedForMs;
+  }
+
+  /** True once the other processes have made room for this one. */
+  get isSettled(): boolean {
+    return this.#confirmed >= beatsToSettle;
+  }
+
+  /**
+   * Returns when a beat of this process was sent, by `performance.now()`; undefined for another process, and for a beat
+   * that is not one of the last few.
+   * @param key of the notification: the id of the process and the number of the beat (`<id>/<number>`)
+   */
+  sentAt(key: string): number | undefined {
+    const [id, number] = key.split('/');
+    return id === this.process.id ? this.#sentAt.get(Number(number)) : undefined;
+  }
+
+  /** Calls back after each confirmed beat, and when there was none for three seconds. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /**
+   * Begins to beat. One process at a time joins, so of several that start at once the last ones are refused.
+   * @param hasRoom returns whether this many processes of the service may run with the smallest of their budgets
+   * @returns false when there was no room for six seconds, in which the rows of dead processes expire
+   * @throws when the control database cannot be used
+   */
+  async join(hasRoom: (fleet: Fleet) => boolean = () => true): Promise<boolean> {
+    const deadline = performance.now() + maxJoinMs;
+
+    while (!(await this.#tryJoin(hasRoom))) {
+      if (performance.now() > deadline) return false;
+      await delay(joinRetryMs);
+    }
+
+    this.#schedule(everyMs);
+    return true;
+  }
+
+  /** Resolves when the other processes have made room for this one, or after `maxMs`. */
+  async settle(maxMs: number): Promise<void> {
+    if (this.isSettled) return;
+
+    const settled = Promise.withResolvers<void>();
+    this.onChange(() => {
+      if (this.isSettled) settled.resolve();
+    });
+    await Promise.race([settled.promise, delay(maxMs, undefined, { ref: false })]);
+  }
+
+  /** Ends the beat, and removes the row of this process, which must have no other connection any more. Never rejects. */
+  async leave(): Promise<void> {
+    const { control, process } = this.#options;
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#lossTimer);
+
+    const remove = async (): Promise<void> => {
+      await this.#running;
+      await queryControl(control, 'beat_leave', 'delete from processes where id = $1', [process.id]);
+    };
+    await Promise.race([remove().catch(() => {}), delay(maxLeaveMs, undefined, { ref: false })]);
+  }
+
+  async #tryJoin(hasRoom: (fleet: Fleet) => boolean): Promise<boolean> {
+    const { control, process } = this.#options;
+    const sentAt = performance.now();
+
+    const row = await transactControl(control, async query => {
+      await query('beat_join', 'select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
+      await query('beat_forget', forgetStatement, []);
+      const [others] = await query<BeatRow>('beat_others', othersStatement, [process.id]);
+      if (!others || !hasRoom(this.#fleetOf(others))) return undefined;
+      return (await query<BeatRow>('beat', beatStatement, this.#values()))[0];
+    });
+
+    if (row) this.#confirm(sentAt, row);
+    return row !== undefined;
+  }
+
+  #schedule(afterMs: number): void {
+    this.#timer = setTimeout(() => {
+      this.#running = this.#run();
+    }, afterMs).unref();
+  }
+
+  async #run(): Promise<void> {
+    const startedAt = performance.now();
+    const isConfirmed = await this.#send();
+    if (this.#isStopped) return;
+
+    const nextMs = startedAt + everyMs - performance.now();
+    this.#schedule(isConfirmed ? Math.max(0, nextMs) : retryMs);
+  }
+
+  /** Sends one beat. Never rejects. @returns whether it was confirmed */
+  async #send(): Promise<boolean> {
+    const pool = await this.#options.control.em.getConnection().getNativeClient();
+    try {
+      const client = await connectFirst(pool, maxWaitMs);
+      const sentAt = performance.now();
+      const row = await this.#query(client);
+      this.#confirm(sentAt, row);
+      return true;
+    } catch (error) {
+      this.#reportFailure(error);
+      return false;
+    }
+  }
+
+  /** Runs the statement, and releases the connection, which is closed if the statement failed. */
+  async #query(client: pg.PoolClient): Promise<BeatRow> {
+    try {
+      const query = { name: 'beat', text: beatStatement, values: this.#values(), query_timeout: maxRunMs };
+      const { rows } = await client.query<BeatRow>(query);
+      client.release();
+      return rows[0] as BeatRow;
+    } catch (error) {
+      client.release(true);
+      throw error;
+    }
+  }
+
+  /** The values of the next beat, which is sent now. */
+  #values(): unknown[] {
+    const { process, budget, keys } = this.#options;
+    const { id, kind, host, pid, build, heads } = process;
+    const now = performance.now();
+
+    for (const [number, sentAt] of this.#sentAt) {
+      if (sentAt < now - confirmedForMs) this.#sentAt.delete(number);
+    }
+    this.#sentAt.set(++this.#number, now);
+
+    return [
+      id,
+      kind,
+      host,
+      pid,
+      build,
+      heads?.tenant,
+      heads?.control,
+      keys.current.fingerprint,
+      keys.previous?.fingerprint,
+      budget,
+      `${beatTopic}:${id}/${this.#number}`,
+    ];
+  }
+
+  #confirm(sentAt: number, row: BeatRow): void {
+    const wasConfirmed = this.isConfirmed;
+    const isFirst = this.#confirmedAt === Number.NEGATIVE_INFINITY;
+    this.#fleet = this.#fleetOf(row);
+    this.#confirmedAt = sentAt;
+
+    const isAlone = isFirst && row.others === 0;
+    if (isAlone) this.#confirmed = beatsToSettle;
+    else this.#confirmed = wasConfirmed ? this.#confirmed + 1 : 1;
+
+    if (this.#isLost) this.#options.log.info({ event: 'beat_confirmed' }, 'the control database confirms beats again');
+    this.#isLost = false;
+    clearTimeout(this.#lossTimer);
+    this.#lossTimer = setTimeout(() => this.#notify(), sentAt + confirmedForMs - performance.now()).unref();
+    this.#notify();
+  }
+
+  #reportFailure(error: unknown): void {
+    if (this.#isStopped || this.#isLost || this.isConfirmed) return;
+    this.#isLost = true;
+    this.#options.log.warn(
+      { event: 'beat_lost', err: describeError(error) },
+      'the control database has confirmed no beat for 3 s: this process opens no connection to a tenant until it does',
+    );
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  #fleetOf({ others, leastBudget, keyFingerprint }: BeatRow): Fleet {
+    const { process, budget } = this.#options;
+    if (process.kind === 'command') return { services: others, budget: leastBudget ?? budget, keyFingerprint };
+    return { services: others + 1, budget: Math.min(budget, leastBudget ?? budget), keyFingerprint };
+  }
+}
