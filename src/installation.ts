@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type pg from 'pg';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import type { ControlDatabase } from './control/database.ts';
-import { EntryLock } from './control/entry-lock.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
@@ -33,8 +33,14 @@ export interface ControlStatements {
   readonly statements: Statements;
 }
 
+/** An open control database. */
+export interface OpenControl extends InstallationAccess, ControlStatements {
+  /** Returns the pool of its connections. */
+  readonly pool: () => Promise<pg.Pool>;
+}
+
 /** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
-export interface Installation extends InstallationAccess, ControlStatements {
+export interface Installation extends OpenControl {
   readonly control: ControlDatabase;
   /** This process in the connection budget; undefined if it takes no part. */
   readonly member?: BudgetMember | undefined;
@@ -42,9 +48,11 @@ export interface Installation extends InstallationAccess, ControlStatements {
   close(): Promise<void>;
 }
 
+/** Connections of the pool of the control database: of a command, and of a service that has no share yet. */
+const firstConnections = { command: 1, service: 2 };
+
 /**
- * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. With a kind,
- * it waits for the entry lock to connect, and keeps it until the first connections are granted.
+ * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL.
  * @param kind of the process; without it, the process takes no part in the connection budget
  * @param log with it, this process starts an embedded PostgreSQL again that was killed
  */
@@ -55,21 +63,21 @@ export async function openInstallation(
 ): Promise<Installation> {
   const access = await openAccess(config, log);
   // Commands that do without it start sooner.
-  const { closeIdleConnections, openControlDatabase } = await import('./control/database.ts');
-  // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
-  const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
-  const member = kind && { process: newProcess(kind), maxControl, entry: new EntryLock(access.controlUrl) };
-  await member?.entry.acquire();
+  const { openControlDatabase } = await import('./control/database.ts');
+  const member = kind && {
+    process: newProcess(kind),
+    maxControl: () => firstConnections[kind],
+    onControlRefused: () => {},
+  };
   const control = openControlDatabase(access.controlUrl, config.controlConnections, member);
   return {
     ...access,
     control,
     member,
     statements: control.em,
+    pool: () => control.em.getConnection().getNativeClient(),
     close: async () => {
-      if (member) await closeIdleConnections(control, 0).catch(() => {});
       await control.close(true);
-      member?.entry.release();
       await access.close();
     },
   };

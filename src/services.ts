@@ -28,7 +28,7 @@ import type { Installation } from './installation.ts';
 import { createBackgroundTasks } from './log/background-tasks.ts';
 import type { LogOutput } from './log/log-output.ts';
 import { createMetrics } from './metrics/metrics.ts';
-import { minControlConnections, openDatabases } from './open-databases.ts';
+import { openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
 import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
@@ -55,6 +55,8 @@ export interface ServiceOptions {
   clock?: () => number;
 }
 
+/** A process serves with its minimum if the control database confirms no further beat in this time. */
+const maxSettleMs = 10_000;
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 
 /**
@@ -75,13 +77,18 @@ export async function createServices({
   const announce = createAnnouncer(control);
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const process = { ...(member?.process ?? newProcess('service')), heads };
-  const beat = new Beat({ control, process, budget: config.connectionBudget, keys: secrets, log });
+  const beat = new Beat({
+    pool: () => control.em.getConnection().getNativeClient(),
+    process,
+    budget: config.connectionBudget,
+    keys: secrets,
+    log,
+  });
   const feed = new ChangeFeed({
     url: controlUrl,
     announce,
     log,
     processId: process.id,
-    mayConnect: () => databases.budgets.maxControl >= minControlConnections,
   });
   const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
@@ -90,9 +97,9 @@ export async function createServices({
   const databases = await openDatabases({
     config,
     installation,
-    process,
+    beat,
+    head: heads.tenant,
     feed,
-    directory,
     onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
     onChanged: guid => changeWatch.notify(guid),
     log,
@@ -101,7 +108,6 @@ export async function createServices({
     ...{ control, feed, announce, databases, directory, log },
     processId: process.id,
   });
-  await beat.join();
   await feed.start();
   await masterKey.check();
   await recorder.start();
@@ -131,6 +137,7 @@ export async function createServices({
     onDisabled: disabledWebhookMail(control, mails.send, config.publicUrl),
     now,
   });
+  await beat.settle(maxSettleMs);
   const unsentResponses = new UnsentResponses();
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const metrics = createMetrics({

@@ -54,7 +54,7 @@ export const variables = z
         'must be one of trace, debug, info, warn, error, fatal, silent',
       )
       .default('info'),
-    CONTROL_CONNECTIONS: count.optional(),
+    CONTROL_CONNECTIONS: count.refine(most => most >= 2, 'must be at least 2').default(8),
     CONNECTION_BUDGET: count.default(80),
     TENANT_CONNECTIONS: count.default(8),
     RESPONSE_CACHE_MB: count.default(64),
@@ -73,26 +73,17 @@ export const variables = z
     AWS_ENDPOINT_URL: url('http:', 'https:').optional(),
     ...tracingVariables,
   })
-  .refine(env => env.CONNECTION_BUDGET > env.PROCESSES * (controlConnections(env) + 1), {
+  .refine(env => env.CONNECTION_BUDGET >= leastBudget(env.PROCESSES), {
     path: ['CONNECTION_BUDGET'],
-    message: 'must be more than PROCESSES × (CONTROL_CONNECTIONS + 1), so that tenants have connections too',
+    message:
+      'must be at least 8, and with PROCESSES above 1 at least 4 × (PROCESSES + 2): each process needs 4 connections, ' +
+      'also the one that starts before another one ends',
   })
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
 
-interface ConnectionSettings {
-  PROCESSES: number;
-  CONNECTION_BUDGET: number;
-  CONTROL_CONNECTIONS?: number | undefined;
-}
-
-/**
- * Returns the maximum connections of one process to the control database: by default 8, or fewer if those of several
- * processes would take more than half of the budget.
- */
-export function controlConnections(env: ConnectionSettings): number {
-  if (env.CONTROL_CONNECTIONS !== undefined || env.PROCESSES === 1) return env.CONTROL_CONNECTIONS ?? 8;
-  return Math.max(2, Math.min(8, Math.floor(env.CONNECTION_BUDGET / 2 / env.PROCESSES) - 1));
+function leastBudget(processes: number): number {
+  return processes === 1 ? 8 : 4 * (processes + 2);
 }

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
-import { controlConnections, variables } from './config-variables.ts';
+import { variables } from './config-variables.ts';
 import { environment } from './process-environment.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
@@ -103,10 +103,10 @@ function toConfig(env: z.output<typeof variables>) {
     /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
     /**
-     * Maximum connections of each process to the control database, which `connectionBudget` includes; one more for the
-     * change feed.
+     * Maximum connections of each process to the control database, which its share of `connectionBudget` includes; one
+     * more for the change feed.
      */
-    controlConnections: controlConnections(env),
+    controlConnections: env.CONTROL_CONNECTIONS,
     /** Maximum connections to one tenant database, which `connectionBudget` includes. */
     tenantConnections: env.TENANT_CONNECTIONS,
     /** Maximum memory of the response cache. */

@@ -1,3 +1,4 @@
+import { isServerFull } from '../postgres/database-error.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { Contention } from './contention.ts';
 import { ServerConnections } from './server-connections.ts';
@@ -33,7 +34,12 @@ export interface BudgetCounts extends WaitCounts {
   readonly opened: number;
   /** Idle connections of one tenant that were closed to make room for another tenant. */
   readonly evicted: number;
+  /** Connections that the server refused because it had no more (SQLSTATE 53300). */
+  readonly serverFull: number;
 }
+
+/** Pause after the server refused a connection, unless one of this process ends before. */
+const serverFullMs = 100;
 
 /**
  * Limits the connections of this process to one PostgreSQL server: never more than `max` over all tenants.
@@ -44,6 +50,8 @@ export interface BudgetCounts extends WaitCounts {
  *                a stream of tenants with one request each would close the connections of all others.) A tenant
  *                that has just made a change keeps its connection, on which webhooks and streams read the change.
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
+ *   server full  A server may have fewer connections than the budget. When it refuses one, an idle one is evicted, and
+ *                the waiters wait until another attempt succeeds.
  *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
  *                (`WaitQueue`), so no tenant keeps more than its share while others wait.
  *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum. With the full maximum,
@@ -56,7 +64,8 @@ export class ConnectionBudget {
   readonly #connections: ServerConnections;
   #max: number;
   #inUse = 0;
-  #peakInUse = 0;
+  #serverFull = 0;
+  #serverFullPause: NodeJS.Timeout | undefined;
 
   constructor(options: ConnectionBudgetOptions) {
     this.#options = options;
@@ -66,8 +75,10 @@ export class ConnectionBudget {
         this.#connections.closeAbove(this.#max);
         this.#serve();
       },
-      onOpenFailed: (pool, error) => this.#waitQueue.dequeue(pool)?.reject(error),
-      mayLogIn: () => this.#mayOpen && this.#connections.open <= this.#max,
+      onOpenFailed: (pool, error) => {
+        if (isServerFull(error)) this.#onServerFull();
+        else this.#waitQueue.dequeue(pool)?.reject(error);
+      },
     });
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }
@@ -84,16 +95,9 @@ export class ConnectionBudget {
     this.#serve();
   }
 
-  /** Returns the maximum connections in use at a time since the last call. */
-  takePeakInUse(): number {
-    const peak = this.#peakInUse;
-    this.#peakInUse = this.#inUse;
-    return peak;
-  }
-
-  /** Requests that wait for a connection and would get one if the maximum were higher. */
-  get unmetDemand(): number {
-    return this.#waitQueue.demand(this.#maxPerTenant);
+  /** Closes the idle connection that is least likely to be needed, if there is one. */
+  evict(): void {
+    this.#connections.evict();
   }
 
   get usage(): BudgetUsage {
@@ -101,7 +105,7 @@ export class ConnectionBudget {
   }
 
   get counts(): BudgetCounts {
-    return { ...this.#connections.counts, ...this.#waitQueue.counts };
+    return { ...this.#connections.counts, ...this.#waitQueue.counts, serverFull: this.#serverFull };
   }
 
   /**
@@ -132,6 +136,7 @@ export class ConnectionBudget {
   /** Resolves when no connection is open. Every pool must have ended. */
   async close(): Promise<void> {
     this.#contention.stop();
+    clearTimeout(this.#serverFullPause);
     await this.#connections.drain();
   }
 
@@ -171,8 +176,18 @@ export class ConnectionBudget {
     }
   }
 
+  /** The waiter goes on waiting: another attempt follows after a pause, in the place of an idle connection if possible. */
+  #onServerFull(): void {
+    this.#serverFull++;
+    this.#connections.evict();
+    this.#serverFullPause ??= setTimeout(() => {
+      this.#serverFullPause = undefined;
+      this.#serve();
+    }, serverFullMs);
+  }
+
   get #mayOpen(): boolean {
-    return this.#options.mayOpen?.() ?? true;
+    return this.#serverFullPause === undefined && (this.#options.mayOpen?.() ?? true);
   }
 
   get #maxPerTenant(): number {
@@ -182,7 +197,6 @@ export class ConnectionBudget {
   #use(client: TenantClient): TenantClient {
     client.pool.inUse++;
     this.#inUse++;
-    this.#peakInUse = Math.max(this.#peakInUse, this.#inUse);
     return client.beginUse(() => this.#release(client));
   }
 

@@ -7,8 +7,6 @@ interface ServerConnectionsOptions {
   onChange: () => void;
   /** Called when opening a connection failed, before `onChange`. */
   onOpenFailed: (pool: Pool, error: unknown) => void;
-  /** False when a connection that is being opened must be closed at once. */
-  mayLogIn: () => boolean;
 }
 
 const sweepEveryMs = 5_000;
@@ -69,22 +67,16 @@ export class ServerConnections {
     this.#opened++;
     const endConnecting = this.#connectLimiter.begin();
     let client: TenantClient | undefined;
-    let isRefused = false;
-    const mayLogIn = (): boolean => {
-      isRefused ||= !this.#options.mayLogIn();
-      return !isRefused;
-    };
     try {
       const opened = new TenantClient(pool); // may throw: reads the certificate files that the URL names
       client = opened;
       opened.once('end', () => this.#onEnd(opened));
-      await opened.open(mayLogIn);
+      await opened.open();
       pool.opening--;
-      if (mayLogIn()) this.keep(opened);
-      else this.#close(opened);
+      this.keep(opened);
     } catch (error) {
       pool.opening--;
-      if (!isRefused) this.#options.onOpenFailed(pool, error); // else the waiter gets another connection
+      this.#options.onOpenFailed(pool, error);
       if (client) this.#close(client);
       else this.#open--;
     }

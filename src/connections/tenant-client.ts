@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
+import { sessionStatement } from '../postgres/connection.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { DescribedStatements, PreparedQuery } from '../postgres/prepared-query.ts';
 import { ScramClient } from '../postgres/scram-client.ts';
@@ -70,24 +71,20 @@ export class TenantClient extends ScramClient {
   }
 
   /**
-   * Connects, and verifies before any other query that this is the tenant's database.
-   * @param mayLogIn asked before each message of the login: a process that was stopped in between may have lost its
-   *   grant, and the server shows other processes no connection that is still logging in
-   * @throws {PoolError} `ETIMEDOUT` after `openMs`, `POOL_CLOSED` when the login may not go on
+   * Connects, and verifies before any query of a request that this is the tenant's database.
+   * @throws {PoolError} `ETIMEDOUT` after `openMs`
    */
-  async open(mayLogIn: () => boolean = () => true): Promise<void> {
+  async open(): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
     this.openingAt = performance.now();
     // The error is created when the timer fires. An error created here would capture this stack, and with it retain the
     // connection whose end caused this one to be opened, which retains the one before it, and so on.
     const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
-    this.beforeLoginMessages(() => {
-      if (!mayLogIn()) this.#stream.destroy(new PoolError('POOL_CLOSED', 'the grant of the process was lost'));
-    });
     try {
       await this.connect();
-      this.source = await verifyTenant(this, expected);
+      const [source] = await Promise.all([verifyTenant(this, expected), this.query(sessionStatement)]);
+      this.source = source;
     } finally {
       clearTimeout(timer);
     }

@@ -40,7 +40,7 @@ export class TenantDatabases {
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
-    this.budgets = new ServerBudgets(options, this);
+    this.budgets = new ServerBudgets(options);
   }
 
   /**
@@ -64,11 +64,6 @@ export class TenantDatabases {
   /** From now on, requests of a fenced tenant wait for a connection. */
   useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void {
     this.#fences = fences;
-  }
-
-  /** Begins to share the connections to a server, so that the first request there finds some granted. */
-  prepareServer({ address, identity }: { address: string; identity: string | undefined }): void {
-    if (!this.#isClosed) this.budgets.of({ databaseUrl: address, serverIdentity: identity });
   }
 
   /** The pools of a tenant's open databases. */
@@ -99,7 +94,7 @@ export class TenantDatabases {
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, acquireTimeoutMs, sharing, onUsed, onChanged } = this.#options;
+    const { orm, head, acquireTimeoutMs, beat, onUsed, onChanged } = this.#options;
     const fences = this.#fences;
     const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
@@ -107,7 +102,7 @@ export class TenantDatabases {
       budget: this.budgets.of(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
-      processId: sharing?.store.process.id,
+      processId: beat?.process.id,
       onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),
       onChanged: onChanged && (() => onChanged(tenant.guid)),
       ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),

@@ -13,7 +13,6 @@ import type { TenantPool } from './tenant-pool.ts';
 /** The open databases, as far as fences need them. */
 interface FencedDatabases {
   useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void;
-  prepareServer(target: TenantFence['target']): void;
   open(tenant: TenantRecord): { readonly pool: TenantPool };
   poolsOf(guid: string): TenantPool[];
   releasePools(tenant: TenantRecord): void;
@@ -106,9 +105,8 @@ export class TenantFences {
   }
 
   async #refresh(key: string): Promise<void> {
-    const { store, databases } = this.#options;
+    const { store } = this.#options;
     const found = await store.read(key);
-    for (const { target } of found) databases.prepareServer(target);
     const closed = found.filter(fence => fence.closed);
     for (const guid of key === '*' ? [...this.#closed.keys()] : [key])
       if (!closed.some(fence => fence.guid === guid)) this.#lift(guid);

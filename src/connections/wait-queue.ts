@@ -56,13 +56,6 @@ export class WaitQueue {
     });
   }
 
-  /** Returns how many waiters could use a connection if there were any number, within the maximum of each pool. */
-  demand(maxPerTenant: number): number {
-    let demand = 0;
-    for (const { waiting, inUse } of this.#pools) demand += Math.max(0, Math.min(waiting.length, maxPerTenant - inUse));
-    return demand;
-  }
-
   /** Removes and returns the waiter of a pool that has waited longest. */
   dequeue(pool: Pool): Waiter<TenantClient> | undefined {
     const [waiter] = pool.waiting;

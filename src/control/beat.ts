@@ -5,7 +5,6 @@ import { describeError } from '../log/describe-error.ts';
 import { lockSpaces } from '../postgres/advisory-locks.ts';
 import { connectFirst } from '../postgres/first-in-queue.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
-import { type ControlDatabase, queryControl, transactControl } from './database.ts';
 import type { ProcessIdentity } from './process-identity.ts';
 import { isRunning, maxBeatAgeSeconds } from './running-process.ts';
 import type { SecretBox } from './secret-box.ts';
@@ -46,7 +45,8 @@ interface BeatRow {
 }
 
 interface BeatOptions {
-  control: ControlDatabase;
+  /** Returns the pool of the control database. */
+  pool: () => Promise<pg.Pool>;
   process: ProcessIdentity;
   /** `CONNECTION_BUDGET` */
   budget: number;
@@ -142,12 +142,13 @@ export class Beat {
   }
 
   /**
-   * Begins to beat. One process at a time joins, so of several that start at once the last ones are refused.
-   * @param hasRoom returns whether this many processes of the service may run with the smallest of their budgets
+   * Begins to beat.
+   * @param hasRoom returns whether this many processes of the service may run with the smallest of their budgets. One
+   *   process at a time is counted, so of several that start at once the last ones are refused
    * @returns false when there was no room for six seconds, in which the rows of dead processes expire
    * @throws when the control database cannot be used
    */
-  async join(hasRoom: (fleet: Fleet) => boolean = () => true): Promise<boolean> {
+  async join(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
     const deadline = performance.now() + maxJoinMs;
 
     while (!(await this.#tryJoin(hasRoom))) {
@@ -172,32 +173,40 @@ export class Beat {
 
   /** Ends the beat, and removes the row of this process, which must have no other connection any more. Never rejects. */
   async leave(): Promise<void> {
-    const { control, process } = this.#options;
+    const { process } = this.#options;
     this.#isStopped = true;
     clearTimeout(this.#timer);
     clearTimeout(this.#lossTimer);
 
     const remove = async (): Promise<void> => {
       await this.#running;
-      await queryControl(control, 'beat_leave', 'delete from processes where id = $1', [process.id]);
+      const pool = await this.#options.pool();
+      await pool.query('delete from processes where id = $1', [process.id]);
     };
     await Promise.race([remove().catch(() => {}), delay(maxLeaveMs, undefined, { ref: false })]);
   }
 
-  async #tryJoin(hasRoom: (fleet: Fleet) => boolean): Promise<boolean> {
-    const { control, process } = this.#options;
-    const sentAt = performance.now();
+  async #tryJoin(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
+    const pool = await this.#options.pool();
+    const client = await pool.connect();
+    try {
+      await client.query('begin');
+      if (hasRoom) await client.query('select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
+      await client.query(forgetStatement);
+      const { rows: others } = await client.query<BeatRow>(othersStatement, [this.process.id]);
+      const joins = hasRoom?.(this.#fleetOf(others[0] as BeatRow)) ?? true;
 
-    const row = await transactControl(control, async query => {
-      await query('beat_join', 'select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
-      await query('beat_forget', forgetStatement, []);
-      const [others] = await query<BeatRow>('beat_others', othersStatement, [process.id]);
-      if (!others || !hasRoom(this.#fleetOf(others))) return undefined;
-      return (await query<BeatRow>('beat', beatStatement, this.#values()))[0];
-    });
+      const sentAt = performance.now();
+      const { rows } = joins ? await client.query<BeatRow>(beatStatement, this.#values()) : { rows: [] };
+      await client.query('commit');
+      client.release();
 
-    if (row) this.#confirm(sentAt, row);
-    return row !== undefined;
+      if (rows[0]) this.#confirm(sentAt, rows[0]);
+      return joins;
+    } catch (error) {
+      client.release(true);
+      throw error;
+    }
   }
 
   #schedule(afterMs: number): void {
@@ -217,8 +226,8 @@ export class Beat {
 
   /** Sends one beat. Never rejects. @returns whether it was confirmed */
   async #send(): Promise<boolean> {
-    const pool = await this.#options.control.em.getConnection().getNativeClient();
     try {
+      const pool = await this.#options.pool();
       const client = await connectFirst(pool, maxWaitMs);
       const sentAt = performance.now();
       const row = await this.#query(client);

@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { connectionConfig } from '../postgres/connection.ts';
+import { connectionConfig, sessionStatement } from '../postgres/connection.ts';
 import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
 import type { Announce } from './announcer.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
@@ -19,8 +19,6 @@ interface ChangeFeedOptions {
   log: Logger;
   /** The name of the connection ends with it. */
   processId?: string;
-  /** False while the connection may not be opened. Default: always true. */
-  mayConnect?: () => boolean;
   /** Interval of the checks that notifications arrive, in ms; shortened in tests. */
   deliveryCheckMs?: number;
   /** Replaced in simulations, as is `createClient`. */
@@ -99,7 +97,6 @@ export class ChangeFeed {
     const client = createClient({
       ...connectionConfig(url, 'change-feed', {}, processId),
       query_timeout: currentForMs,
-      keepAlive: true,
     });
     client.on('error', () => this.#onLost(client));
     client.on('end', () => this.#onLost(client));
@@ -110,6 +107,7 @@ export class ChangeFeed {
     let provenAt: number;
     try {
       await client.connect();
+      await client.query(sessionStatement);
       await client.query(`listen ${changeChannel}`);
       await delivery.send();
       provenAt = await this.#prove(client, delivery);
@@ -166,7 +164,6 @@ export class ChangeFeed {
   /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
   async #heartbeat(): Promise<number> {
     const [client, delivery] = [this.#client, this.#delivery];
-    if (!client && this.#options.mayConnect?.() === false) return reconnectMs;
     try {
       if (client && delivery) {
         if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat

@@ -6,9 +6,10 @@ import type pg from 'pg';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
-import { connectionConfig, timeLimits } from '../postgres/connection.ts';
+import { connectionConfig, onPoolConnect, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
+import { retryRefusedOf } from '../postgres/retry-refused.ts';
 import { ScramClient } from '../postgres/scram-client.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
@@ -79,11 +80,16 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
       Client: ScramClient,
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
-      keepAlive: true,
+      onConnect: onPoolConnect,
       onPoolCreated: (pool: pg.Pool) => {
         dropDeadConnections(pool, timeLimits.control.silenceMs);
+        retryRefusedOf(pool, {
+          maxMs: timeLimits.control.connectMs,
+          onRefused: () => member?.onControlRefused(),
+        });
         const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
         Object.defineProperty(pool.options, 'max', { get: max }); // read before each connection is opened
+        pool.on('release', () => setImmediate(() => void closeAbove(pool, max)));
       },
     },
   });
@@ -166,8 +172,11 @@ const maxEndMs = 1_000;
 
 /** Closes idle connections of the pool until `keep` are open or the others are in use, and waits for their ends. */
 export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
-  const pool = await control.em.getConnection().getNativeClient();
-  while (pool.totalCount > keep && pool.idleCount > 0) {
+  await closeAbove(await control.em.getConnection().getNativeClient(), () => keep);
+}
+
+async function closeAbove(pool: pg.Pool, max: () => number): Promise<void> {
+  while (!pool.ending && pool.totalCount > max() && pool.idleCount > 0) {
     const client = await pool.connect();
     const ended = new Promise(resolve => void client.once('end', resolve));
     client.release(true);

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { EntryLock } from './entry-lock.ts';
 
 /** A running process of the installation. */
 export interface ProcessIdentity {
@@ -25,11 +24,11 @@ export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
   return { id, kind, host: hostname(), pid: process.pid, build: version, heads: null };
 }
 
-/** This process in the connection budget. The names of its connections end with its id. */
+/** This process in the connection budget. The names of its connections to the control database end with its id. */
 export interface BudgetMember {
   readonly process: ProcessIdentity;
   /** Returns the maximum connections of the pool of the control database at this moment. */
   maxControl: () => number;
-  /** The lock under which a process has a connection without a grant. */
-  readonly entry: EntryLock;
+  /** Called when the server of the control database has refused a connection to it, because it has no more. */
+  onControlRefused: () => void;
 }

@@ -170,4 +170,9 @@ function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<string, C
     b => b.counts.waitedMs / 1_000,
   );
   counter('database_connections_refused_total', 'Waits that ended without a connection.', b => b.counts.refused);
+  counter(
+    'database_server_full_total',
+    'Connections that the server refused because it had no more (SQLSTATE 53300); they are tried again.',
+    b => b.counts.serverFull,
+  );
 }

@@ -1,8 +1,7 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import pg from 'pg';
 import { PoolError, sqlState } from './database-error.ts';
+import { retryRefused, retryRefusedOf } from './retry-refused.ts';
 import { ScramClient } from './scram-client.ts';
-import type { Queryable } from './shared-connection.ts';
 
 /** The time limits of a connection, in milliseconds. A limit that is absent does not apply. */
 interface TimeLimits {
@@ -91,6 +90,8 @@ export function connectionConfig(
       processId && `backoffice-${kind} ${processId}`,
     ),
     application_name: `backoffice-${kind}`,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
     connectionTimeoutMillis: limits.connectMs,
     statement_timeout: limits.statementMs,
     query_timeout: limits.queryMs,
@@ -113,37 +114,21 @@ function withSession(address: string, settings: SessionSettings, name: string | 
   return url.href;
 }
 
-/** Decides when a connection outside of any pool may be opened. */
-export interface ConnectionGate {
-  /** The end of the names of these connections, if they have one. */
-  readonly processId: string | undefined;
-  /** Waits until a connection may be opened. @returns how many may be, from 1 to `max`, until `release` is called */
-  acquire(url: string, max: number): Promise<{ count: number; release: () => void }>;
-}
-
-const gates = new AsyncLocalStorage<ConnectionGate>();
-
-/** Runs `work`, during which connections outside of pools that belong to a service are opened as the gate lets them. */
-export function withConnectionGate<T>(gate: ConnectionGate, work: () => Promise<T>): Promise<T> {
-  return gates.run(gate, work);
-}
+/** For so long a command tries to connect to a server that has no connection left. */
+const maxRefusedMs = 10_000;
 
 /**
- * Runs `work` when up to `max` connections to a server may be opened, all of which it closes.
- * @param work gets how many may be opened, and what the names of the connections end with
+ * SQL after each login: a machine that vanishes, or its network, holds a connection and its locks for 20 s at most, and
+ * a statement whose client is gone is cancelled. As a statement, because a pooler drops what the startup packet says.
  */
-export async function withinGate<T>(
-  url: string,
-  max: number,
-  work: (count: number, processId: string | undefined) => Promise<T>,
-): Promise<T> {
-  const gate = gates.getStore();
-  const acquired = await gate?.acquire(url, max);
-  try {
-    return await work(acquired?.count ?? max, gate?.processId);
-  } finally {
-    acquired?.release();
-  }
+export const sessionStatement = `
+  select set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
+         set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false),
+         set_config('client_connection_check_interval', '10s', false)`;
+
+/** Prepares the connections of a `pg.Pool`: for its option `onConnect`. */
+export async function onPoolConnect(client: pg.ClientBase): Promise<void> {
+  await client.query(sessionStatement);
 }
 
 /**
@@ -159,16 +144,26 @@ export async function withConnection<T>(
     pipeline = false,
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
-  return withinGate(url, 1, async (_, processId) => {
-    const client = newClient({ ...connectionConfig(url, kind, settings, processId), pipeline });
-    client.on('error', () => {}); // the running query rejects
-    try {
-      await client.connect();
-      return await work(client);
-    } finally {
-      await client.end().catch(() => {});
-    }
-  });
+  const config = { ...connectionConfig(url, kind, settings), pipeline };
+  const client = await retryRefused(() => connect(config), { maxMs: maxRefusedMs });
+  try {
+    return await work(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+async function connect(config: ConstructorParameters<typeof ScramClient>[0]): Promise<pg.Client> {
+  const client = newClient(config);
+  client.on('error', () => {}); // the running query rejects
+  try {
+    await client.connect();
+    await client.query(sessionStatement);
+    return client;
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw error;
+  }
 }
 
 /** @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read */
@@ -181,19 +176,15 @@ function newClient(config: ConstructorParameters<typeof ScramClient>[0]): ScramC
   }
 }
 
-/** Runs `work` with up to `max` operator connections. Commits that arrive together cost one write to the disk. */
-export async function withConnectionPool<T>(
-  url: string,
-  max: number,
-  work: (pool: Queryable) => Promise<T>,
-): Promise<T> {
-  return withinGate(url, max, async (count, processId) => {
-    const pool = new pg.Pool({ ...connectionConfig(url, 'operator', {}, processId), max: count, Client: ScramClient });
-    pool.on('error', () => {}); // the running query rejects
-    try {
-      return await work(pool);
-    } finally {
-      await pool.end();
-    }
+/** Returns a pool of up to `max` operator connections, which connects on first use. Its user ends it. */
+export function operatorPool(url: string, max: number): pg.Pool {
+  const pool = new pg.Pool({
+    ...connectionConfig(url, 'operator'),
+    max,
+    Client: ScramClient,
+    onConnect: onPoolConnect,
   });
+  pool.on('error', () => {}); // the running query rejects
+  retryRefusedOf(pool, { maxMs: maxRefusedMs });
+  return pool;
 }

@@ -35,6 +35,11 @@ export function isConnectionLost(error: unknown): boolean {
   return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
 }
 
+/** True when a server refused a connection because it has no more. */
+export function isServerFull(error: unknown): boolean {
+  return sqlState(error) === '53300';
+}
+
 /** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
 const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
 const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
-import { connectionConfig, withinGate } from './connection.ts';
+import { connectionConfig, onPoolConnect } from './connection.ts';
 import { folderUrl, type MigrationFolder, migrationNames, pageDigests } from './migration-names.ts';
 
 interface MigrationClass {
@@ -52,29 +52,27 @@ export async function runMigrations(
   migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
-  return withinGate(url, 1, async (_, processId) => {
-    const orm = new MikroORM({
-      clientUrl: url,
-      entities: [],
-      discovery: { warnWhenNoEntities: false },
-      ensureDatabase: false,
-      extensions: [Migrator],
-      driverOptions: { ...connectionConfig(url, 'migrations', settings, processId), max: 1 },
-      migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
-    });
-    try {
-      await orm.migrator.getExecuted(); // creates the table outside of the transaction, which has the one connection
-      const connection = orm.em.getConnection();
-      return await connection.transactional(async transaction => {
-        const applied = (await orm.migrator.up({ transaction })).map(({ name }) => name);
-        for (const { name, compatible, digest } of migrationsList.filter(each => applied.includes(each.name))) {
-          const record = 'update migrations set compatible = ?, digest = ? where name = ?';
-          await connection.execute(record, [compatible, digest, name], 'run', transaction);
-        }
-        return applied;
-      });
-    } finally {
-      await orm.close(true);
-    }
+  const orm = new MikroORM({
+    clientUrl: url,
+    entities: [],
+    discovery: { warnWhenNoEntities: false },
+    ensureDatabase: false,
+    extensions: [Migrator],
+    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1, onConnect: onPoolConnect },
+    migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
+  try {
+    await orm.migrator.getExecuted(); // creates the table outside of the transaction, which has the one connection
+    const connection = orm.em.getConnection();
+    return await connection.transactional(async transaction => {
+      const applied = (await orm.migrator.up({ transaction })).map(({ name }) => name);
+      for (const { name, compatible, digest } of migrationsList.filter(each => applied.includes(each.name))) {
+        const record = 'update migrations set compatible = ?, digest = ? where name = ?';
+        await connection.execute(record, [compatible, digest, name], 'run', transaction);
+      }
+      return applied;
+    });
+  } finally {
+    await orm.close(true);
+  }
 }

@@ -1,4 +1,3 @@
-import type { EventEmitter } from 'node:events';
 import pg from 'pg';
 import { scramProof } from './scram.ts';
 
@@ -17,16 +16,6 @@ interface LoginInternals {
   _handleAuthSASLContinue(message: { data: string }): Promise<void>;
 }
 
-/** Events of `pg` before each message of a login. */
-const loginEvents = [
-  'connect',
-  'sslconnect',
-  'authenticationCleartextPassword',
-  'authenticationMD5Password',
-  'authenticationSASL',
-  'authenticationSASLContinue',
-] as const;
-
 /**
  * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of WebCrypto, each of which waits
  * for a thread, and computes the keys of the password anew for each connection.
@@ -41,10 +30,5 @@ export class ScramClient extends pg.Client {
     if (!proof) return (pg.Client.prototype as unknown as LoginInternals)._handleAuthSASLContinue.call(this, message);
     Object.assign(session, proof, { message: 'SASLResponse' });
     connection.sendSCRAMClientFinalMessage(proof.response);
-  }
-
-  /** Calls `check` before each message that the client sends to log in. */
-  protected beforeLoginMessages(check: () => void): void {
-    for (const event of loginEvents) (this.connection as unknown as EventEmitter).prependListener(event, check);
   }
 }

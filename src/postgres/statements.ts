@@ -17,10 +17,10 @@ const types: pg.CustomTypesConfig = {
 };
 
 /**
- * Returns the statements of one connection. They are queued, because `pg.Client` runs one at a time. It loads no entity
- * manager, which takes 0.3 s of CPU time.
+ * Returns the statements of a connection, or of a pool. They are queued, because `pg.Client` runs one at a time. It
+ * loads no entity manager, which takes 0.3 s of CPU time.
  */
-export function statementsOf(client: pg.Client): Statements {
+export function statementsOf(client: pg.Client | pg.Pool): Statements {
   let last: Promise<unknown> = Promise.resolve();
   return {
     execute: <Rows extends object[]>(text: string, values: unknown[] = []) => {

@@ -30,10 +30,7 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   const prepared = await prepare(installation, config, log);
-  if (config.processes > 1) {
-    await closeIdleConnections(installation.control, 0);
-    installation.member?.entry.release(); // the workers connect, one after the other
-  }
+  if (config.processes > 1) await closeIdleConnections(installation.control, 0); // the workers have their own
   return prepared;
 }
 

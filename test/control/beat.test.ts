@@ -26,7 +26,8 @@ describe('beats of processes', () => {
 
   function createBeat(kind: ProcessIdentity['kind'] = 'service', ownBudget = budget): Beat {
     const { control, secrets } = world.installation;
-    const beat = new Beat({ control, process: newProcess(kind), budget: ownBudget, keys: secrets, log });
+    const pool = () => control.em.getConnection().getNativeClient();
+    const beat = new Beat({ pool, process: newProcess(kind), budget: ownBudget, keys: secrets, log });
     beats.push(beat);
     return beat;
   }

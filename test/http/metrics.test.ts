@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { reserveOf } from '../../src/connections/share.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { apiRoutes } from '../../src/routes.ts';
 import { eventually } from '../support/eventually.ts';
@@ -55,9 +56,9 @@ describe('metrics', () => {
       feed: 1,
     });
     expect(increase(`database_connections_opened_total{server="${server}"}`)).to.be.above(0);
-    // Without the change feed, and the four that are left for commands and processes that start. More are left at
-    // first.
-    const limit = world.config.connectionBudget - world.config.controlConnections - 1 - 4;
+    // Without the change feed, and the reserve for commands.
+    const { connectionBudget, controlConnections } = world.config;
+    const limit = connectionBudget - reserveOf(connectionBudget) - controlConnections - 1;
     await eventually(
       async () => value(await readMetrics(), `database_connections_limit{server="${server}"}`) === limit,
     );

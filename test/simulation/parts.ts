@@ -1,7 +1,7 @@
 import { backupMutants } from './backups/backup-mutants.ts';
 import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
 import { databaseMutants } from './databases/database-mutants.ts';
-import { type Mutant, mutants } from './mutants.ts';
+import type { Mutant } from './mutants.ts';
 import type { SimulationOptions } from './simulation-options.ts';
 
 /** A part of the service that is simulated. */
@@ -14,15 +14,9 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'budget' | 'response-cache' | 'sessions' | 'databases' | 'backups';
+export type PartName = 'response-cache' | 'sessions' | 'databases' | 'backups';
 
 export const parts: Readonly<Record<PartName, Part>> = {
-  budget: {
-    name: 'budget',
-    load: async () => (await import('./budget-simulation.ts')).simulateBudget,
-    mutants,
-    folders: ['src/budget', 'test/simulation'],
-  },
   'response-cache': {
     name: 'response-cache',
     load: async () => {

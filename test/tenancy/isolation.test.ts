@@ -9,7 +9,6 @@ import { createWorld, sql, type TestTenant } from '../support/world.ts';
 const path = '/api/v1/EntityStatus';
 const requests = Number(process.env.ISOLATION_REQUESTS ?? 400);
 const tenantConnections = 3;
-const controlConnections = 4;
 const canaries = 10;
 const seeds = ['Prospect', 'Active', 'Inactive'];
 
@@ -18,8 +17,7 @@ describe('tenant isolation', function () {
 
   const world = use(() =>
     createWorld({
-      CONTROL_CONNECTIONS: String(controlConnections),
-      CONNECTION_BUDGET: String(tenantConnections + controlConnections + 2), // the change feed, and one that stays free
+      CONNECTION_BUDGET: String(6 + 3 + tenantConnections), // the reserve for commands, and the control database
       ACQUIRE_TIMEOUT_MS: '10000',
     }),
   );

@@ -103,12 +103,12 @@ describe('PROCESSES', () => {
   });
 
   it('more processes than the connection budget has room for are refused', async () => {
-    const settings = { PROCESSES: '8', CONNECTION_BUDGET: '40', CONTROL_CONNECTIONS: '4' };
+    const settings = { PROCESSES: '8', CONNECTION_BUDGET: '39' };
     const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, ...settings });
     expect([code, stderr]).to.deep.equal([
       1,
-      'Correct the configuration: CONNECTION_BUDGET must be more than PROCESSES × (CONTROL_CONNECTIONS + 1), ' +
-        'so that tenants have connections too.\n',
+      'Correct the configuration: CONNECTION_BUDGET must be at least 8, and with PROCESSES above 1 at least ' +
+        '4 × (PROCESSES + 2): each process needs 4 connections, also the one that starts before another one ends.\n',
     ]);
   });
 });

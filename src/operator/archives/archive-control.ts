@@ -13,14 +13,7 @@ import type { BackupTarget } from './targets/backup-target.ts';
  * Tables of the control database whose rows are not archived: migrations, which the control database of a new machine
  * has itself; data keys, which the target has; what running processes share; and what was found of the servers.
  */
-export const notArchived = [
-  'migrations',
-  'backup_keys',
-  'processes',
-  'connection_grants',
-  'connection_servers',
-  'doctor_reports',
-];
+export const notArchived = ['migrations', 'backup_keys', 'processes', 'doctor_reports'];
 
 /**
  * Archives the control database. Its archives have users, password hashes and sessions of all tenants, so they must not

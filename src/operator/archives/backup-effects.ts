@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Retention } from '../../config/config-values.ts';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
@@ -88,7 +89,7 @@ export function createBackupEffects(run: Run): BackupEffects<BackupCandidate, Pl
       );
     },
     plan: changed => plan(run, changed),
-    forEach: async (planned, work) => void (await runConcurrently(planned, request.concurrency, work)),
+    forEach: async (planned, work) => void (await runConcurrently(planned, fleetTasks(request.concurrency), work)),
     whileStable: async (planned, work) => {
       planned.startedAt = performance.now();
       if (signal?.aborted) throw new Error('the run was interrupted before this tenant');

@@ -1,4 +1,4 @@
-import type { ControlStatements, Installation } from '../../installation.ts';
+import type { ControlStatements, Installation, OpenControl } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Trace } from '../../tracing/trace.ts';
 import { type Context, type Installations, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
@@ -51,35 +51,40 @@ type Opener = (call: Call, work: (installation: Context['installation']) => Prom
 const openers: Record<keyof Installations, Opener> = {
   nothing: (_, work) => work(undefined),
   statements: async (call, work) => {
-    const { openAccess } = await import('../../installation.ts');
-    const { withBriefConnections } = await import('../control/brief-connections.ts');
-    const access = await openAccess(await readSettings());
-    return withBriefConnections(access, statements => {
-      const control = { ...access, statements };
-      return recorded(control, call, () => work(control));
-    }).finally(access.close);
+    const { openControl } = await import('../control/open-control.ts');
+    const control = await openControl(await readSettings());
+    return checked(control, call, work);
   },
-  installation: (call, work) =>
-    onInstallation(async installation => {
-      const { requireControlHead } = await import('../control/control-head.ts');
-      const { withBudget } = await import('../command/with-budget.ts');
-      await requireControlHead(installation);
-      return withBudget(installation, printWarning, () => recorded(installation, call, () => work(installation)));
-    }),
+  installation: async (call, work) => {
+    const { openInstallation } = await import('../../installation.ts');
+    const installation = await openInstallation(await readSettings(), 'command');
+    return checked(installation, call, work);
+  },
   // The change is recorded at its end.
-  unchecked: (call, work) =>
-    onInstallation(async installation => {
-      const running = work(installation);
-      await running.catch(() => {});
-      await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
-      return running;
-    }),
+  unchecked: async (call, work) => {
+    const { openInstallation } = await import('../../installation.ts');
+    const installation = await openInstallation(await readSettings(), 'command');
+    const running = work(installation);
+    await running.catch(() => {});
+    await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
+    return running.finally(installation.close);
+  },
 };
 
-async function onInstallation<T>(work: (installation: Installation) => Promise<T>): Promise<T> {
-  const { openInstallation } = await import('../../installation.ts');
-  const installation = await openInstallation(await readSettings(), 'command');
-  return work(installation).finally(installation.close);
+/** Runs the work of a command on a control database at head, as a process that beats. Closes what is open. */
+async function checked(
+  installation: OpenControl,
+  call: Call,
+  work: (installation: Context['installation']) => Promise<unknown>,
+): Promise<unknown> {
+  const { requireControlHead } = await import('../control/control-head.ts');
+  const { beating } = await import('../command/beating.ts');
+  try {
+    await requireControlHead(installation);
+    return await beating(installation, () => recorded(installation, call, () => work(installation as Installation)));
+  } finally {
+    await installation.close();
+  }
 }
 
 async function readSettings() {

@@ -134,12 +134,9 @@ export function defineOperation<const F extends Fields = NoFields, A extends Acc
 
 /** What an operation can have opened for it, by what it needs. */
 export interface Installations {
-  /** The control database at head with its entity manager, within the connection budget. */
+  /** The control database at head, with its entity manager. */
   installation: Installation;
-  /**
-   * One connection at a time to the control database at head, closed while no statement runs, in the room that the
-   * connection budget leaves for that: it starts sooner, and works while the budget is used up.
-   */
+  /** The control database at head, without its entity manager: a command that does without starts sooner. */
   statements: InstallationAccess & ControlStatements;
   /** The control database may be missing, or at any version. */
   unchecked: Installation;

@@ -2,7 +2,6 @@ import { databaseNameOf } from '../../control/server-urls.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
-import { withBudget } from '../command/with-budget.ts';
 import type { BlockingHolder } from '../people/master-key-change.ts';
 import {
   blockingText,
@@ -23,7 +22,7 @@ const resealOperation = defineOperation({
   ],
   help: `The command is refused while a process of the service, or another command, runs with another MASTER_KEY than
 this one: without this key it could open no secret, and with this key as MASTER_KEY_PREVIOUS it could not start again.
-A process that has sent no heartbeat for 10 s does not count.`,
+A process that has not beaten for five seconds does not count.`,
   effect: 'locks out',
   async plan({ despiteRunning }, { installation }) {
     const { processesBlockingReseal, resealSecrets } = await import('../people/master-key-change.ts');
@@ -96,14 +95,11 @@ const migrate = defineOperation({
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     const { controlUrl } = installation;
     await requireNoLostControl(controlUrl);
-    const applied = await withBudget(installation, output.warn, async () => {
-      await createControlDatabase(controlUrl);
-      const blockedBy = await processesBlockingControl(installation);
-      await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
-      const names = await migrateControl(controlUrl, installation.dataFolder);
-      await requireMasterKey(installation.statements, installation.secrets);
-      return names;
-    });
+    await createControlDatabase(controlUrl);
+    const blockedBy = await processesBlockingControl(installation);
+    await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
+    const applied = await migrateControl(controlUrl, installation.dataFolder);
+    await requireMasterKey(installation.statements, installation.secrets);
     output.result({ applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
   },
 });

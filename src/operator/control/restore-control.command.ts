@@ -8,7 +8,6 @@ import { flag, option, optionalSecret, parsePositive, type Values } from '../com
 import { hasFailed } from '../command/run-fleet.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
-import { withBudget } from '../command/with-budget.ts';
 import { fromField } from '../recovery/restore-data.ts';
 import type { ControlSource } from './control-source.ts';
 import type { PurgedTenants } from './remove-purged.ts';
@@ -64,9 +63,7 @@ afterwards, with the same MASTER_KEY.`,
       `${restoredText(file, report?.purged)}\n${differencesText(report?.replayed?.differences ?? [])}`.trimEnd(),
     );
     const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
-    const tenants = all
-      ? await withBudget(installation, output.warn, () => restoreLostTenants(context, target, { concurrency }))
-      : [];
+    const tenants = all ? await restoreLostTenants(context, target, { concurrency }) : [];
     const failed = tenants.filter(hasFailed).length;
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
     const totals = { tenants: tenants.length, failed, seconds };

@@ -31,16 +31,16 @@ process.send?.('started', () => {}); // the other process may be gone already
 async function retreatAll(): Promise<void> {
   const { readConfig } = await import('../../config/config.ts');
   const { openInstallation } = await import('../../installation.ts');
-  const { withConnectionBudget } = await import('../command/command-connections.ts');
-  const config = readConfig();
-  const installation = await openInstallation(config, 'command');
+  const installation = await openInstallation(readConfig(), 'command');
   const { retreatTenant } = await import('./retreat-tenant.ts');
-  const retreat = async (): Promise<void> => {
-    for (const slug of protectedSlugs)
+  try {
+    for (const slug of protectedSlugs) {
       await retreatTenant(installation, slug).then(
         () => protectedSlugs.delete(slug),
         () => {}, // it is tried again; the others do not wait for its server
       );
-  };
-  await withConnectionBudget(installation, config.connectionBudget, () => {}, retreat).finally(installation.close);
+    }
+  } finally {
+    await installation.close();
+  }
 }

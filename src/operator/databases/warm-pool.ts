@@ -6,6 +6,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
@@ -66,7 +67,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
     );
     filled.ready = rows[0]?.ready ?? 0;
     const missing = Array.from({ length: Math.max(0, size - filled.ready) });
-    await runConcurrently(missing, copyConcurrency, () =>
+    await runConcurrently(missing, fleetTasks(copyConcurrency), () =>
       withConnection(adminUrl, async admin => {
         await makeWarm(control, admin, server, { adminUrl, digest, mark });
         filled.ready++;

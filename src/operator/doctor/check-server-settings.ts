@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { reserveOf } from '../../connections/share.ts';
 import { embeddedCluster } from '../../embedded/cluster.ts';
 import type { Report } from './finding.ts';
 import type { ServerMeasures } from './reports.ts';
@@ -74,6 +75,8 @@ const manyDatabases = 200;
 /** PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion by default. */
 const maxAge = 1_000_000_000;
 
+const tooFewRemedy = 'Raise max_connections on the server and restart it, or lower CONNECTION_BUDGET in all processes.';
+
 /** Checks that a server is set up for what the installation does with it. Makes no query. */
 export function checkServerSettings(settings: ServerSettings, connectionBudget?: number): Report[] {
   const { version, connections, naptime, initSync, hasSyncfs, slotWal, walLevel, databases, slots } = settings;
@@ -88,7 +91,15 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
     reports.push({
       check: 'too_few_connections',
       problem: `the server accepts ${connections} connections, CONNECTION_BUDGET is ${connectionBudget}`,
-      remedy: 'Raise max_connections on the server and restart it, or lower CONNECTION_BUDGET in all processes.',
+      remedy: tooFewRemedy,
+    });
+  else if (connectionBudget !== undefined && connections < connectionBudget + 2 * reserveOf(connectionBudget))
+    reports.push({
+      check: 'few_connections',
+      problem:
+        `the server accepts ${connections} connections; CONNECTION_BUDGET is ${connectionBudget}, and commands, a process ` +
+        `that starts and one that is paused may need ${2 * reserveOf(connectionBudget)} more`,
+      remedy: tooFewRemedy,
     });
   if (settings.oldestAge > maxAge)
     reports.push({

@@ -6,6 +6,7 @@ import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-co
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
@@ -17,7 +18,7 @@ import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 
 /** Tenant databases that are checked at the same time, and so connections to each server. */
-const concurrency = 4;
+const maxTenants = 4;
 
 interface Options {
   head: Head;
@@ -46,7 +47,7 @@ export async function checkTenants(
 
   const healthy = new Map<number, string>();
   const others: number[] = [];
-  const findings = await pLimit(concurrency).map(opened, async tenant => {
+  const findings = await pLimit(fleetTasks(maxTenants)).map(opened, async tenant => {
     const found = await checkTenant(installation, tenant, head).catch((error: unknown) => [notExamined(tenant, error)]);
     const fingerprint = evidence.get(tenant.id)?.fingerprint;
     // Without its password, the check has not logged in as the tenant.

@@ -41,6 +41,7 @@ export const checks = {
   unverified_tls: 'warning',
   wal_not_archived: 'warning',
   too_few_connections: 'error',
+  few_connections: 'warning',
   old_transaction_ids: 'error',
   shared_sessions: 'error',
   missing_database: 'error',

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
@@ -14,7 +15,7 @@ export interface ManifestOutcome {
 }
 
 /** More concurrent copies of the template would slow down the tenants of the server. */
-const concurrencyPerServer = 2;
+const maxPerServer = 2;
 
 /**
  * Provisions every manifest (`*.json`) of a folder, two at a time on each server. A manifest that fails does not stop
@@ -43,8 +44,9 @@ export async function provisionFolder(
       error => onOutcome({ file, error }),
     );
   // A manifest without a server may be placed on any server. So these come first, within the limit of a single server.
+  const perServer = fleetTasks(maxPerServer);
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
-  await runConcurrently(byServer.get(undefined) ?? [], concurrencyPerServer, provisionOne);
+  await runConcurrently(byServer.get(undefined) ?? [], perServer, provisionOne);
   byServer.delete(undefined);
-  await Promise.all([...byServer.values()].map(group => runConcurrently(group, concurrencyPerServer, provisionOne)));
+  await Promise.all([...byServer.values()].map(group => runConcurrently(group, perServer, provisionOne)));
 }

@@ -6,6 +6,7 @@ import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts'
 import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import type { Context, Plan } from '../command/operation.ts';
 import { hasFailed, reportOutcomes, runFleet, timed } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
@@ -55,7 +56,7 @@ export async function restoreLostTenants(
     return { ...found, state: error === null ? 'restored' : 'failed', ms, error };
   };
   return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
-    runFleet(lost, concurrency, observers, restore),
+    runFleet(lost, fleetTasks(concurrency), observers, restore),
   );
 }
 

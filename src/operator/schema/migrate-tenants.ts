@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
-import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
+import { operatorPool, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import type { Run, RunServer } from './bring-to-head.ts';
@@ -32,8 +33,6 @@ export interface RunReport {
 }
 
 const defaultConcurrency = 4;
-/** Connections that write outcomes, beside the one that holds the locks. */
-const outcomeConnections = 4;
 const busyRetryMs = 50;
 
 /**
@@ -50,25 +49,26 @@ export async function migrateTenants(
   const steps = await readSchemaSteps();
   const servers = await findServers(installation);
   const { controlUrl } = installation;
-  const work = (control: Queryable) =>
-    withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
-      const concurrency = request.concurrency ?? defaultConcurrency;
-      const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
-      const run: Run = {
-        ...{ id, installation, control, controlPool, steps, head, servers },
-        receivedAt: 0,
-      };
-      try {
-        const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
-        await waitUntil(run.receivedAt);
-        await endRun(control, id, report.state, 'the run was halted before this tenant');
-        return report;
-      } catch (error) {
-        await endRun(control, id, 'failed', errorText(error)).catch(() => {});
-        throw error;
-      }
-    });
-  return withConnection(controlUrl, work, { pipeline: true });
+  const concurrency = fleetTasks(request.concurrency ?? defaultConcurrency);
+  // Commits of outcomes that arrive together cost one write to the disk.
+  const controlPool = operatorPool(controlUrl, concurrency);
+  const work = async (control: Queryable): Promise<RunReport> => {
+    const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
+    const run: Run = {
+      ...{ id, installation, control, controlPool, steps, head, servers },
+      receivedAt: 0,
+    };
+    try {
+      const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
+      await waitUntil(run.receivedAt);
+      await endRun(control, id, report.state, 'the run was halted before this tenant');
+      return report;
+    } catch (error) {
+      await endRun(control, id, 'failed', errorText(error)).catch(() => {});
+      throw error;
+    }
+  };
+  return withConnection(controlUrl, work, { pipeline: true }).finally(() => controlPool.end());
 }
 
 /** Migrates the canaries, and then, unless one of them fails, the other tenants. */

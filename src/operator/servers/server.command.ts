@@ -46,16 +46,12 @@ const add = defineChange({
 
 const list = defineList({
   name: 'server list',
-  description: 'list the servers, with the tenants and the connections of each',
+  description: 'list the servers, with the tenants of each',
   examples: ['server list', 'server list -o wide'],
   access: 'statements',
   async items(_, { installation }) {
-    const { connectionsByServer, listProcesses } = await import('../tenants/processes.ts');
     const { listServers } = await import('../tenants/read-servers.ts');
-    const connections = connectionsByServer(await listProcesses(installation));
-    const none = { held: 0, granted: 0, wanted: 0 };
-    const servers = await listServers(installation);
-    return servers.map(server => ({ ...server, ...(connections.get(server.name) ?? none) }));
+    return listServers(installation);
   },
   row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
   nameOf: ({ name }) => name,

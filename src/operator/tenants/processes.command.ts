@@ -3,10 +3,11 @@ import type { ProcessSummary } from './processes.ts';
 
 const processes = defineList({
   name: 'processes',
-  description: 'list the running processes and their connections to each server',
+  description: 'list the running processes, and how many connections each may open to a server',
   examples: ['processes', 'processes --watch'],
-  help: `Of the connections to each server, those that are held exist, granted ones may be opened, and wanted is how many the
-process had a use for in the last seconds. npx backoffice server list shows the sums of all processes.`,
+  help: `A process beats once a second, and runs while its last beat is younger than five seconds. The share is how many
+connections each process of the service may open to each server: CONNECTION_BUDGET, less a reserve for commands, divided
+by the number of these processes.`,
   access: 'statements',
   repeats: 'sometimes',
   async items(_, { installation }) {
@@ -21,13 +22,15 @@ process had a use for in the last seconds. npx backoffice server list shows the 
 
 export const operations = [processes];
 
-function rowOf({ host, pid, build, tenantHead, startedAt, heartbeatAge, servers }: ProcessSummary): object {
-  const connections = servers.map(({ server, held, granted, wanted }) => `${server} ${held}/${granted}/${wanted}`);
+function rowOf(process: ProcessSummary): object {
+  const { host, pid, share, connectionBudget, heartbeatAge, build, tenantHead, startedAt } = process;
   return {
     host,
     pid,
-    'held/granted/wanted': connections.join(', ') || null,
-    heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
+    state: process.isRunning ? 'running' : 'silent',
+    share,
+    budget: connectionBudget,
+    heartbeat: `${heartbeatAge} s ago`,
     build,
     schema: tenantHead,
     started: startedAt,

@@ -1,78 +1,54 @@
-import type { Installation } from '../../installation.ts';
-import { serverAddress, serverIdentitySql } from '../../postgres/server-address.ts';
+import { shareOf } from '../../connections/share.ts';
+import { isRunning } from '../../control/running-process.ts';
+import type { ControlStatements } from '../../installation.ts';
 
-/** What a process, or all processes together, have of the connections to one server. */
-export interface ServerConnectionCounts {
-  granted: number;
-  held: number;
-  wanted: number;
-}
-
-/** A process of the installation, and its connections by the name of the server. */
+/** A process of the installation. */
 export interface ProcessSummary {
-  /** Null when the process is gone, and its connections may still exist. */
-  host: string | null;
-  pid: number | null;
-  kind: string | null;
-  build: string | null;
+  host: string;
+  pid: number;
+  kind: string;
+  build: string;
   /** The last tenant migration of the build; null for a command. */
   tenantHead: string | null;
-  startedAt: string | null;
-  /** Seconds since the last exchange with the control database. */
-  heartbeatAge: number | null;
+  startedAt: string;
+  /** Seconds since the last beat. */
+  heartbeatAge: number;
+  /** False if its last beat is too old: it is gone, or paused, or cannot reach the control database. */
+  isRunning: boolean;
+  /** `CONNECTION_BUDGET` of the process. */
+  connectionBudget: number | null;
+  /** Connections that a running process of the service may open to each server; null for another process. */
+  share: number | null;
   id: string;
-  servers: (ServerConnectionCounts & { server: string })[];
 }
 
-type Reader = Pick<Installation, 'controlUrl' | 'statements'>;
+type ProcessRow = Omit<ProcessSummary, 'share'>;
 
-interface ProcessRow extends Omit<ProcessSummary, 'servers'>, ServerConnectionCounts {
-  server: string | null;
-}
-
-/** Returns the processes that are running, or whose connections may still exist; the oldest first. */
-export async function listProcesses(reader: Reader): Promise<ProcessSummary[]> {
-  const rows = await reader.statements.execute<ProcessRow[]>(
-    `select coalesce(p.id, g.process) as id, p.host, p.pid, p.kind, p.build,
-            p.tenant_head as "tenantHead",
-            to_char(p.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
-            round(extract(epoch from clock_timestamp() - p.seen_at))::int as "heartbeatAge",
-            g.server, g.granted, g.held, g.wanted
-       from processes p full join connection_grants g on g.process = p.id
-      where g.process is not null or p.seen_at > now() - interval '1 minute'
-      order by p.started_at, id, g.server`,
+/** Returns the processes that are running, or have beaten within a minute; the oldest first. */
+export async function listProcesses({ statements }: ControlStatements): Promise<ProcessSummary[]> {
+  const rows = await statements.execute<ProcessRow[]>(
+    `select host, pid, kind, build, tenant_head as "tenantHead",
+            to_char(started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
+            round(extract(epoch from clock_timestamp() - seen_at))::int as "heartbeatAge",
+            ${isRunning('p')} as "isRunning", connection_budget as "connectionBudget", id
+       from processes p
+      where seen_at > clock_timestamp() - interval '1 minute'
+      order by started_at, id`,
   );
-  const names = await serverNames(reader);
-  const processes = new Map<string, ProcessSummary>();
-  for (const { server, granted, held, wanted, ...process } of rows) {
-    const summary = processes.get(process.id) ?? { ...process, servers: [] };
-    processes.set(process.id, summary);
-    if (server !== null) summary.servers.push({ server: names.get(server) ?? server, granted, held, wanted });
-  }
-  return [...processes.values()];
-}
 
-/** Returns the sums over all processes, by the name of the server. */
-export function connectionsByServer(processes: readonly ProcessSummary[]): Map<string, ServerConnectionCounts> {
-  const sums = new Map<string, ServerConnectionCounts>();
-  for (const { server, granted, held, wanted } of processes.flatMap(each => each.servers)) {
-    const sum = sums.get(server) ?? { granted: 0, held: 0, wanted: 0 };
-    sums.set(server, { granted: sum.granted + granted, held: sum.held + held, wanted: sum.wanted + wanted });
-  }
-  return sums;
-}
+  const isCounted = ({ kind, isRunning }: ProcessRow): boolean => kind === 'service' && isRunning;
+  const services = rows.filter(isCounted);
+  const budgets = services.flatMap(({ connectionBudget }) => connectionBudget ?? []);
+  const { tenants: share } = shareOf({
+    budget: Math.min(...budgets),
+    services: services.length,
+    hasControl: false,
+    maxControl: 0,
+  });
 
-/** The names of the servers, by what the grants call them: their identity, or their address. */
-async function serverNames({ statements, controlUrl }: Reader): Promise<Map<string, string>> {
-  const names = new Map<string, string>();
-  const servers = await statements.execute<
-    { name: string; identity: string | null; address: string | null; onControlServer: boolean }[]
-  >('select name, identity, address, on_control_server as "onControlServer" from servers order by id desc');
-  const [controlServer] = await statements.execute<{ identity: string }[]>(serverIdentitySql);
-  for (const { name, identity, address, onControlServer } of servers) {
-    const [ownIdentity, ownAddress] = onControlServer ? [controlServer?.identity, controlUrl] : [identity, address];
-    if (ownAddress) names.set(serverAddress(ownAddress), name);
-    if (ownIdentity) names.set(ownIdentity, name);
-  }
-  return names;
+  return rows.map(({ id, ...process }) => ({
+    ...process,
+    share: isCounted({ id, ...process }) && budgets.length > 0 ? share : null,
+    id,
+  }));
 }

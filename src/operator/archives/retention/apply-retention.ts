@@ -4,6 +4,7 @@ import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { fleetTasks } from '../../command/fleet-tasks.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
 import { withTenantUnchanged } from '../../databases/with-tenant.ts';
@@ -67,7 +68,7 @@ export async function applyRetention(
       keepDays: daysOf(keep),
       requestedBy: operatorName(),
     };
-    const outcomes = await runFleet(candidates, concurrency, observers, each => applyTo(run, each));
+    const outcomes = await runFleet(candidates, fleetTasks(concurrency), observers, each => applyTo(run, each));
     return {
       tenants: candidates.length,
       failed: outcomes.filter(({ state }) => state === 'failed').length,

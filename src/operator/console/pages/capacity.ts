@@ -1,7 +1,7 @@
 import { html } from '../../../docs/html.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import type { ReportedFinding, ServerMeasures } from '../../doctor/reports.ts';
-import { connectionsByServer, listProcesses, type ServerConnectionCounts } from '../../tenants/processes.ts';
+import { listProcesses } from '../../tenants/processes.ts';
 import { bytesByServer, listServers } from '../../tenants/read-servers.ts';
 import type { PageRequest } from '../console-page.ts';
 import { size, state, time } from '../format.ts';
@@ -10,22 +10,15 @@ import { table } from '../view.ts';
 import { findingsLink } from './findings.ts';
 
 const maxProcesses = 100;
-const silentAfterSeconds = 30;
 
-/** Whether a process sends no heartbeats any more. */
-export function isSilent({ heartbeatAge }: { readonly heartbeatAge: number | null }): boolean {
-  return heartbeatAge === null || heartbeatAge > silentAfterSeconds;
-}
-
-/** Servers and processes, with the connections that they have. */
+/** Servers and processes. */
 export async function capacityPage({ control }: PageRequest) {
   const bytes = await bytesByServer(control);
   const processes = await listProcesses(control);
-  const connections = connectionsByServer(processes);
   const report = await readFindings(control, { tenant: null });
   const open = (report?.findings ?? []).filter(({ fixed, accepted }) => !fixed && !accepted);
   const servers = (await listServers(control)).map(server => ({
-    ...{ ...server, bytes: bytes.get(server.name), connections: connections.get(server.name) },
+    ...{ ...server, bytes: bytes.get(server.name) },
     findings: open.filter(finding => finding.server === server.name),
     measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
   }));
@@ -37,7 +30,6 @@ export async function capacityPage({ control }: PageRequest) {
   const main = html`${table('Servers', servers, 'There is no server.', [
     ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
     ['Tenants', ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`)],
-    ['Held / granted / wanted', ({ connections }) => countsText(connections)],
     ['Data', 'bytes'],
     ['Databases', ({ measured }) => measured?.databases],
     ['Log archived', ({ measured }) => measured && archived(measured)],
@@ -49,26 +41,22 @@ export async function capacityPage({ control }: PageRequest) {
         html`${operationLink('server set', 'Set the capacity', { name, capacity: String(capacity ?? 'none') })} ${operationLink('server drain', 'Drain', { name })}`,
     ],
   ])}
-<p class="hint">Connections that are held exist, granted ones may be opened, and wanted is how many the processes had a use for in the last seconds.
-Data is the last known size of the tenants' databases. doctor counted the databases, the archived log and the standbys, ${report ? time(report.madeAt) : 'which has not looked yet'}.
+<p class="hint">Data is the last known size of the tenants' databases. doctor counted the databases, the archived log and the standbys, ${report ? time(report.madeAt) : 'which has not looked yet'}.
 PostgreSQL does not say how much room its disk has: watch that on the machine of the server.</p>
 ${table('Processes', processes.slice(0, maxProcesses), 'No process is running.', [
-  ['Process', ({ host, kind, pid }) => (host === null ? 'gone' : `${kind ?? 'process'} ${pid} on ${host}`)],
-  ['State', process => (isSilent(process) ? state('silent') : state('alive', 'good'))],
-  ['Heard of', ({ heartbeatAge: age }) => (age === null ? null : time(new Date(Date.now() - age * 1_000)))],
+  ['Process', ({ host, kind, pid }) => `${kind} ${pid} on ${host}`],
+  ['State', ({ isRunning }) => (isRunning ? state('alive', 'good') : state('silent'))],
+  ['Heard of', ({ heartbeatAge: age }) => time(new Date(Date.now() - age * 1_000))],
   'build',
   ['Schema', 'tenantHead'],
   'startedAt',
-  ['Held / granted / wanted', ({ servers }) => servers.map(each => `${each.server} ${countsText(each)}`).join(', ')],
-])}`;
+  ['Share', 'share'],
+])}
+<p class="hint">A share is how many connections each process of the service may open to each server: CONNECTION_BUDGET, less a reserve for commands, divided by the number of these processes.</p>`;
   return { title: 'Capacity', links, main };
 }
 
 const isError = ({ severity }: ReportedFinding): boolean => severity === 'error';
-
-function countsText({ held, granted, wanted }: ServerConnectionCounts = { held: 0, granted: 0, wanted: 0 }): string {
-  return `${held} / ${granted} / ${wanted}`;
-}
 
 function archived({ archivedAt, archiveFails }: ServerMeasures) {
   return archiveFails ? html`${state('failed')}, last ${time(archivedAt)}` : archivedAt ? time(archivedAt) : 'never';

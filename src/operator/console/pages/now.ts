@@ -9,7 +9,6 @@ import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, numberText, shorten, state, time } from '../format.ts';
 import { operationLink, rolloutLink, tenantLink, withQuery } from '../links.ts';
 import { table } from '../view.ts';
-import { isSilent } from './capacity.ts';
 import { routineCommands } from './operator-log.ts';
 
 const maxShown = 8;
@@ -107,8 +106,8 @@ async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
 }
 
 async function processConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const silent = (await listProcesses(control)).filter(isSilent).length;
-  const text = html`Silent processes, whose connections may still exist: ${numberText(silent)}`;
+  const silent = (await listProcesses(control)).filter(({ isRunning }) => !isRunning).length;
+  const text = html`Processes that have been silent for five seconds: ${numberText(silent)}`;
   return when(silent > 0, 'warning', text, html`<a href="/capacity">Processes</a>`);
 }
 

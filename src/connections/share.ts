@@ -1,0 +1,70 @@
+/** Connections that one task of a command has open at the same time, one of them to the control database. */
+export const taskConnections = 4;
+/** The least that a process can work with on the server of the control database, and that the budget keeps for a start. */
+const minOnControlServer = 4;
+/** The same on another server. */
+const minOnServer = 2;
+/** Of the control database: one for its statements, one more for those that wait, and the change feed. */
+const minControl = 3;
+const minReserve = 6;
+
+/** The connections of one process to one server. */
+export interface Share {
+  /** To the control database, the change feed included; 0 on another server. */
+  readonly control: number;
+  /** To the databases of tenants. */
+  readonly tenants: number;
+}
+
+/** Returns the part of `CONNECTION_BUDGET` that is kept for commands. */
+export function reserveOf(budget: number): number {
+  return Math.max(minReserve, Math.ceil(budget / 10));
+}
+
+/** Returns how many processes of the service may run at the same time, with one that starts before another one ends. */
+export function mostProcesses(budget: number): number {
+  return Math.floor((budget - minOnControlServer) / minOnControlServer);
+}
+
+/**
+ * Returns how many tasks of a command run at the same time: the first one always, and each further one whose connections
+ * fit in the reserve.
+ * @param max `--concurrency`
+ */
+export function taskLimit(budget: number, max: number): number {
+  return Math.max(1, Math.min(max, Math.floor(reserveOf(budget) / taskConnections)));
+}
+
+interface ShareOptions {
+  /** `CONNECTION_BUDGET` */
+  budget: number;
+  /** Running processes of the service. */
+  services: number;
+  /** True on the server of the control database. */
+  hasControl: boolean;
+  /** `CONTROL_CONNECTIONS` and the change feed. */
+  maxControl: number;
+}
+
+/** Returns the share of a process: its part of the budget less the reserve, and never less than the minimum. */
+export function shareOf({ budget, services, hasControl, maxControl }: ShareOptions): Share {
+  const part = Math.floor((budget - reserveOf(budget)) / services);
+  if (!hasControl) return { control: 0, tenants: Math.max(minOnServer, part) };
+
+  const share = Math.max(minOnControlServer, part);
+  const control = Math.max(minControl, Math.min(Math.floor(share / 3), maxControl));
+
+  return { control, tenants: share - control };
+}
+
+/** Returns the share of a process that the others have not made room for yet. */
+export function minimumShare(hasControl: boolean): Share {
+  return hasControl
+    ? { control: minControl, tenants: minOnControlServer - minControl }
+    : { control: 0, tenants: minOnServer };
+}
+
+/** The share of a process that the others may not count any more: the connection on which it beats, and the feed. */
+export function lostShare(hasControl: boolean): Share {
+  return { control: hasControl ? 2 : 0, tenants: 0 };
+}

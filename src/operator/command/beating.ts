@@ -1,0 +1,24 @@
+import { readConfig } from '../../config/config.ts';
+import { Beat } from '../../control/beat.ts';
+import { newProcess } from '../../control/process-identity.ts';
+import type { OpenControl } from '../../installation.ts';
+
+const noLog = { info: () => {}, warn: () => {} };
+
+/** Runs the work of a command, which beats meanwhile, so that `processes` and a change of the master key know of it. */
+export async function beating<T>({ pool, secrets }: OpenControl, work: () => Promise<T>): Promise<T> {
+  const beat = new Beat({
+    pool,
+    process: newProcess('command'),
+    budget: readConfig().connectionBudget,
+    keys: secrets,
+    log: noLog,
+  });
+  await beat.join().catch(() => {}); // a control database that takes no write can still be read
+
+  try {
+    return await work();
+  } finally {
+    await beat.leave();
+  }
+}

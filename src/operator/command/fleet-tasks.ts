@@ -1,0 +1,11 @@
+import { readConfig } from '../../config/config.ts';
+import { taskLimit } from '../../connections/share.ts';
+
+/**
+ * Returns how many tenants a command works on at the same time: as many as have room in the reserve of
+ * `CONNECTION_BUDGET`, and always one.
+ * @param max the most that was asked for
+ */
+export function fleetTasks(max: number): number {
+  return taskLimit(readConfig().connectionBudget, max);
+}
