@@ -49,9 +49,9 @@ export interface ServiceOptions {
   logOutput?: Pick<LogOutput, 'droppedLines'>;
   /** The windows of rate limits in the primary process, for a worker. */
   primary?: SharedWindows;
-  /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
+  /** Unix time in milliseconds; replaced in tests where tokens expire. */
   now?: () => number;
-  /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
+  /** A monotonic clock in milliseconds; replaced in tests where cached responses expire and rate limit windows pass. */
   clock?: () => number;
 }
 
@@ -121,7 +121,7 @@ export async function createServices({
   });
   const tokens = await createTokenSettings({ control, now });
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
-  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
+  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now: clock });
   const background = createBackgroundTasks(log);
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
   const imports = createImportRunner(leasing);

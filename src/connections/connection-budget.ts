@@ -176,7 +176,7 @@ export class ConnectionBudget {
     }
   }
 
-  /** The waiter goes on waiting: another attempt follows after a pause, in the place of an idle connection if possible. */
+  /** The waiter goes on waiting: another attempt follows after a pause, in the place of an idle connection. */
   #onServerFull(): void {
     this.#serverFull++;
     this.#connections.evict();

@@ -65,7 +65,7 @@ export class ServerBudgets {
     return this.#budgets.get(server) ?? this.#create(server);
   }
 
-  /** Takes the share that the last beat gives. Idle connections above it are closed, those in use after their request. */
+  /** Takes the share that the last beat gives. Closes idle connections above it; those in use after their request. */
   update(): void {
     for (const [server, budget] of this.#budgets) budget.setMax(this.#shareOf(server).tenants);
   }

@@ -1,12 +1,14 @@
 /** Connections that one task of a command has open at the same time, one of them to the control database. */
-export const taskConnections = 4;
-/** The least that a process can work with on the server of the control database, and that the budget keeps for a start. */
+const taskConnections = 4;
+/** The least that a process can work with on the server of the control database. */
 const minOnControlServer = 4;
 /** The same on another server. */
 const minOnServer = 2;
 /** Of the control database: one for its statements, one more for those that wait, and the change feed. */
 const minControl = 3;
 const minReserve = 6;
+/** What the budget keeps for commands when as many processes run as may. */
+const startRoom = 4;
 
 /** The connections of one process to one server. */
 export interface Share {
@@ -21,9 +23,9 @@ export function reserveOf(budget: number): number {
   return Math.max(minReserve, Math.ceil(budget / 10));
 }
 
-/** Returns how many processes of the service may run at the same time, with one that starts before another one ends. */
+/** Returns how many processes of the service may run at the same time, one that is about to end included. */
 export function mostProcesses(budget: number): number {
-  return Math.floor((budget - minOnControlServer) / minOnControlServer);
+  return Math.floor((budget - startRoom) / minOnControlServer);
 }
 
 /**

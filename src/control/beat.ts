@@ -56,8 +56,8 @@ interface BeatOptions {
 }
 
 /**
- * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It does not see its own row,
- * which it adds or changes.
+ * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It does not see its own
+ * row, which it adds or changes.
  */
 const beatStatement = `
   with beat as (
@@ -171,7 +171,7 @@ export class Beat {
     await Promise.race([settled.promise, delay(maxMs, undefined, { ref: false })]);
   }
 
-  /** Ends the beat, and removes the row of this process, which must have no other connection any more. Never rejects. */
+  /** Ends the beat, and removes the row of this process, which has no other connection any more. Never rejects. */
   async leave(): Promise<void> {
     const { process } = this.#options;
     this.#isStopped = true;

@@ -288,8 +288,8 @@ export async function stopServer(data: string): Promise<void> {
   const server = await findServer(data);
   if (!server || !(await canSignal())) return;
   process.kill(server.pid, 'SIGINT');
-  const deadline = Date.now() + stopDeadlineMs;
-  while (Date.now() < deadline && (await pathExists(pidFile(data))) && (await isServerOf(data, server.pid)))
+  const deadline = performance.now() + stopDeadlineMs;
+  while (performance.now() < deadline && (await pathExists(pidFile(data))) && (await isServerOf(data, server.pid)))
     await sleep(pollMs);
 }
 

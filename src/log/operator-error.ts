@@ -1,5 +1,5 @@
 import { ConfigError } from '../config/config-error.ts';
-import { sqlState } from '../postgres/database-error.ts';
+import { isServerFull, sqlState } from '../postgres/database-error.ts';
 import { describeError } from './describe-error.ts';
 
 /**
@@ -58,6 +58,11 @@ const connectFailures: Record<string, string> = {
   '57P03': 'it is starting up; try again in a moment',
 };
 
+/** How a server keeps connections for commands. They have tried for ten seconds before an operator reads this. */
+export const serverFullRemedy =
+  'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
+  'on the server (PostgreSQL 16 or later), restart it, and grant pg_use_reserved_connections to the login of commands';
+
 /** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
 export function connectFailure(error: unknown): string | undefined {
   return connectFailures[sqlState(error) ?? ''];
@@ -71,6 +76,7 @@ export function explain(error: unknown): string {
   if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;
   if (error instanceof OperatorError) return asSentence(error.message);
   const reason = connectFailure(error);
+  if (isServerFull(error)) return `PostgreSQL cannot be used: ${reason}. ${serverFullRemedy}.`;
   if (reason) return `PostgreSQL cannot be used: ${reason}. Check DATABASE_URL and the servers of the tenants.`;
   return `Unexpected error. Report it with these details: ${JSON.stringify(describeError(error), null, 2)}`;
 }

@@ -1,4 +1,3 @@
-import { mock } from 'node:test';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
 import { ConfigError } from '../../src/config/config-error.ts';
@@ -22,11 +21,9 @@ describe('rate limits', function () {
     world = await createWorld();
     limited = new Client((await world.startAnotherServer({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url);
     // Only `world.clock` moves the time, so the speed of the machine does not affect a window.
-    const now = Date.now();
-    mock.method(Date, 'now', () => now);
+    world.clock.stoppedAtMs = Math.floor(performance.now());
   });
   after(async () => {
-    mock.restoreAll();
     await world?.close();
   });
   beforeEach(() => {
@@ -35,6 +32,7 @@ describe('rate limits', function () {
   afterEach(() => {
     held.restore();
     world.clock.offsetSeconds = 0;
+    world.clock.monotonicOffsetMs = 0;
   });
 
   const from = (address: string) => ({ 'X-Forwarded-For': address });
@@ -69,12 +67,24 @@ describe('rate limits', function () {
     it('the window slides: a burst after the turn of a minute is rejected', async () => {
       const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '40/60s' });
       const burst = () => Promise.all(Array.from({ length: 40 }, () => new Client(url).get(anyPath)));
-      world.clock.offsetSeconds = 59;
+      world.clock.monotonicOffsetMs = 59_000;
       expect(statusCounts(await burst())).to.deep.equal({ 403: 40 });
-      world.clock.offsetSeconds = 61;
+      world.clock.monotonicOffsetMs = 61_000;
       expect(statusCounts(await burst())).to.deep.equal({ 429: 40 });
-      world.clock.offsetSeconds = 59 + 60 + 3;
+      world.clock.monotonicOffsetMs = (59 + 60 + 3) * 1_000;
       expect(statusCounts(await burst())).to.deep.equal({ 403: 40 });
+    });
+
+    it('a jump of the wall clock, forward or back, changes neither the count nor the time until the limit is reset', async () => {
+      const headers = from('198.51.100.90');
+      await limited.get(anyPath, headers);
+
+      for (const offsetSeconds of [86_400, -86_400]) {
+        world.clock.offsetSeconds = offsetSeconds;
+        const { remaining, reset } = limitOf(await limited.get(anyPath, headers));
+        expect(remaining).to.equal(offsetSeconds > 0 ? 498 : 497);
+        expect(reset).to.be.within(1, 60);
+      }
     });
 
     it('all requests of an untrusted peer count as one client, whatever address its headers name', async () => {
@@ -166,9 +176,9 @@ describe('rate limits', function () {
     it('a sixth login is still rejected after 14:59 minutes, and allowed after 15 minutes', async () => {
       const five = Array.from({ length: 5 }, () => logIn('198.51.100.14'));
       expect(statusCounts(await Promise.all(five))).to.deep.equal({ 200: 5 });
-      world.clock.offsetSeconds = 14 * 60 + 59;
+      world.clock.monotonicOffsetMs = (14 * 60 + 59) * 1_000;
       expect((await delayed(logIn('198.51.100.14'))).status).to.equal(429);
-      world.clock.offsetSeconds = 15 * 60;
+      world.clock.monotonicOffsetMs = 15 * 60_000;
       expect((await logIn('198.51.100.14')).status).to.equal(200);
     });
   });

@@ -43,10 +43,10 @@ describe('what people add to the control database', () => {
     expect([repeated.status, repeated.body], 'a repeated request').to.deep.equal([201, first.body]);
     const globex = await world.login(world.globex);
     expect((await globex.post(rolesPath, { Name: 'Other tenant', Permissions: [] })).status).to.equal(201);
-    world.clock.offsetSeconds += 86_401;
+    world.clock.monotonicOffsetMs += 86_401_000;
     const later = await world.login(world.acme);
     expect((await later.post(rolesPath, { Name: 'A day later', Permissions: [] })).status).to.equal(201);
-    world.clock.offsetSeconds = 0;
+    world.clock.monotonicOffsetMs = 0;
   });
 
   it('an idempotency key of the control database is removed a day later, when another one is stored', async () => {

@@ -45,9 +45,14 @@ export interface World {
   readonly log: Logger;
   readonly passwords: Passwords;
   /**
-   * Offsets added to the wall clock (tokens, rate limits), in s, and to the monotonic clock (response cache), in ms.
+   * Offsets added to the wall clock (tokens), in s, and to the monotonic clock (response cache, rate limits), in ms.
    */
-  clock: { offsetSeconds: number; monotonicOffsetMs: number };
+  clock: {
+    offsetSeconds: number;
+    monotonicOffsetMs: number;
+    /** When the monotonic clock stands still; undefined while it goes on. */
+    stoppedAtMs: number | undefined;
+  };
   /** A client without a token. */
   readonly anonymous: Client;
   /** Logs in over HTTP, and returns a client of that user. */
@@ -123,9 +128,9 @@ export async function createWorld(
        from tenants t where t.id = d.tenant_id;
      alter table tenants alter id restart with ${firstNumber + 2}`,
   );
-  const clock = { offsetSeconds: 0, monotonicOffsetMs: 0 };
+  const clock: World['clock'] = { offsetSeconds: 0, monotonicOffsetMs: 0, stoppedAtMs: undefined };
   const now = () => Date.now() + clock.offsetSeconds * 1_000;
-  const monotonicNow = () => performance.now() + clock.monotonicOffsetMs;
+  const monotonicNow = () => (clock.stoppedAtMs ?? performance.now()) + clock.monotonicOffsetMs;
   const secrets = new Set([controlUrl, settings.MASTER_KEY, acme.admin.password, globex.admin.password]);
   const provisionTenant = async (slug: string, onServer?: string): Promise<TestTenant> => {
     const place = onServer === undefined ? {} : { server: onServer };

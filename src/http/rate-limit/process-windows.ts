@@ -11,8 +11,8 @@ const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
  */
 export const failuresPrefix = 'rl:failures:';
 
-/** @param now returns Unix time in milliseconds */
-export function createProcessWindows(now: () => number = monotonicUnixTime) {
+/** @param now returns the time in milliseconds, by a clock that does not jump when that of the machine is set */
+export function createProcessWindows(now: () => number = () => performance.now()) {
   const failures = new SlidingWindows(maxWindows);
   const requests = new SlidingWindows(maxWindows);
   const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
@@ -22,9 +22,4 @@ export function createProcessWindows(now: () => number = monotonicUnixTime) {
     /** Returns the state of a window, without counting a call. */
     peek: (key: string, rate: Rate) => windowsOf(key).peek(key, rate, now()),
   };
-}
-
-/** Returns Unix time in milliseconds that does not jump when the clock of the machine is set. */
-function monotonicUnixTime(): number {
-  return performance.timeOrigin + performance.now();
 }

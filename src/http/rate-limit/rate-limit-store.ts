@@ -31,7 +31,7 @@ interface RateLimitStoreOptions {
   /** The windows in the primary process; undefined = this process is the only one of its start. */
   primary?: SharedWindows | undefined;
   log: Logger;
-  /** Returns Unix time in milliseconds, for tests in which windows pass. */
+  /** Returns the time in milliseconds by a monotonic clock, for tests in which windows pass. */
   now?: (() => number) | undefined;
 }
 

@@ -20,7 +20,7 @@ const connection = {
 /**
  * Creates the windows that all processes share in Redis. Each window has one key, so that any node of a cluster can
  * hold it. A key expires with its window.
- * @param now returns Unix time in milliseconds; by default the clock of Redis counts, which all processes share
+ * @param now returns the time in milliseconds; by default the clock of Redis counts, which all processes share
  */
 export function createRedisStore(url: string, now?: () => number): SharedWindows {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
@@ -46,7 +46,8 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
 /**
  * `SlidingWindows.hit` in one atomic step in Redis; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the
  * time of the first call in the newest group, then for each group, oldest first, the time of its last call and its
- * number of calls. Times are in milliseconds.
+ * number of calls. Times are in milliseconds. A time in the future was stored before the clock was set back, and counts
+ * as now.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -60,7 +61,7 @@ local first, ends, counts, total = now, {}, {}, 0
 local numbers = string.gmatch(redis.call('GET', KEYS[1]) or '', '%d+')
 first = tonumber(numbers() or now)
 for word in numbers do
-  local last, count = tonumber(word), tonumber(numbers())
+  local last, count = math.min(now, tonumber(word)), tonumber(numbers())
   if last > now - window then
     ends[#ends + 1], counts[#counts + 1] = last, count
     total = total + count

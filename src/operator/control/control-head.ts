@@ -2,31 +2,23 @@ import { controlHead, controlVersion, isControlCompatible } from '../../control/
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, OperatorError, serverFullRemedy } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import { isServerFull, sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireOwnSessionOf } from '../../postgres/session-probe.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
 import { onServer, readState, restoringName } from './restoring-database.ts';
 
-/** Checks the control database as `withControlHead` does. */
-export async function requireControlHead(access: InstallationAccess): Promise<void> {
-  await withControlHead(access, async () => {});
-}
-
 /**
- * Runs `work` on a connection to the control database, which must be at the version of this build, with its secrets
- * sealed under the configured master key. Brings an embedded control database to that version; only the operator
+ * Checks that the control database is at the version of this build, with its secrets sealed under the configured master
+ * key. Brings an embedded control database to that version; only the operator
  * migrates a configured one.
  * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all,
  *   or when a restore of it has not ended
  */
-export async function withControlHead<T>(
-  { controlUrl, embedded, dataFolder, secrets }: InstallationAccess,
-  work: (control: Statements) => Promise<T>,
-): Promise<T> {
+export async function requireControlHead({ controlUrl, embedded, dataFolder, secrets }: InstallationAccess): Promise<void> {
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
@@ -35,14 +27,13 @@ export async function withControlHead<T>(
     await migrateControl(controlUrl, dataFolder);
   }
   let isChecked = false;
-  return withConnection(controlUrl, async client => {
+  await withConnection(controlUrl, async client => {
     if (!embedded) await requireOwnSessionOf(client, controlUrl);
     const control = statementsOf(client);
     await requireControlVersion(control, dataFolder);
     await requireNoRestore(control, controlUrl);
     isChecked = true;
     await requireMasterKey(control, secrets);
-    return work(control);
   }).catch(async error => {
     if (isChecked) throw error;
     await requireNoRestoreOnServer(controlUrl);
@@ -113,7 +104,9 @@ function explainFailure(cause: unknown): never {
     );
   const reason = connectFailure(cause);
   if (reason === undefined) throw cause;
-  const remedy = `Correct DATABASE_URL, or start the server, and test it: psql "$DATABASE_URL" -c 'select 1'`;
+  const remedy = isServerFull(cause)
+    ? serverFullRemedy
+    : `Correct DATABASE_URL, or start the server, and test it: psql "$DATABASE_URL" -c 'select 1'`;
   throw new OperatorError(`The control database cannot be used: ${reason}. ${remedy}`, { cause });
 }
 

@@ -18,8 +18,8 @@ process.on('message', ({ slug, isProtected }: GuardMessage) => {
   else protectedSlugs.delete(slug);
 });
 process.on('disconnect', async () => {
-  const deadline = Date.now() + maxRetryMs;
-  for (let delayMs = minDelayMs; protectedSlugs.size > 0 && Date.now() < deadline; delayMs *= 2) {
+  const deadline = performance.now() + maxRetryMs;
+  for (let delayMs = minDelayMs; protectedSlugs.size > 0 && performance.now() < deadline; delayMs *= 2) {
     await retreatAll().catch(() => {}); // as while a server restarts
     await sleep(Math.min(delayMs, maxDelayMs));
   }
