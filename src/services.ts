@@ -61,29 +61,46 @@ const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop f
 
 /**
  * Makes the parts of the service on an open installation, without its servers.
+ * @throws {OperatorError} when the connection budget has no room for another process
  * @throws when the control database cannot be used
  */
-export async function createServices({
-  config,
-  installation,
-  log,
-  passwords = createPasswords(),
-  logOutput = { droppedLines: 0 },
-  primary,
-  now = Date.now,
-  clock,
-}: ServiceOptions) {
-  const { control, controlUrl, secrets, member } = installation;
-  const announce = createAnnouncer(control);
+export async function createServices(options: ServiceOptions) {
+  const { config, installation, log } = options;
+  const { control, secrets, member } = installation;
   const heads = { tenant: await tenantHead(), control: await controlHead() };
-  const process = { ...(member?.process ?? newProcess('service')), heads };
   const beat = new Beat({
     pool: () => control.em.getConnection().getNativeClient(),
-    process,
+    process: { ...(member?.process ?? newProcess('service')), heads },
     budget: config.connectionBudget,
     keys: secrets,
     log,
   });
+
+  try {
+    return await createParts(options, heads, beat);
+  } catch (error) {
+    await beat.leave();
+    throw error;
+  }
+}
+
+async function createParts(
+  {
+    config,
+    installation,
+    log,
+    passwords = createPasswords(),
+    logOutput = { droppedLines: 0 },
+    primary,
+    now = Date.now,
+    clock,
+  }: ServiceOptions,
+  heads: { readonly tenant: string; readonly control: string },
+  beat: Beat,
+) {
+  const { control, controlUrl, secrets } = installation;
+  const { process } = beat;
+  const announce = createAnnouncer(control);
   const feed = new ChangeFeed({
     url: controlUrl,
     announce,

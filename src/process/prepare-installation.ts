@@ -39,6 +39,7 @@ async function prepare(installation: Installation, config: Config, log: Logger):
   await warnOfUnverifiedHosts(installation, config, log);
   if (!installation.embedded) {
     await warnOfOperatorLogin(installation, log);
+    await warnOfFewConnections(installation, config, log);
     return { installation, demo: undefined };
   }
   const demo = await provisionDemo(installation, config.dataDir);
@@ -93,5 +94,23 @@ async function warnOfOperatorLogin({ control }: Installation, log: Logger): Prom
     log.warn(
       { event: 'operator_login' },
       'the service runs with the login of an operator; make one of its own: npx backoffice control service-login',
+    );
+}
+
+/** A server that accepts less than the budget refuses connections while requests wait. */
+async function warnOfFewConnections(
+  { control }: Installation,
+  { connectionBudget }: Config,
+  log: Logger,
+): Promise<void> {
+  const [server] = await control.em.fork().execute<{ accepted: number }[]>(
+    `select sum(case name when 'max_connections' then setting::int else -setting::int end)::int as accepted
+       from pg_settings where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections')`,
+  );
+  if (server && server.accepted < connectionBudget)
+    log.warn(
+      { event: 'few_connections', accepted: server.accepted, connectionBudget },
+      `the server of the control database accepts ${server.accepted} connections, CONNECTION_BUDGET is ` +
+        `${connectionBudget}: requests will wait and fail; raise max_connections, or lower CONNECTION_BUDGET`,
     );
 }

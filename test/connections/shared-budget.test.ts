@@ -140,6 +140,15 @@ describe('commands on a server that has no connection left', () => {
     });
   }
 
+  it('user disable and key disable need one connection to the control database', async () => {
+    const user = await run('user', 'disable', 'acme', world.acme.admin.email, '--yes');
+    const key = await run('key', 'disable', 'acme', 'no-such-key', '--yes');
+
+    // The last administrator stays, and there is no such key: the commands have looked that up.
+    expect(user.stderr).to.include('nothing was changed');
+    expect(key.stderr).to.not.include('no connection left');
+  });
+
   it('a command goes on when a connection becomes free within ten seconds, and else says how to keep some', async () => {
     await withConnection(environment.DATABASE_URL ?? '', async () => {
       const { code, stderr } = await run('processes');

@@ -10,6 +10,7 @@ const fields = {
     'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
   ),
   full: flag('check also the tenant databases that did not change since nothing was wrong inside'),
+  control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database'),
 };
 
 const doctor = defineOperation({
@@ -41,16 +42,17 @@ otherwise 1.`,
     const { diagnose } = await import('./doctor.ts');
     const { storeReport } = await import('./reports.ts');
     await requireFindings(values, installation);
-    const { fix, full, finding: chosen } = values;
+    const { fix, full, control, finding: chosen } = values;
     const report = await diagnose(installation, {
       fix,
       chosen,
       full,
+      controlOnly: control,
       connectionBudget: readConfig().connectionBudget,
       onStart: total => progress.start(total),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
-    await storeReport(installation.statements, report);
+    if (!control) await storeReport(installation.statements, report); // that of all tenants stays the last one
     output.result(report, () => reportText(report));
     return report.healthy;
   },

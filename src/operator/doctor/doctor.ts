@@ -17,6 +17,8 @@ interface Options {
   chosen?: readonly string[] | undefined;
   /** True to open all tenant databases, also those that did not change. */
   full?: boolean | undefined;
+  /** True to open no tenant database. */
+  controlOnly?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
   connectionBudget?: number | undefined;
   /** Called before the first tenant is checked. */
@@ -66,8 +68,8 @@ export async function diagnose(
     findings.push(isRepaired ? { ...reported, ...(await repair(installation, server, finding)) } : reported);
   }
   if (findings.some(({ fixed }) => fixed)) {
-    const { connectionBudget } = options;
-    const { findings: left } = await checkTwice(installation, { connectionBudget }, findings);
+    const { connectionBudget, controlOnly } = options;
+    const { findings: left } = await checkTwice(installation, { connectionBudget, controlOnly }, findings);
     const leftKeys = new Set(left.map(findingKey));
     const knownKeys = new Set(findings.map(findingKey));
     findings = [
@@ -91,8 +93,8 @@ export async function diagnose(
 async function checkTwice(installation: Installation, options: CheckOptions, only?: Place[]): Promise<Checked> {
   const first = await runChecks(installation, options, only);
   if (!first.findings.some(isTransient)) return first;
-  const { connectionBudget } = options;
-  const { findings } = await runChecks(installation, { connectionBudget }, first.findings);
+  const { connectionBudget, controlOnly } = options;
+  const { findings } = await runChecks(installation, { connectionBudget, controlOnly }, first.findings);
   const keys = new Set(first.findings.map(findingKey));
   return { ...first, findings: findings.filter(finding => keys.has(findingKey(finding))) };
 }
@@ -105,15 +107,15 @@ function isTransient({ check }: Finding): boolean {
 /** @param only findings: checks only the servers and tenant databases that they name, changed or not */
 async function runChecks(
   installation: Installation,
-  { full = false, connectionBudget, onStart, onTenant }: CheckOptions,
+  { full = false, controlOnly = false, connectionBudget, onStart, onTenant }: CheckOptions,
   only?: Place[],
 ): Promise<Checked> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
-  onStart?.(control.tenants.length);
+  onStart?.(controlOnly ? 0 : control.tenants.length);
   const serverNames = only && new Set(only.map(({ server }) => server));
   const slugs = only && new Set(only.map(({ tenant }) => tenant));
   const servers = control.servers.filter(({ name }) => !serverNames || serverNames.has(name));
-  const isSelected = ({ slug }: { slug: string }) => !slugs || slugs.has(slug);
+  const isSelected = ({ slug }: { slug: string }) => !controlOnly && (!slugs || slugs.has(slug));
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
     servers.map(server =>

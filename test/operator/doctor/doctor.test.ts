@@ -58,6 +58,18 @@ describe('doctor', () => {
     });
   });
 
+  it('doctor --control looks at the control database and the catalogs of servers, and opens no tenant database', async () => {
+    await server.sql('create table stray (id integer)', acme);
+    await server.sql(`grant connect on database "${globex}" to public`);
+
+    const { stdout } = await doctor('--control', '--json');
+
+    await server.sql(`revoke connect on database "${globex}" from public`);
+    await server.sql('drop table stray', acme);
+    const { findings } = JSON.parse(stdout);
+    expect(checksOf(findings)).to.deep.equal([['public_access', 'globex']]);
+  });
+
   it('doctor exits with 1 for a problem, prints the problem and its remedy, and shows no secret', async () => {
     await server.sql(`drop owned by "${acme}"; drop role "${acme}"`);
     const [text, json] = await Promise.all([doctor(), doctor('--json')]);
