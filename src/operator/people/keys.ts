@@ -4,7 +4,7 @@ import { SigningKey, type Tenant } from '../../control/control-entities.ts';
 import { owners, type SecretBox, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { openSecret } from './master-key-change.ts';
@@ -76,16 +76,17 @@ async function changeKeys<T>(
   isDryRun: boolean,
   change: (em: EntityManager, tenant: Tenant) => Promise<T>,
 ): Promise<T> {
-  const { control, controlUrl, secrets } = installation;
+  const { control, secrets } = installation;
   const tenant = await findTenant(installation, slug);
   // The service could not open a key that is sealed under another master key: the tenant would be out of service.
   openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
   const transact = (work: (em: EntityManager) => Promise<T>) => control.em.fork().transactional(work);
-  return withLock(controlUrl, lockSpaces.tenant, tenant.id, () =>
-    changeOrUndo(transact, isDryRun, async em => {
-      const result = await change(em, tenant);
-      await em.flush();
-      return result;
-    }),
-  );
+
+  return changeOrUndo(transact, isDryRun, async em => {
+    // On the connection of the transaction: in an emergency the server may have no second one.
+    await em.execute('select pg_advisory_xact_lock(?, ?)', [lockSpaces.tenant, tenant.id]);
+    const result = await change(em, tenant);
+    await em.flush();
+    return result;
+  });
 }
