@@ -89,7 +89,10 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
         });
         const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
         Object.defineProperty(pool.options, 'max', { get: max }); // read before each connection is opened
-        pool.on('release', () => setImmediate(() => void closeAbove(pool, max)));
+        // After a release, because the pool counts the connection as idle only then.
+        pool.on('release', () => {
+          if (pool.totalCount > max()) setImmediate(() => void closeAbove(pool, max).catch(() => {}));
+        });
       },
     },
   });

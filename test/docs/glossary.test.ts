@@ -2,7 +2,6 @@ import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 
 const root = new URL('../../', import.meta.url);
-const maxEntries = 60;
 
 describe('glossary', () => {
   let terms: string[];
@@ -13,8 +12,8 @@ describe('glossary', () => {
     expect(terms).to.have.lengthOf([...text.matchAll(/^- /gm)].length);
   });
 
-  it('the glossary has at most 60 terms, in alphabetical order, each of them once', () => {
-    expect(terms.length).to.be.within(1, maxEntries);
+  it('the glossary has its terms in alphabetical order, each of them once', () => {
+    expect(terms).to.not.have.lengthOf(0);
     expect(terms).to.deep.equal([...new Set(terms)].sort((a, b) => (a < b ? -1 : 1)));
   });
 

@@ -13,7 +13,7 @@ export class HeldConnections {
   readonly #closings: Promise<void>[] = [];
   readonly #end = Promise.withResolvers<void>();
 
-  /** Returns the connection to a database, within the connection budget. */
+  /** Returns the connection to a database. */
   to(url: string): Promise<pg.Client> {
     let connection = this.#open.get(url);
     if (!connection) {
