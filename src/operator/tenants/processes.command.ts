@@ -15,7 +15,7 @@ by the number of these processes.`,
     return listProcesses(installation);
   },
   row: rowOf,
-  wide: ({ id, kind }) => ({ kind, id }),
+  wide: ({ id }) => ({ id }),
   nameOf: ({ id }) => id,
   empty: 'No process is running.',
 });
@@ -27,7 +27,7 @@ function rowOf(process: ProcessSummary): object {
   return {
     host,
     pid,
-    state: process.isRunning ? 'running' : 'silent',
+    kind: process.isRunning ? process.kind : `${process.kind}, silent`,
     share,
     budget: connectionBudget,
     heartbeat: `${heartbeatAge} s ago`,

@@ -106,8 +106,10 @@ async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
 }
 
 async function processConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const silent = (await listProcesses(control)).filter(({ isRunning }) => !isRunning).length;
-  const text = html`Processes that have been silent for five seconds: ${numberText(silent)}`;
+  const silent = (await listProcesses(control)).filter(
+    ({ kind, isRunning }) => kind === 'service' && !isRunning,
+  ).length;
+  const text = html`Processes of the service that have been silent for five seconds: ${numberText(silent)}`;
   return when(silent > 0, 'warning', text, html`<a href="/capacity">Processes</a>`);
 }
 
