@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { describeError } from '../log/describe-error.ts';
 import { lockSpaces } from '../postgres/advisory-locks.ts';
 import { connectFirst } from '../postgres/first-in-queue.ts';
+import { within } from '../runtime/within.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
 import type { ProcessIdentity } from './process-identity.ts';
 import { isRunning, maxBeatAgeSeconds } from './running-process.ts';
@@ -100,6 +101,8 @@ export class Beat {
   #timer: NodeJS.Timeout | undefined;
   #lossTimer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
+  /** Settles when the last attempt to connect has ended. */
+  #connecting: Promise<void> = Promise.resolve();
 
   constructor(options: BeatOptions) {
     this.#options = options;
@@ -227,8 +230,7 @@ export class Beat {
   /** Sends one beat. Never rejects. @returns whether it was confirmed */
   async #send(): Promise<boolean> {
     try {
-      const pool = await this.#options.pool();
-      const client = await connectFirst(pool, maxWaitMs);
+      const client = await this.#connect();
       const sentAt = performance.now();
       const row = await this.#query(client);
       this.#confirm(sentAt, row);
@@ -236,6 +238,30 @@ export class Beat {
     } catch (error) {
       this.#reportFailure(error);
       return false;
+    }
+  }
+
+  /**
+   * Waits for one connection at a time. An attempt that takes too long goes on, and another one beside it would open a
+   * second connection to a server that does not respond.
+   */
+  async #connect(): Promise<pg.PoolClient> {
+    const pool = await this.#options.pool();
+    await within(this.#connecting, maxWaitMs);
+    const connecting = connectFirst(pool);
+    this.#connecting = connecting.then(
+      () => {},
+      () => {},
+    );
+
+    try {
+      return await within(connecting, maxWaitMs);
+    } catch (error) {
+      connecting.then(
+        client => client.release(),
+        () => {},
+      );
+      throw error;
     }
   }
 

@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import { within } from '../runtime/within.ts';
 
 /** The requests that wait for a connection of a pool, which `pg.Pool` serves in this order. */
 interface PoolQueue {
@@ -8,10 +7,9 @@ interface PoolQueue {
 
 /**
  * Returns a connection of a pool, before everybody who waits for one already. The caller releases it.
- * @param maxMs maximum wait
- * @throws when none was free, and none could be opened, in this time
+ * @throws as the pool does
  */
-export async function connectFirst(pool: pg.Pool, maxMs: number): Promise<pg.PoolClient> {
+export function connectFirst(pool: pg.Pool): Promise<pg.PoolClient> {
   const { _pendingQueue: queue } = pool as unknown as PoolQueue;
   const last = queue.at(-1);
   const connecting = pool.connect();
@@ -22,13 +20,5 @@ export async function connectFirst(pool: pg.Pool, maxMs: number): Promise<pg.Poo
     queue.unshift(own);
   }
 
-  try {
-    return await within(connecting, maxMs);
-  } catch (error) {
-    connecting.then(
-      client => client.release(),
-      () => {},
-    );
-    throw error;
-  }
+  return connecting;
 }
