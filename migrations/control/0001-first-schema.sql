@@ -14,7 +14,7 @@
 --    8  Operators                commands, findings of doctor
 --    9  Migration runs           over all tenants
 --   10  Archives and retention   backups, and old history that is removed
---   11  The installation         its id, its processes, and how they share connections
+--   11  The installation         its id, and its processes
 --   12  Change feed              what the caches of all processes are told
 --
 -- Roles. Whoever migrates owns everything here: an operator. The service connects with a login
@@ -771,7 +771,6 @@ create table tenant_fences (
     constraint tenant_fences_tenant_guid_fkey references tenants (guid) on delete cascade,
   id uuid not null constraint tenant_fences_id_unique unique,
   closed boolean not null default false,
-  to_server_id smallint not null constraint tenant_fences_to_server_id_fkey references servers,
   begun_at timestamptz not null default clock_timestamp()
 );
 comment on table tenant_fences is
@@ -1028,6 +1027,7 @@ create table installation (
   id uuid not null default gen_random_uuid(),
   master_key_canary bytea,
   next_master_key_canary bytea,
+  key_fingerprint text,
   created_at timestamptz not null default now()
 );
 comment on table installation is 'This installation: the only row.';
@@ -1036,6 +1036,8 @@ comment on column installation.master_key_canary is
   'the id, sealed: opens only under the right master key; null before the first use of a key';
 comment on column installation.next_master_key_canary is
   'the id, sealed under the next master key; null unless the master key is being changed';
+comment on column installation.key_fingerprint is
+  'fingerprint of the master key that seals the secrets; null before the first secret';
 insert into installation default values;
 
 create table processes (
@@ -1048,6 +1050,7 @@ create table processes (
   control_head text,
   master_key text,
   previous_master_key text,
+  connection_budget integer,
   started_at timestamptz not null default now(),
   seen_at timestamptz not null default now()
 );
@@ -1061,37 +1064,9 @@ comment on column processes.master_key is
   'fingerprint of MASTER_KEY, which tells nothing of the key';
 comment on column processes.previous_master_key is
   'fingerprint of MASTER_KEY_PREVIOUS; null without one';
-comment on column processes.seen_at is 'for people; no process decides by it, because clocks jump';
-
-create table connection_servers (
-  server text primary key,
-  version bigint not null default 0
-);
-comment on table connection_servers is
-  'One PostgreSQL server whose connections the processes share.';
-comment on column connection_servers.server is
-  'the identity of a PostgreSQL server, or its address while the identity is not known';
-
-create table connection_grants (
-  server text not null constraint connection_grants_server_fkey references connection_servers,
-  process uuid not null,
-  granted integer not null constraint connection_grants_granted_check check (granted >= 0),
-  held integer not null,
-  wanted integer not null,
-  reserved integer not null,
-  budget integer not null,
-  heartbeat bigint not null,
-  primary key (server, process)
-);
-comment on table connection_grants is
-  'How many connections to one server one process may have. A row counts until the '
-  'connections of its process are known to be closed, so it may outlive the row of the '
-  'process.';
-comment on column connection_grants.granted is 'connections that it may open';
-comment on column connection_grants.held is 'connections that it has, at most';
-comment on column connection_grants.wanted is 'connections that it has a use for';
-comment on column connection_grants.reserved is 'connections to the control database that it has beside granted';
-comment on column connection_grants.heartbeat is 'grows with each exchange of the process';
+comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
+comment on column processes.seen_at is
+  'the last beat, one a second: a process runs while it is younger than five seconds';
 
 
 -- 12  Change feed -----------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class EmbeddedServer implements EmbeddedPostgres {
   #hold({ client, port }: Membership): void {
     this.#client = client;
     this.#port = port;
-    this.#joinedAt = Date.now();
+    this.#joinedAt = performance.now();
     client.once('end', () => {
       this.#client = undefined;
       this.#recovery = this.#recover();
@@ -141,7 +141,7 @@ class EmbeddedServer implements EmbeddedPostgres {
    */
   async #recover(): Promise<void> {
     const { log } = this.#options;
-    if (Date.now() - this.#joinedAt > steadyMs) this.#pauseMs = minPauseMs;
+    if (performance.now() - this.#joinedAt > steadyMs) this.#pauseMs = minPauseMs;
 
     while (!this.#hasLeft) {
       try {
@@ -164,28 +164,28 @@ class EmbeddedServer implements EmbeddedPostgres {
    */
   async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
     const { folder, data, runner, settings, password, log } = this.#options;
-    const deadline = Math.max(Date.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
+    const deadline = Math.max(performance.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
     const logLength = await lengthOf(logFile(folder));
     let launched: ChildProcess | undefined;
     let launches = 0;
     let unreachableAt: number | undefined;
 
-    while (Date.now() < deadline && !this.#hasLeft) {
+    while (performance.now() < deadline && !this.#hasLeft) {
       const server = await readPidFile(data);
       const runs = (server && (await isServerOf(data, server.pid))) || (await isClaimed(folder));
 
       if (runs && server?.isReady && (isFirst || server.port === this.#port)) {
         const client = await joinServer(server, password);
         if (client === 'unreachable') {
-          unreachableAt ??= Date.now();
-          if (isFirst && Date.now() - unreachableAt > unreachableMs) throw unreachable(data, server.port);
+          unreachableAt ??= performance.now();
+          if (isFirst && performance.now() - unreachableAt > unreachableMs) throw unreachable(data, server.port);
         } else if (client) {
           if (launched) await prepareServer(client);
           return { client, port: server.port };
         }
       } else if (!runs && launches === (isFirst ? maxLaunches : 1)) {
         break;
-      } else if (!runs && (isFirst || (log && Date.now() >= this.#nextLaunchAt))) {
+      } else if (!runs && (isFirst || (log && performance.now() >= this.#nextLaunchAt))) {
         const port = isFirst ? await freePort(server?.port) : this.#port;
         const child = await launchServer(data, folder, runner, settings, port);
         if (child) {
@@ -204,7 +204,7 @@ class EmbeddedServer implements EmbeddedPostgres {
   }
 
   #delayNextLaunch(): void {
-    this.#nextLaunchAt = Date.now() + this.#pauseMs;
+    this.#nextLaunchAt = performance.now() + this.#pauseMs;
     this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
   }
 }

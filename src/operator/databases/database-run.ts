@@ -80,7 +80,7 @@ export class DatabaseRun {
       await upgradeDatabase(this.#installation, this.#control, client, { target, epoch: this.#run.epoch });
       await beginFeedEra(client, this.#run);
     },
-    'announce fence': () => announceFence(this.#control, this.#tenant.guid, this.#chosen().server.id),
+    'announce fence': () => announceFence(this.#control, this.#tenant.guid),
     'copy ahead': () => required(this.#copy).copyAhead(),
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),

@@ -21,16 +21,11 @@ interface Process {
 /**
  * Announces the fence of a tenant: each running process of the service prepares for it, and confirms that.
  * @param control connected to the control database
- * @param toServer id of the server that the tenant will be on
  * @throws {OperatorError} when a running process does not confirm
  */
-export async function announceFence(control: pg.Client, guid: string, toServer: number): Promise<void> {
+export async function announceFence(control: pg.Client, guid: string): Promise<void> {
   await control.query(liftFence, [guid]);
-  await control.query('insert into tenant_fences (tenant_guid, id, to_server_id) values ($1, $2, $3)', [
-    guid,
-    randomUUID(),
-    toServer,
-  ]);
+  await control.query('insert into tenant_fences (tenant_guid, id) values ($1, $2)', [guid, randomUUID()]);
   const missing = await waitForProcesses(control, guid, maxAnnounceMs);
   if (missing.length > 0)
     throw new OperatorError(

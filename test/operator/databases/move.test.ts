@@ -128,8 +128,8 @@ describe('move of a tenant', () => {
       client.query('update tenant_identity set guid = $1', [closedStamp(world.acme.guid)]),
     );
     await world.control.em.execute(
-      `insert into tenant_fences (tenant_guid, id, closed, to_server_id)
-       select guid, gen_random_uuid(), true, server_id from tenants where guid = ?`,
+      `insert into tenant_fences (tenant_guid, id, closed)
+       select guid, gen_random_uuid(), true from tenants where guid = ?`,
       [world.acme.guid],
     );
     const served = JSON.parse(await servers.runWell(['databases', 'prune', 'acme', '--json']));

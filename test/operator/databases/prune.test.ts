@@ -33,8 +33,8 @@ describe('databases prune', () => {
   /** What a move leaves that was killed behind the fence, with the process that outlives it. */
   async function leaveFence(slug: string): Promise<void> {
     await control.query(
-      `insert into tenant_fences (tenant_guid, id, to_server_id, closed)
-       select guid, gen_random_uuid(), server_id, true from tenants where slug = $1`,
+      `insert into tenant_fences (tenant_guid, id, closed)
+       select guid, gen_random_uuid(), true from tenants where slug = $1`,
       [slug],
     );
   }

@@ -369,8 +369,8 @@ describe('doctor', () => {
           await record('office_tenant_7905', ofAcme, 'kept');
           await record('office_tenant_7906', ofAcme, 'filled', 'null');
           await server.control(
-            `insert into tenant_fences (tenant_guid, id, to_server_id, closed)
-             select guid, gen_random_uuid(), server_id, true from tenants where slug = 'globex'`,
+            `insert into tenant_fences (tenant_guid, id, closed)
+             select guid, gen_random_uuid(), true from tenants where slug = 'globex'`,
           );
         },
         findings: [
