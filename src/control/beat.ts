@@ -27,7 +27,7 @@ const beatsToSettle = 2;
 const maxJoinMs = (maxBeatAgeSeconds + 1) * 1_000;
 const joinRetryMs = 250;
 /** Maximum delay of a stop by a control database that does not respond. */
-const maxLeaveMs = 1_000;
+const maxLeaveMs = 2_000;
 
 /** What the control database says at a beat. */
 export interface Fleet {
