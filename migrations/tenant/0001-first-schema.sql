@@ -1,40 +1,46 @@
--- The database of one tenant: its reference data, entities and promotions, who did what in it,
--- and the tables with which the service keeps its own promises. It has no users: the control
--- database does.
+-- The database of one tenant: its reference data, entities and promotions, the logs of what was
+-- done and what changed, and the tables that the service itself needs. Users are in the control
+-- database (migrations/control), so no column here refers to one.
 --
--- Read it from top to bottom. The first sections are the tables that clients of the API know by
--- name, the last ones are internal.
+-- Read it from top to bottom. Clients of the API know the tables of the first four sections by
+-- name; the others serve the machinery behind them.
 --
 --   1  Codes                  when two codes are the same code
 --   2  Reference data         countries, currencies, units, tax codes, order statuses, options
 --   3  Entities               customers and suppliers, and their statuses
---   4  Promotions             and which entity has used which
+--   4  Promotions             discounts, and which entity has used which
 --   5  Identity               whose database this is, and at which version
---   6  Activities and audit   what people said they did, and what changed; the feed of both
---   7  Repeated requests      keys that make a POST repeatable
+--   6  Activities and audit   two append-only logs, and the feed of changes that they make up
+--   7  Idempotency keys       what a POST that is sent again returns
 --   8  Imports                CSV files that are applied in the background
 --   9  Webhooks               where changes are sent
---  10  Limits                 of the tables whose lists are served whole
---  11  Searching              parts of texts
---  12  Privileges             of the logins of the service
+--  10  Limits                 rows and bytes of the tables whose lists are served whole
+--  11  Text search            trigram indexes
+--  12  Privileges             what the service may do here
 --
--- Roles. Whoever migrates owns everything here. The service connects with a login of the tenant
--- alone, which is a member of one group for each server: `app.tenant_group` names it. Tables
--- grant rights to the group, so that a copy of this database is ready for the login of another
--- tenant. Neither role is created here: roles belong to the server.
+-- Roles. The role that migrates owns everything here. The service connects as the login of the
+-- tenant, which is a member of one group for each server. The page grants privileges to that
+-- group, so that a copy of this database serves the login of another tenant too. Roles belong
+-- to the server: this page creates none, and the migration sets `app.tenant_group` to the name
+-- of the group.
 --
--- Names. A primary key is called `<table>_pkey`, as PostgreSQL does. Every other constraint
--- says its name. An index is called `<table>_<columns>_index`, or `_unique`.
+-- Names. PostgreSQL names a primary key, `<table>_pkey`. Every other constraint and every index
+-- has its name here: an index is called `<table>_<columns or purpose>_index`, or `_unique`.
 --
--- MikroORM has created the table `migrations` before this page runs, in one transaction.
+-- Comments. `comment on` describes rows, and columns that their name does not explain, for
+-- `\d+` in psql too. A comment above an index names the query that needs it.
+--
+-- Transaction. The page runs in one transaction, in which MikroORM has created the table
+-- `migrations` before.
 
 
 -- 1  Codes ------------------------------------------------------------------------------------
 
--- The key of a code: two codes are the same code exactly when their keys are equal. It is the
--- code in lower case. For a code with `İ` (U+0130), which most locales lower to the `i` of `I`,
--- a second line shows the places of its `İ`: `İST` has the key `ist⏎İ--`. Codes with different
--- `lower(code)` have different keys, in every locale:
+-- Returns the key of a code: two codes are the same code exactly when their keys are equal. The
+-- key is the code in lower case. Most locales lower both `İ` (U+0130) and `I` to `i`, which
+-- would make `İST` and `IST` the same code. So the key of a code with `İ` has a second line
+-- with the places of its `İ`: `İST` has the key `ist⏎İ--`. Codes with different `lower(code)`
+-- have different keys, in every locale:
 --
 --   1. `lower` never adds an `İ`. So the key of a code without `İ` has none, and every other
 --      key has one, in its last line.
@@ -42,8 +48,8 @@
 --   3. In the key of a code with `İ`, the last line feed ends `lower(code)`, because the last
 --      line consists of `İ` and `-`. So equal keys have equal `lower(code)`.
 --
--- It is one expression, which PostgreSQL inlines: an index scan by code costs about 4 µs more
--- than with `lower`.
+-- The body is one expression, so that PostgreSQL inlines it: an index scan by code costs about
+-- 4 µs more than one by `lower(code)`.
 create function code_key(code text) returns text language sql immutable parallel safe
 return case
   when strpos(code, 'İ') = 0 then lower(code)
@@ -52,7 +58,9 @@ end;
 
 
 -- 2  Reference data ---------------------------------------------------------------------------
--- Their lists are served whole, so section 10 limits how many rows they have.
+-- The API serves each list here whole, so section 10 limits the size of the tables. A unique
+-- index on `code_key` finds a row by its code in any case, and refuses a second one. A table
+-- with `is_deleted` keeps its deleted rows, because other rows may refer to them.
 
 create table countries (
   country_code text primary key,
@@ -65,7 +73,6 @@ create table countries (
 comment on table countries is
   'One country that the tenant trades with. A deleted one is marked, because entities may '
   'refer to it.';
--- for a code in any case
 create unique index countries_country_code_unique on countries (code_key(country_code));
 
 create table currencies (
@@ -82,7 +89,8 @@ create table currencies (
 );
 comment on table currencies is
   'One currency. A deleted one is marked, because entities and promotions may refer to it.';
-comment on column currencies.decimal_places is 'decimal places of an amount: 2 for EUR, 0 for JPY';
+comment on column currencies.decimal_places is
+  'decimal places of an amount: 2 for EUR, 0 for JPY';
 create unique index currencies_code_unique on currencies (code_key(code));
 
 create table units_of_measure (
@@ -103,7 +111,7 @@ create table tax_codes (
   created_at timestamptz not null default now()
 );
 comment on table tax_codes is 'One tax with its rate.';
-comment on column tax_codes.rate is 'in percent';
+comment on column tax_codes.rate is 'percent';
 create unique index tax_codes_code_unique on tax_codes (code_key(code));
 
 create table order_statuses (
@@ -113,7 +121,7 @@ create table order_statuses (
   created_at timestamptz not null default now()
 );
 comment on table order_statuses is 'One stage of a sales order.';
-comment on column order_statuses.weighting is 'the list is sorted by it, the smallest first';
+comment on column order_statuses.weighting is 'sort key of the list, the smallest first';
 
 create table system_options (
   id integer generated by default as identity primary key,
@@ -123,10 +131,11 @@ create table system_options (
   created_at timestamptz not null default now()
 );
 comment on table system_options is
-  'One value of a setting. The service stores it; programs of clients decide by it.';
+  'One value of a setting. The service only stores it; programs of clients read it.';
 comment on column system_options.system_option_type_id is
-  'the group of settings; clients give the numbers their meaning';
--- the options of a type, and those that are active or not, each sorted by id
+  'the setting; clients give the numbers their meaning, so no table has them';
+-- The list has up to 50,000 rows, so its order and its two filters have an index: the options
+-- of a type, and those that are active or not, each sorted by id.
 create index system_options_system_option_type_id_index
   on system_options (system_option_type_id, id);
 create index system_options_is_active_id_index on system_options (is_active, id);
@@ -142,8 +151,12 @@ create table entity_statuses (
 );
 comment on table entity_statuses is
   'One status that an entity can have. Tenants rename, add and remove them.';
-comment on column entity_statuses.weighting is 'the list is sorted by it, the smallest first';
-insert into entity_statuses (title, weighting) values ('Prospect', 0), ('Active', 1), ('Inactive', 2);
+comment on column entity_statuses.weighting is 'sort key of the list, the smallest first';
+
+insert into entity_statuses (title, weighting) values
+  ('Prospect', 0),
+  ('Active', 1),
+  ('Inactive', 2);
 
 create table default_entity_status (
   singleton boolean primary key default true
@@ -152,10 +165,14 @@ create table default_entity_status (
     constraint default_entity_status_status_id_fkey references entity_statuses
 );
 comment on table default_entity_status is
-  'The status of an entity that is created without one: the only row. The reference keeps the '
-  'status from being deleted.';
-insert into default_entity_status (status_id) select id from entity_statuses where title = 'Prospect';
+  'The only row names the status of an entity that is created without one. Its reference '
+  'prevents the status from being deleted.';
 
+insert into default_entity_status (status_id)
+  select id from entity_statuses where title = 'Prospect';
+
+-- The default of entities.status_id: a default cannot contain a query. Its own `search_path`
+-- finds the table in a session with any other.
 create function default_entity_status_id() returns integer language sql stable
   set search_path = pg_catalog, public, pg_temp
   as 'select status_id from default_entity_status';
@@ -174,8 +191,9 @@ create table entities (
 comment on table entities is
   'One customer or supplier. A user of scope Self belongs to one of them, and sees what '
   'concerns it.';
--- Each sort and each filter of the list, which has no limit of rows. An index ends with the
--- key, as each order does, and serves both directions.
+
+-- The list has no limit of rows, so each of its sorts and filters has an index. An index ends
+-- with the id, as each order does, and is read in both directions.
 create index entities_name_id_index on entities (name, id);
 create index entities_entity_type_id_index on entities (entity_type, id);
 create index entities_status_id_id_index on entities (status_id, id);
@@ -204,12 +222,14 @@ create table promotions (
   constraint promotions_period_check check (ends_at > starts_at)
 );
 comment on table promotions is 'One discount that entities get for a code.';
-comment on column promotions.discount_value is 'percent, or an amount in currency_id';
-comment on column promotions.starts_at is 'null: it has begun';
-comment on column promotions.ends_at is 'null: it does not end';
+comment on column promotions.discount_value is
+  'a percentage: at most 100; an amount: of currency_id, which is not null then; the service '
+  'checks both';
+comment on column promotions.starts_at is 'null: it has no beginning';
+comment on column promotions.ends_at is 'null: it has no end';
 comment on column promotions.entity_ids is 'the entities that may use it; empty: all';
 create unique index promotions_promo_code_unique on promotions (code_key(promo_code));
--- the promotions of an entity, and keep_promoted_entity()
+-- keep_promoted_entity()
 create index promotions_entity_ids_index on promotions using gin (entity_ids);
 
 create table promotion_uses (
@@ -219,16 +239,19 @@ create table promotion_uses (
   primary key (promotion_id, entity_id)
 );
 comment on table promotion_uses is
-  'One use of a promotion by an entity, which uses each only once.';
--- the uses of an entity, and the reference when it is deleted
+  'One use of a promotion by an entity. An entity uses a promotion once.';
+-- the uses of an entity; also the check of the reference when an entity is deleted
 create index promotion_uses_entity_id_index on promotion_uses (entity_id);
 
--- An array of ids has no foreign key: the same rule by hand, with the same SQLSTATE.
+-- Refuses the deletion of an entity that a promotion names, with the SQLSTATE of a foreign key,
+-- which an array cannot have. The other half of the reference is in src/resources/promotion.ts:
+-- it locks the entities of a promotion (`for key share`) before it stores their ids.
 create function keep_promoted_entity() returns trigger language plpgsql as $$
 begin
   if exists (select from promotions where entity_ids @> array[old.id]) then
     raise exception 'a promotion refers to this entity' using errcode = 'foreign_key_violation';
   end if;
+
   return old;
 end $$;
 
@@ -237,12 +260,13 @@ create trigger keep_promoted_entity before delete on entities
 
 
 -- 5  Identity ---------------------------------------------------------------------------------
--- Whoever opens a connection reads one row: whose database this is, and which builds can serve
--- it. One row of one table, because each table that a new connection opens costs it half a
--- millisecond.
+-- A new connection of the service reads one row: whose database this is, and which builds can
+-- serve it. All of that is in one table, because each table that a new connection reads first
+-- costs it half a millisecond.
 --
--- A *run* is one execution of a command of operators that makes or replaces databases of the
--- tenant, such as a move or a restore. *Eras* and *timelines* are explained in section 6.
+-- A *run* is one execution of an operator's command that makes or replaces databases of the
+-- tenant, such as a move or a restore. Its *epoch* is a number above those of all earlier runs
+-- of the tenant. Section 6 explains *eras*.
 
 alter table migrations add column compatible boolean not null default false;
 alter table migrations add column digest text;
@@ -251,7 +275,7 @@ comment on table migrations is
 comment on column migrations.compatible is
   'true: the build before the migration can serve the schema after it';
 comment on column migrations.digest is
-  'SHA-256 of its page of SQL, in hexadecimal; null: it has none';
+  'SHA-256 of its page of SQL, in hexadecimal; null: it has no page';
 
 create table tenant_identity (
   singleton boolean primary key default true
@@ -266,33 +290,41 @@ create table tenant_identity (
   removed_xid xid8 not null default '0'
 );
 comment on table tenant_identity is
-  'The tenant that this database belongs to: the only row, and none in the template.';
-comment on column tenant_identity.guid is 'the tenant, as the control database knows it';
-comment on column tenant_identity.schema_version is 'the last migration; a trigger keeps it';
+  'The tenant that this database belongs to: the only row. The template has none.';
+comment on column tenant_identity.guid is
+  'tenants.guid of the control database; while the database is closed, a guid of no tenant';
+comment on column tenant_identity.schema_version is
+  'name of the last migration; a trigger sets it';
 comment on column tenant_identity.compatible_from is
-  'the oldest build that can serve the schema, by its last migration; a trigger keeps it';
+  'the oldest build that can serve the schema, by the name of its last migration; a trigger '
+  'sets it';
 comment on column tenant_identity.epoch is
-  'number of the last run that has claimed the database: an earlier one changes nothing in it';
+  'epoch of the last run that has claimed the database: earlier runs can change nothing here';
 comment on column tenant_identity.feed_era is
-  'era of the changes that are made now: it changes only while nobody is connected';
+  'era of the changes that are made now; it changes only while no session is connected';
 comment on column tenant_identity.feed_since is
-  'first era of these data: cursors of earlier ones belong to data that were replaced';
+  'first era of the present data: a cursor of an earlier era belongs to data that were replaced';
 comment on column tenant_identity.removed_era is
-  'era of the last change that the retention has removed';
+  'era of the last change in the feed that the retention has removed';
 comment on column tenant_identity.removed_xid is
-  'transaction of the last change that the retention has removed';
+  'transaction of that change: a cursor before it has expired';
 
--- The table of migrations decides the version, whoever writes to it. A build that does not have
--- the file of a later migration learns from the row whether it can go on.
+-- Derives the version from `migrations`, whoever writes to either table. A build that has no
+-- file of the last migration learns from compatible_from whether it can serve the schema.
 create function stamp_schema_version() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if tg_table_name = 'tenant_identity' then
-    select max(name), max(name) filter (where not compatible) into new.schema_version, new.compatible_from
+    select max(name), max(name) filter (where not compatible)
+      into new.schema_version, new.compatible_from
       from migrations;
+
     return new;
   end if;
+
+  -- A migration has come or gone: the trigger of tenant_identity does the rest.
   update tenant_identity set guid = guid;
+
   return null;
 end $$;
 
@@ -303,14 +335,16 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 
 
 -- 6  Activities and audit ---------------------------------------------------------------------
--- Two logs, to which rows are only added: what people say that they did, and what changed.
--- Together they are the feed of changes that clients and webhooks follow.
+-- Two append-only logs: activities, which people say that they did, and audit entries, which
+-- triggers write with each change. Together they are the feed of changes that clients and
+-- webhooks follow. A log outlives what it names, so its columns have no references.
 --
--- The feed orders rows by the era of the database and the id of their transaction;
--- src/events/change-reader.ts has the proof that a cursor skips nothing. Ids of transactions
--- count for one server. So a database has an era, and gets a later one before it becomes the
--- current database of its tenant.
+-- The feed orders rows by the era of the database, the id of their transaction, and their own
+-- id; src/events/change-reader.ts has the proof that a cursor skips nothing. Ids of
+-- transactions can be compared on one server only. So a database that becomes the current one
+-- of its tenant first gets a later *era* than all that were current before.
 
+-- The default of the columns feed_era: a default cannot contain a query.
 create function feed_era() returns bigint language plpgsql stable as $$
 begin
   return (select i.feed_era from public.tenant_identity i);
@@ -331,25 +365,30 @@ create table activities (
   feed_xid xid8 default pg_current_xact_id()
 );
 comment on table activities is
-  'One thing that somebody did, in the words of a client. Rows are neither changed nor '
-  'removed, but by the retention.';
-comment on column activities.activity_code is 'clients give the numbers their meaning';
+  'One thing that somebody did, in the words of a client. Rows are not changed, and only the '
+  'retention removes them.';
+comment on column activities.created_at is 'when the row was inserted';
+comment on column activities.activity_code is
+  'the kind of activity; clients give the numbers their meaning';
 comment on column activities.user_id is 'who did it, as the client says';
-comment on column activities.ip_address is 'from where it was done, as the client says';
+comment on column activities.entity_id is 'the entity that it is about; null: none';
+comment on column activities.screen is 'the screen of the client program where it happened';
+comment on column activities.ip_address is 'the address from which it was done, as the client says';
 comment on column activities.recorded_by is 'the user whose request recorded it';
 comment on column activities.recorded_from is 'the address that this request came from';
 comment on column activities.feed_era is 'position in the feed, first part; null: not in the feed';
 comment on column activities.feed_xid is
-  'position in the feed, second part; the id is the last one';
--- the list: its order, and each sort and filter, of which the user and the entity are the
--- common ones
+  'position in the feed, second part: the transaction; the id is the last part';
+
+-- the list in its usual order: of everybody, of a user, of an entity
 create index activities_created_at_index on activities (created_at desc, id desc);
 create index activities_user_id_index on activities (user_id, created_at desc, id desc);
 create index activities_entity_id_index on activities (entity_id, created_at desc, id desc);
+-- the other sorts and filters of the list
 create index activities_activity_code_id_index on activities (activity_code, id);
 create index activities_screen_id_index on activities (screen, id);
 create index activities_ip_address_id_index on activities (ip_address, id);
--- the feed
+-- the feed from a cursor on
 create index activities_feed_index
   on activities (feed_era, feed_xid, id) where feed_era is not null;
 
@@ -371,10 +410,13 @@ create table audit_log (
   feed_xid xid8 default pg_current_xact_id()
 );
 comment on table audit_log is
-  'One change of one row, in the transaction of the change. Rows are neither changed nor '
-  'removed, but by the retention.';
+  'One change of one row, written in the transaction of the change. Rows are not changed, and '
+  'only the retention removes them.';
+comment on column audit_log.created_at is 'when the transaction of the change began';
 comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator with psql';
+comment on column audit_log.user_guid is
+  'the same user, as access tokens and the feed of changes name it';
 comment on column audit_log.entity_id is
   'the entity that the row belongs to, for readers of scope Self; null: none';
 comment on column audit_log.action is 'create, update or delete';
@@ -382,13 +424,17 @@ comment on column audit_log.resource is 'the resource of the API, such as Countr
 comment on column audit_log.record_key is 'the key of the row, as text';
 comment on column audit_log.before is 'the row before; null when it was created';
 comment on column audit_log.after is 'the row afterwards; null when it was deleted';
+comment on column audit_log.ip_address is 'the address that the request came from';
 comment on column audit_log.trace_id is 'the request, as its response and the logs name it';
 comment on column audit_log.database_user is 'the login that made it';
 comment on column audit_log.feed_era is 'position in the feed, first part; null: not in the feed';
-comment on column audit_log.feed_xid is 'position in the feed, second part; the id is the last one';
--- The list: each sort and filter. User guids and addresses repeat, so their indexes hold no id:
--- equal values share one index entry, which an insert extends. An entry takes 84 µs of CPU time
--- where 8 users work, and 117 µs with users and addresses at random, among 100,000 entries.
+comment on column audit_log.feed_xid is
+  'position in the feed, second part: the transaction; the id is the last part';
+
+-- Each sort and filter of the list. User guids and addresses repeat, so their indexes do not
+-- end with the id: B-tree deduplication stores equal values once, and an insert extends their
+-- entry. Beside 100,000 entries, an insert takes 84 µs of CPU time if 8 users make the changes,
+-- and 117 µs if users and addresses are random.
 create index audit_log_created_at_id_index on audit_log (created_at, id);
 create index audit_log_user_id_id_index on audit_log (user_id, id);
 create index audit_log_user_guid_index on audit_log (user_guid);
@@ -398,16 +444,22 @@ create index audit_log_record_key_resource_id_index on audit_log (record_key, re
 create index audit_log_ip_address_index on audit_log (ip_address);
 create index audit_log_trace_id_id_index on audit_log (trace_id, id);
 -- the list for a reader of scope Self; entries of reference data have no entity
-create index audit_log_entity_id_id_index on audit_log (entity_id, id) where entity_id is not null;
--- the feed
-create index audit_log_feed_index on audit_log (feed_era, feed_xid, id) where feed_era is not null;
+create index audit_log_entity_id_id_index
+  on audit_log (entity_id, id) where entity_id is not null;
+-- the feed from a cursor on
+create index audit_log_feed_index
+  on audit_log (feed_era, feed_xid, id) where feed_era is not null;
 
--- 6.1  Who writes to the audit log: a trigger of each audited table
+-- 6.1  Triggers of each audited table write the audit log
 --
--- It runs as the owner of the tables, because the service may not write to the audit log.
--- `app.actor` is the person of the request; the service sets it for the transaction. Functions
--- with the rights of the owner name `pg_temp` last: otherwise PostgreSQL searches the temporary
--- tables of the caller first, and a temporary `audit_log` would receive the entries.
+-- The function runs as the owner of the tables, because the service may not write to the audit
+-- log. `app.actor` is the user of the request, as JSON; the service sets it for the
+-- transaction. Functions that run as the owner name `pg_temp` last: otherwise PostgreSQL
+-- searches the temporary tables of the caller first, and a temporary `audit_log` would receive
+-- the entries.
+--
+-- A table has two triggers, because only that of an update can compare `old` with `new` in its
+-- condition: an update that changes nothing makes no entry.
 --
 -- Arguments: the resource, the column with the key, and the column with the entity, if there is
 -- one.
@@ -417,20 +469,36 @@ declare
   actor jsonb := coalesce(nullif(current_setting('app.actor', true), ''), '{}')::jsonb;
   record jsonb := to_jsonb(case tg_op when 'DELETE' then old else new end);
 begin
-  insert into audit_log (user_id, user_guid, entity_id, action, resource, record_key, before, after,
-                         ip_address, trace_id, database_user)
+  insert into audit_log (
+    user_id, user_guid, entity_id,
+    action, resource, record_key,
+    before, after,
+    ip_address, trace_id, database_user)
   values (
-    (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid,
+    (actor ->> 'userId')::bigint,
+    (actor ->> 'userGuid')::uuid,
     case when tg_nargs > 2 then (record ->> tg_argv[2])::bigint end,
-    case tg_op when 'INSERT' then 'create' when 'DELETE' then 'delete' else
-      -- marking a row as deleted is what its users call deleting it
-      case when (to_jsonb(new) ->> 'is_deleted') = 'true' and (to_jsonb(old) ->> 'is_deleted') = 'false'
-        then 'delete' else 'update' end
+
+    case tg_op
+      when 'INSERT' then 'create'
+      when 'DELETE' then 'delete'
+      -- Users delete such a row by marking it as deleted.
+      else case
+        when (to_jsonb(new) ->> 'is_deleted') = 'true'
+          and (to_jsonb(old) ->> 'is_deleted') = 'false' then 'delete'
+        else 'update'
+      end
     end,
-    tg_argv[0], record ->> tg_argv[1],
+    tg_argv[0],
+    record ->> tg_argv[1],
+
     case when tg_op <> 'INSERT' then to_jsonb(old) end,
     case when tg_op <> 'DELETE' then to_jsonb(new) end,
-    actor ->> 'ipAddress', actor ->> 'traceId', session_user);
+
+    actor ->> 'ipAddress',
+    actor ->> 'traceId',
+    session_user);
+
   return null;
 end $$;
 
@@ -443,7 +511,8 @@ create trigger audit_update after update on countries
 create trigger audit_create_delete after insert or delete on currencies
   for each row execute function audit_change('Currency', 'id');
 create trigger audit_update after update on currencies
-  for each row when (old.* is distinct from new.*) execute function audit_change('Currency', 'id');
+  for each row when (old.* is distinct from new.*)
+  execute function audit_change('Currency', 'id');
 
 create trigger audit_create_delete after insert or delete on units_of_measure
   for each row execute function audit_change('UnitOfMeasure', 'id');
@@ -454,7 +523,8 @@ create trigger audit_update after update on units_of_measure
 create trigger audit_create_delete after insert or delete on tax_codes
   for each row execute function audit_change('TaxCode', 'id');
 create trigger audit_update after update on tax_codes
-  for each row when (old.* is distinct from new.*) execute function audit_change('TaxCode', 'id');
+  for each row when (old.* is distinct from new.*)
+  execute function audit_change('TaxCode', 'id');
 
 create trigger audit_create_delete after insert or delete on order_statuses
   for each row execute function audit_change('OrderStatus', 'id');
@@ -483,7 +553,8 @@ create trigger audit_update after update on entities
 create trigger audit_create_delete after insert or delete on promotions
   for each row execute function audit_change('Promotion', 'id');
 create trigger audit_update after update on promotions
-  for each row when (old.* is distinct from new.*) execute function audit_change('Promotion', 'id');
+  for each row when (old.* is distinct from new.*)
+  execute function audit_change('Promotion', 'id');
 
 create trigger audit_create_delete after insert or delete on promotion_uses
   for each row execute function audit_change('PromotionUse', 'promotion_id', 'entity_id');
@@ -491,49 +562,57 @@ create trigger audit_update after update on promotion_uses
   for each row when (old.* is distinct from new.*)
   execute function audit_change('PromotionUse', 'promotion_id', 'entity_id');
 
--- 6.2  Nobody writes to either log without the request that the row comes from
+-- 6.2  A row of either log needs the request that it comes from
 --
--- A change of the service outside of the transaction that carries the actor is refused: the
--- `begin` alone of that transaction may have been cancelled. Who may act as the owner of the
--- tables (an operator with psql, a migration) has no request, and is let pass.
+-- The service sets `app.actor` at the beginning of a transaction. A change of the service
+-- without it is refused: if only that beginning were cancelled, the change after it would run
+-- in a transaction of its own, by nobody. A member of the role that owns the tables (an
+-- operator with psql, a migration) has no request, and needs none.
 create function require_actor() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
-  if not pg_has_role(session_user, (select relowner from pg_class where oid = tg_relid), 'member') then
+  if not pg_has_role(
+    session_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     raise exception 'a change without an actor' using errcode = 'insufficient_privilege';
   end if;
+
   return new;
 end $$;
 
+-- audit_change() has copied the trace id out of `app.actor`; activities come from the service.
 create trigger require_actor before insert on audit_log
   for each row when (new.trace_id is null) execute function require_actor();
 create trigger require_actor before insert on activities
   for each row when (coalesce(current_setting('app.actor', true), '') = '')
   execute function require_actor();
 
--- 6.3  Nobody changes or removes a row of either log
+-- 6.3  No row of either log is changed, and only the retention removes old ones
 --
--- Only the retention of a tenant (`backoffice retention apply`) removes old ones. There is no
--- other way past the trigger:
+-- `backoffice retention apply` calls the two functions below. No other statement passes the
+-- trigger:
 --
 --   1. The trigger lets a `delete` pass only if `app.removal` names the table and the statement
---      runs with the rights of the owner. The functions have both. A login with a privilege too
---      many, which can set `app.removal`, has not the rights of the owner; an operator with
---      psql has them, but does not set it by mistake.
---   2. Nobody but the owner may execute the functions, so the login of the tenant can remove
---      nothing. They set `app.removal` in their bodies: as an option of a function, only a
---      superuser may set such a parameter.
---   3. No function removes a row of the last 28 days, whatever it is called with.
+--      runs as the owner. The functions do both. A login with a privilege too many can set
+--      `app.removal`, but does not run as the owner; an operator with psql does, but does not
+--      set it by mistake.
+--   2. Only the owner may execute the functions, so the login of the tenant can remove nothing.
+--      They set `app.removal` in their bodies, because PostgreSQL lets only a superuser make
+--      such a parameter an option of a function.
+--   3. The functions refuse to remove a row of the last 28 days, whatever their arguments.
 --
--- The trigger function qualifies every name in it, because it has no `search_path` of its own.
+-- The owner can also disable the triggers: they guard against the service and against mistakes.
+--
+-- The function of the trigger qualifies every name, because it has no `search_path` of its own.
 create function refuse_change() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE'
     and pg_catalog.current_setting('app.removal', true) operator(pg_catalog.=) tg_table_name::text
-    and current_user operator(pg_catalog.=)
-        (select pg_catalog.pg_get_userbyid(relowner) from pg_catalog.pg_class c where c.oid = tg_relid) then
+    and current_user operator(pg_catalog.=) (
+      select pg_catalog.pg_get_userbyid(relowner) from pg_catalog.pg_class c
+       where c.oid = tg_relid) then
     return null;
   end if;
+
   raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';
 end $$;
 
@@ -542,26 +621,37 @@ create trigger append_only before update or delete or truncate on activities
 create trigger append_only before update or delete or truncate on audit_log
   execute function refuse_change();
 
--- Remove the old rows among some ids, and return them, so that the caller can compare them with
--- an archive before the commit. They note how far the feed was removed.
+-- Both functions remove the rows of a range of ids that are older than a cutoff, and return
+-- them, so that the caller compares them with an archive before the commit. They store the
+-- position of the last removed change in tenant_identity: a cursor before it expires.
 create function remove_old_activities(first_id bigint, last_id bigint, cutoff timestamptz)
   returns setof activities language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if cutoff > now() - interval '28 days' then
-    raise exception 'rows of the last 28 days are not removed' using errcode = 'insufficient_privilege';
+    raise exception 'rows of the last 28 days are not removed'
+      using errcode = 'insufficient_privilege';
   end if;
+
   perform set_config('app.removal', 'activities', true);
+
   return query
     with removed as (
-      delete from activities where id between first_id and last_id and created_at < cutoff returning *),
+      delete from activities
+       where id between first_id and last_id and created_at < cutoff
+      returning *),
     noted as (
-      update tenant_identity i set removed_era = r.feed_era, removed_xid = r.feed_xid
-        from (select feed_era, feed_xid from removed
-               where feed_era is not null order by feed_era desc, feed_xid desc limit 1) r
+      update tenant_identity i
+         set removed_era = r.feed_era, removed_xid = r.feed_xid
+        from (
+          select feed_era, feed_xid from removed
+           where feed_era is not null
+           order by feed_era desc, feed_xid desc
+           limit 1) r
        where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid)),
     result as (select * from removed)
     select * from result;
+
   perform set_config('app.removal', '', true);
 end $$;
 
@@ -570,19 +660,29 @@ create function remove_old_audit_entries(first_id bigint, last_id bigint, cutoff
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if cutoff > now() - interval '28 days' then
-    raise exception 'rows of the last 28 days are not removed' using errcode = 'insufficient_privilege';
+    raise exception 'rows of the last 28 days are not removed'
+      using errcode = 'insufficient_privilege';
   end if;
+
   perform set_config('app.removal', 'audit_log', true);
+
   return query
     with removed as (
-      delete from audit_log where id between first_id and last_id and created_at < cutoff returning *),
+      delete from audit_log
+       where id between first_id and last_id and created_at < cutoff
+      returning *),
     noted as (
-      update tenant_identity i set removed_era = r.feed_era, removed_xid = r.feed_xid
-        from (select feed_era, feed_xid from removed
-               where feed_era is not null order by feed_era desc, feed_xid desc limit 1) r
+      update tenant_identity i
+         set removed_era = r.feed_era, removed_xid = r.feed_xid
+        from (
+          select feed_era, feed_xid from removed
+           where feed_era is not null
+           order by feed_era desc, feed_xid desc
+           limit 1) r
        where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid)),
     result as (select * from removed)
     select * from result;
+
   perform set_config('app.removal', '', true);
 end $$;
 
@@ -591,69 +691,95 @@ revoke execute on function
   remove_old_audit_entries(bigint, bigint, timestamptz)
 from public;
 
--- 6.4  How far the feed is final, and what it has had before
+-- 6.4  How far the feed is final, and its last change at a cursor
 --
--- Says up to which transaction the rows that a snapshot sees are final. Transactions of other
--- databases of the server hold nothing back, as far as it is certain that they are of others;
--- that is looked up only when rows wait for it. The planner estimates a comparison of rows by
--- their first column: with sequential scans it would read the tables whole.
+-- Returns the state of the feed in a snapshot: its *horizon* is a transaction id below which
+-- every transaction of this database had ended before the snapshot, so that the rows below it
+-- are final. `is_held` is true if rows wait at or above the horizon. A transaction of another
+-- database of the server does not hold the horizon back, if it is certain that it is of
+-- another; that is looked up only when rows wait.
+--
+-- `enable_seqscan = off`, because the planner estimates a comparison of row values by their
+-- first column alone, and would read the tables whole.
 create function current_feed(
-    snapshot pg_snapshot, out era bigint, out since bigint, out removed_era bigint, out removed_xid xid8,
+    snapshot pg_snapshot,
+    out era bigint, out since bigint,
+    out removed_era bigint, out removed_xid xid8,
     out horizon xid8, out next_xid xid8, out is_held boolean)
   language plpgsql set enable_seqscan = off as $$
 declare
   elsewhere integer[];
 begin
-  select i.feed_era, i.feed_since, i.removed_era, i.removed_xid into era, since, removed_era, removed_xid
+  select i.feed_era, i.feed_since, i.removed_era, i.removed_xid
+    into era, since, removed_era, removed_xid
     from public.tenant_identity i;
+
   horizon := pg_snapshot_xmin(snapshot);
   next_xid := pg_snapshot_xmax(snapshot);
   is_held := exists (
       select from public.activities t
-       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon)) or exists (
+       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon))
+    or exists (
       select from public.audit_log t
        where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon));
-  if not is_held or pg_is_in_recovery() then return; end if;
-  -- The order of the two queries matters: see I3 of the proof.
-  elsewhere := array(select a.pid from pg_stat_activity a join pg_database d on d.oid = a.datid
-                      where d.datname <> current_database());
+
+  -- A standby has no locks to look up, so its horizon stays at the oldest transaction.
+  if not is_held or pg_is_in_recovery() then
+    return;
+  end if;
+
+  -- The order of the two queries matters: see I3 of the proof in src/events/change-reader.ts.
+  elsewhere := array(
+    select a.pid from pg_stat_activity a join pg_database d on d.oid = a.datid
+     where d.datname <> current_database());
+
   select coalesce(min(x::text::bigint)::text::xid8, next_xid) into horizon
     from pg_snapshot_xip(snapshot) x
    where not exists (
      select from pg_locks l
       where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
         and l.transactionid = x::xid and l.pid = any (elsewhere));
+
   is_held := exists (
       select from public.activities t
-       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon)) or exists (
+       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon))
+    or exists (
       select from public.audit_log t
        where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon));
 end $$;
 
--- The last change at or before a place of the feed: no row if there is none. The cursor of a
--- place names the time of this change, in microseconds since 1970. A server whose files were
--- put back to a snapshot, or whose standby was promoted, does not have the change if it was
--- made afterwards. Changes of one transaction are ordered by their kind: 1 is an audit entry,
--- 2 an activity.
+-- Returns the last change at or before a position in the feed, or no row. A cursor names the
+-- time of this change, in microseconds since 1970. A server whose files were put back to a
+-- snapshot, or whose standby was promoted, lacks the changes that were made afterwards: their
+-- cursors are refused. Changes of one transaction are ordered by their kind: 1 is an audit
+-- entry, 2 an activity.
 create function last_change(
-    at_era bigint, at_xid xid8, audit_id bigint, activity_id bigint, out era bigint, out xid xid8, out made_at bigint)
+    at_era bigint, at_xid xid8, audit_id bigint, activity_id bigint,
+    out era bigint, out xid xid8, out made_at bigint)
   returns setof record language plpgsql stable rows 1 set enable_seqscan = off as $$
 begin
   return query
     select l.feed_era, l.feed_xid, (extract(epoch from l.created_at) * 1000000)::bigint
       from (
-        (select t.feed_era, t.feed_xid, 1 as kind, t.created_at from public.audit_log t
-          where t.feed_era is not null and (t.feed_era, t.feed_xid, t.id) <= (at_era, at_xid, audit_id)
-          order by t.feed_era desc, t.feed_xid desc, t.id desc limit 1)
+        (select t.feed_era, t.feed_xid, 1 as kind, t.created_at
+           from public.audit_log t
+          where t.feed_era is not null
+            and (t.feed_era, t.feed_xid, t.id) <= (at_era, at_xid, audit_id)
+          order by t.feed_era desc, t.feed_xid desc, t.id desc
+          limit 1)
         union all
-        (select t.feed_era, t.feed_xid, 2 as kind, t.created_at from public.activities t
-          where t.feed_era is not null and (t.feed_era, t.feed_xid, t.id) <= (at_era, at_xid, activity_id)
-          order by t.feed_era desc, t.feed_xid desc, t.id desc limit 1)) l
-     order by l.feed_era desc, l.feed_xid desc, l.kind desc limit 1;
+        (select t.feed_era, t.feed_xid, 2 as kind, t.created_at
+           from public.activities t
+          where t.feed_era is not null
+            and (t.feed_era, t.feed_xid, t.id) <= (at_era, at_xid, activity_id)
+          order by t.feed_era desc, t.feed_xid desc, t.id desc
+          limit 1)) l
+     order by l.feed_era desc, l.feed_xid desc, l.kind desc
+     limit 1;
 end $$;
 
 
--- 7  Repeated requests ------------------------------------------------------------------------
+-- 7  Idempotency keys -------------------------------------------------------------------------
 
 create table idempotency_keys (
   user_id bigint not null,
@@ -664,13 +790,14 @@ create table idempotency_keys (
   primary key (user_id, key)
 );
 comment on table idempotency_keys is
-  'The rows that one POST with an Idempotency-Key returned, for 24 hours. It is written in '
-  'the transaction of the change.';
-comment on column idempotency_keys.key is 'the header, which a client makes up';
+  'The result of one POST with an Idempotency-Key, kept for 24 hours. The row is written in the '
+  'transaction of the change.';
+comment on column idempotency_keys.key is 'the header, which the client chooses';
 comment on column idempotency_keys.fingerprint is
   'digest of the request: another request with the same key is refused';
-comment on column idempotency_keys.rows is 'what is returned again, as JSON';
--- each new key removes some old ones
+comment on column idempotency_keys.rows is
+  'the rows that the POST returned, and returns again, as JSON';
+-- the removal of old keys, some with each new one
 create index idempotency_keys_created_at_index on idempotency_keys (created_at);
 
 create trigger require_actor before insert on idempotency_keys
@@ -757,7 +884,8 @@ create table webhooks (
   next_attempt_at timestamptz,
   last_success_at timestamptz
 );
-comment on table webhooks is 'One endpoint that changes are sent to.';
+comment on table webhooks is
+  'One endpoint that changes are sent to: its settings, and from position on, its progress.';
 comment on column webhooks.resources is 'the resources whose changes are sent';
 comment on column webhooks.actions is 'the actions that are sent: create, update, delete';
 comment on column webhooks.payload is 'thin: what changed; record: and the record itself';
@@ -766,13 +894,17 @@ comment on column webhooks.ordering is
 comment on column webhooks.disabled_reason is
   'gone: the receiver responded 410; failing: for 5 days; null: enabled, or disabled by its '
   'tenant';
-comment on column webhooks.position is 'cursor of the last change that the endpoint needs no more';
+comment on column webhooks.position is
+  'cursor of the last change that needs no further attempt at this endpoint';
+comment on column webhooks.position_at is 'when the position last changed';
 comment on column webhooks.version is
-  'grows with each change of the position and of the attempts: a process changes the row that '
-  'it has read';
+  'grows with each change of the progress: a process updates the row only if it still has the '
+  'version that the process has read';
 comment on column webhooks.failures is 'failed attempts since the last success';
+comment on column webhooks.failing_since is 'time of the first of these; null: none failed';
+comment on column webhooks.next_attempt_at is 'when the next change is sent; null: at once';
 
--- An update that moves an endpoint on is no change by anybody: it writes no audit entry.
+-- Progress is no change by a user: an update of its columns writes no audit entry.
 create trigger audit_create_delete after insert or delete on webhooks
   for each row execute function audit_change('Webhook', 'id');
 create trigger audit_update
@@ -787,12 +919,13 @@ create table webhook_secrets (
   previous_until timestamptz
 );
 comment on table webhook_secrets is
-  'The secret that signs the messages of one webhook: in a table of its own, so that no audit '
-  'entry has it.';
+  'The secret that signs the messages of one webhook. It has a table of its own, so that no '
+  'audit entry contains it.';
 comment on column webhook_secrets.secret is
-  'sealed with the key of the tenant, which the control database has';
+  'sealed with the key of the tenant in webhook_tenants of the control database';
 comment on column webhook_secrets.previous is
-  'the secret before it was rotated, which signs too until previous_until';
+  'the secret before the last rotation, sealed; messages have its signature too until '
+  'previous_until';
 
 create table webhook_messages (
   id bigint generated always as identity primary key,
@@ -807,8 +940,9 @@ create table webhook_messages (
 comment on table webhook_messages is
   'One message that is sent beside the feed: a test, a replay, a gap, or a retry of an '
   'endpoint without an order.';
-comment on column webhook_messages.message_id is 'the receiver knows a repeated message by it';
--- the next message of an endpoint
+comment on column webhook_messages.message_id is
+  'the same in each attempt, so that the receiver recognises a repeated message';
+-- the next messages of an endpoint
 create index webhook_messages_webhook_id_index
   on webhook_messages (webhook_id, next_attempt_at, id);
 
@@ -824,7 +958,7 @@ create table webhook_deliveries (
   error text,
   response text
 );
-comment on table webhook_deliveries is 'One attempt to deliver a message.';
+comment on table webhook_deliveries is 'One attempt to deliver a message of a webhook.';
 comment on column webhook_deliveries.type is 'type of the message, such as Country.update';
 comment on column webhook_deliveries.status is
   'HTTP status of the response; null: there was none, and error says why';
@@ -834,44 +968,45 @@ create index webhook_deliveries_webhook_id_index on webhook_deliveries (webhook_
 
 
 -- 10  Limits ----------------------------------------------------------------------------------
--- A list that is served whole must stay small. The size of a table is measured, not counted: a
--- counter would be a row that all changes of a table update in turn, each waiting for the
--- commit of the one before.
+-- A list that is served whole must stay small. The size of a table is measured with a change of
+-- it, and not counted: a counter would be a row that all changes of the table update in turn,
+-- each waiting for the commit of the one before.
 --
--- A change of a table whose files are small costs one query of their size, because such a table
+-- While the files of a table are small, a change only reads their size, because such a table
 -- cannot exceed a maximum:
 --
 --   1. A row takes at least 28 bytes of a file: its header and its line pointer.
 --   2. The text of a row has at most five times the bytes that the row takes. A timestamp, the
 --      worst, prints 35 bytes for 8; a quotation mark prints two for one. No column is
 --      compressed (`storage external`).
---   3. So below 28 bytes × max_rows and a fifth of max_bytes, neither maximum is reached. With
---      less than 256 KiB of files, a table has at most 9,362 rows and 1.25 MiB of text, which
---      is below the maxima of every table here: the condition of the trigger costs 5 to 20 µs,
---      the function some 40 µs. A lower limit, which only an operator can set, holds from 256
---      KiB of files on.
+--   3. So while the files have less than 28 × max_rows bytes and less than max_bytes / 5,
+--      neither maximum is reached. With less than 256 KiB of files, a table has at most 9,362
+--      rows and 1.25 MiB of text, which is below the maxima of every table here. So the
+--      triggers have a condition: it costs 5 to 20 µs, and their function some 40 µs. An
+--      operator who sets lower maxima sees them enforced from 256 KiB of files on.
 --
 -- A larger table is measured with each statement: its rows are counted, in about 0.2 ms per
--- 1,000 rows, and from a fifth of max_bytes also the bytes of their text, which takes some ten
--- times as long. Up to 1,000 rows or 1 MiB before a maximum (up to half of a small one),
--- changes do not wait for each other. From there on, each locks the row of the table in
--- table_sizes and measures again, so that concurrent changes, which do not see each other's
--- rows, together do not exceed a maximum either.
+-- 1,000 rows; with files of at least max_bytes / 5 also the bytes of their text, which takes
+-- some ten times as long. Changes do not wait for each other while a table has at most half of
+-- each maximum, and room for 1,000 rows and 1 MiB. From there on, each locks the row of the
+-- table in table_sizes and measures again, so that concurrent changes, which do not see each
+-- other's rows, do not exceed a maximum together.
 --
 -- Rows that are marked as deleted do not count toward the maxima, so that setting the mark
 -- always succeeds and makes room for a new row. A marked row keeps its code, can be restored,
--- and may be referenced, so none is removed. Instead, a table accepts no new row while it has
--- more than ten times max_rows of them, or twice max_bytes: that bounds a list with
--- `includeDeleted` to about four times the bytes.
+-- and may be referenced, so none is removed. Instead, a table accepts no new row while its
+-- marked rows are more than ten times max_rows, or have more than twice max_bytes: that bounds
+-- a list with `includeDeleted` to about four times the bytes.
 
 create table table_sizes (
   table_name text primary key,
   max_rows bigint not null,
   max_bytes bigint not null
 );
-comment on table table_sizes is 'The limits of one table. An operator may raise them.';
+comment on table table_sizes is
+  'The maxima of one table whose list is served whole. An operator may raise them.';
 comment on column table_sizes.max_bytes is
-  'of text: the length of all rows, as PostgreSQL prints them';
+  'bytes of text: the length of all rows together, as PostgreSQL prints them';
 
 insert into table_sizes (table_name, max_rows, max_bytes) values
   ('countries', 10000, 4 * 1024 * 1024),
@@ -883,50 +1018,72 @@ insert into table_sizes (table_name, max_rows, max_bytes) values
   ('entity_statuses', 10000, 4 * 1024 * 1024),
   ('promotions', 10000, 4 * 1024 * 1024);
 
--- Measures a table. Its settings make the text of a row the same in every session.
-create function measure_table(name regclass, with_bytes boolean default true,
-  out rows bigint, out bytes bigint, out deleted_rows bigint, out deleted_bytes bigint)
+-- Measures a table: its rows and the rows that are marked as deleted, each with the bytes of
+-- their text (0 without `with_bytes`). The settings make the text of a row the same in every
+-- session.
+create function measure_table(
+    name regclass, with_bytes boolean default true,
+    out rows bigint, out bytes bigint,
+    out deleted_rows bigint, out deleted_bytes bigint)
   language plpgsql set timezone = 'UTC' set datestyle = 'ISO' as $$
 declare
-  deleted text := case when exists (select from pg_attribute where attrelid = name and attname = 'is_deleted')
-    then 'is_deleted' else 'false' end;
+  -- an expression: whether a row is marked
+  deleted text := case
+    when exists (select from pg_attribute where attrelid = name and attname = 'is_deleted')
+      then 'is_deleted'
+    else 'false'
+  end;
 begin
   execute format('
     select count(*) filter (where not %1$s),
            coalesce(sum(octet_length(t::text)) filter (where $1 and not %1$s), 0),
            count(*) filter (where %1$s),
            coalesce(sum(octet_length(t::text)) filter (where $1 and %1$s), 0)
-      from %2$s t', deleted, name) using with_bytes into rows, bytes, deleted_rows, deleted_bytes;
+      from %2$s t', deleted, name)
+    using with_bytes
+    into rows, bytes, deleted_rows, deleted_bytes;
 end $$;
 
--- Says which limits a table exceeds. Runs as the owner of the tables, because the service
--- itself may not lock the limits, which it could then change.
-create function exceeded_limits(name regclass, out rows boolean, out bytes boolean, out deleted boolean)
+-- Returns which limits a table exceeds. It runs as the owner of the tables, because a lock of
+-- the limits needs the right to change them, which the service does not have.
+create function exceeded_limits(
+    name regclass, out rows boolean, out bytes boolean, out deleted boolean)
   language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
   maximum table_sizes;
   size record;
   with_bytes boolean;
 begin
-  select s.* into maximum from table_sizes s join pg_class c on relname = table_name where c.oid = name;
+  select s.* into maximum
+    from table_sizes s join pg_class c on relname = table_name
+   where c.oid = name;
+
   with_bytes := pg_table_size(name) >= maximum.max_bytes / 5;
   size := measure_table(name, with_bytes);
+
+  -- Near a maximum: one change at a time.
   if size.rows + greatest(size.rows, 1000) > maximum.max_rows
     or size.bytes + greatest(size.bytes, 1024 * 1024) > maximum.max_bytes
     or size.deleted_rows + greatest(size.deleted_rows, 1000) > 10 * maximum.max_rows
     or size.deleted_bytes + greatest(size.deleted_bytes, 1024 * 1024) > 2 * maximum.max_bytes then
-    select * into maximum from table_sizes where table_name = maximum.table_name for update;
+    select * into maximum
+      from table_sizes
+     where table_name = maximum.table_name
+       for update;
+
     with_bytes := pg_table_size(name) >= maximum.max_bytes / 5;
     size := measure_table(name, with_bytes);
   end if;
+
   rows := size.rows > maximum.max_rows;
   bytes := size.bytes > maximum.max_bytes;
-  deleted := size.deleted_rows > 10 * maximum.max_rows or size.deleted_bytes > 2 * maximum.max_bytes;
+  deleted := size.deleted_rows > 10 * maximum.max_rows
+    or size.deleted_bytes > 2 * maximum.max_bytes;
 end $$;
 
--- Refuses growth above a limit, and only that: a tenant above a maximum can still delete and
--- shorten. It has no settings of its own, which would cost each change more than the look at
--- the sizes.
+-- Refuses growth above a limit, and nothing else: a tenant above a maximum can still delete and
+-- shorten. The API responds to SQLSTATE SB001 with the problem `limit_reached`. The function
+-- sets no `search_path`, because that would cost each change more than reading the sizes.
 create function check_table_size() returns trigger language plpgsql as $$
 declare
   exceeded record;
@@ -939,23 +1096,38 @@ begin
        and pg_table_size(tg_relid) >= least(28 * max_rows, max_bytes / 5)) then
     return null;
   end if;
+
   exceeded := public.exceeded_limits(tg_relid);
+
+  -- Removing a mark adds a row, although it is an update.
   if tg_op = 'UPDATE' and (exceeded.rows or exceeded.bytes) then
     with lengths as (
-      select 1 as sign, octet_length(t::text) as length, to_jsonb(t) ->> 'is_deleted' = 'true' as deleted
+      select 1 as sign,
+             octet_length(t::text) as length,
+             to_jsonb(t) ->> 'is_deleted' = 'true' as deleted
         from added t
       union all
-      select -1, octet_length(t::text), to_jsonb(t) ->> 'is_deleted' = 'true' from removed t)
+      select -1,
+             octet_length(t::text),
+             to_jsonb(t) ->> 'is_deleted' = 'true'
+        from removed t)
     select coalesce(sum(sign), 0) > 0, coalesce(sum(sign * length), 0) > 0
-      into more_rows, more_bytes from lengths where deleted is not true;
+      into more_rows, more_bytes
+      from lengths
+     where deleted is not true;
   end if;
-  if more_rows and exceeded.rows or more_bytes and exceeded.bytes or tg_op = 'INSERT' and exceeded.deleted then
+
+  if more_rows and exceeded.rows
+    or more_bytes and exceeded.bytes
+    or tg_op = 'INSERT' and exceeded.deleted then
     raise exception 'the table % may not grow', tg_table_name using errcode = 'SB001';
   end if;
+
   return null;
 end $$;
 
--- Each table of table_sizes: no column of it is compressed, and two triggers watch it.
+-- Each table of table_sizes stores its columns uncompressed, and has a trigger for inserts and
+-- one for updates.
 do $$
 declare
   limited text;
@@ -968,10 +1140,12 @@ begin
     loop
       execute format('alter table %I alter column %I set storage external', limited, stored);
     end loop;
+
     execute format('
       create trigger check_table_size_insert after insert on %1$I
         for each statement when (pg_table_size(%1$L) >= 256 * 1024)
         execute function check_table_size()', limited);
+
     execute format('
       create trigger check_table_size_update after update on %1$I
         referencing old table as removed new table as added
@@ -981,16 +1155,19 @@ begin
 end $$;
 
 
--- 11  Searching -------------------------------------------------------------------------------
--- A part of a text is found by its trigrams, if the server has the extension `pg_trgm`, which
--- the owner of a database may create (it is trusted). Without it a search reads the whole
--- table: 0.1 s for 100,000 rows. Its functions have a schema of their own, which searches do
--- not need, because the operators of `like` are PostgreSQL's own; `create table … (like …
--- including all)` needs to look up the operator class there.
+-- 11  Text search -----------------------------------------------------------------------------
+-- Lists search for a part of a text (`like '%…%'`). Trigram indexes serve these searches, if
+-- the server has the extension `pg_trgm`, which the owner of a database may create (it is
+-- trusted). Without it, a search reads the whole table: 0.1 s for 100,000 rows.
 --
--- Pending entries are taken in by 1 MiB, so that few inserts sort in many: one in about a
--- thousand lasts some 50 ms longer.
-do $$ begin
+-- The extension has a schema of its own, which is in no `search_path`: a search needs only the
+-- operators of `like`, which are PostgreSQL's own. The service may use the schema, because
+-- `create table … (like … including all)` looks up the operator class there.
+--
+-- An insert only appends to the pending list of an index. The insert that fills it up to 1 MiB
+-- moves all its entries into the index: one in about a thousand lasts some 50 ms longer.
+do $$
+begin
   if exists (select from pg_available_extensions where name = 'pg_trgm') then
     create schema trigrams;
     create extension pg_trgm with schema trigrams;
@@ -1009,8 +1186,9 @@ end $$;
 
 
 -- 12  Privileges ------------------------------------------------------------------------------
--- Of the group of the logins with which the service connects. Whatever is not here, they may
--- not.
+-- The group that the logins of the service are members of gets these privileges, and has no
+-- others. Functions keep PostgreSQL's default, `execute` for everybody, unless the page revokes
+-- it.
 
 do $$
 declare
@@ -1019,17 +1197,18 @@ begin
   foreach privilege in array array[
     'usage on schema public',
 
-    -- the resources, and what the service keeps beside them
+    -- the resources of the API, and the work of the service
     'select, insert, update, delete on countries, currencies, units_of_measure, tax_codes',
     'select, insert, update, delete on order_statuses, system_options',
     'select, insert, update, delete on entity_statuses, entities, promotions',
     'select, insert, update, delete on idempotency_keys, imports, import_chunks',
-    'select, insert, update, delete on webhooks, webhook_secrets, webhook_messages, webhook_deliveries',
+    'select, insert, update, delete on webhooks, webhook_secrets',
+    'select, insert, update, delete on webhook_messages, webhook_deliveries',
 
-    -- what is only added to
+    -- append-only
     'select, insert on promotion_uses, activities',
 
-    -- what only triggers, operators and migrations write
+    -- written by triggers, operators and migrations alone
     'select on audit_log, default_entity_status, tenant_identity, migrations, table_sizes',
     'execute on function exceeded_limits(regclass)'
   ] loop
@@ -1039,10 +1218,11 @@ end $$;
 
 revoke execute on function measure_table, exceeded_limits from public;
 
--- By default every login may store large objects, which no limit and no archive of the tenant
--- covers. Only a superuser can revoke that; migrated by another login, the database keeps the
--- default, and `doctor` says so.
-do $$ begin
+-- By default, every login may create large objects, which no limit and no archive of the tenant
+-- covers. Only a superuser can revoke that: if another role migrates, the database keeps the
+-- default.
+do $$
+begin
   if current_setting('is_superuser')::boolean then
     revoke execute on function
       pg_catalog.lo_creat(integer), pg_catalog.lo_create(oid), pg_catalog.lo_unlink(oid),
@@ -1050,7 +1230,8 @@ do $$ begin
       pg_catalog.lo_get(oid), pg_catalog.lo_get(oid, bigint, integer),
       pg_catalog.lo_open(oid, integer), pg_catalog.lo_close(integer),
       pg_catalog.loread(integer, integer), pg_catalog.lowrite(integer, bytea),
-      pg_catalog.lo_lseek(integer, integer, integer), pg_catalog.lo_lseek64(integer, bigint, integer),
+      pg_catalog.lo_lseek(integer, integer, integer),
+      pg_catalog.lo_lseek64(integer, bigint, integer),
       pg_catalog.lo_tell(integer), pg_catalog.lo_tell64(integer),
       pg_catalog.lo_truncate(integer, integer), pg_catalog.lo_truncate64(integer, bigint)
     from public;
