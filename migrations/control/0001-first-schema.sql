@@ -1,43 +1,39 @@
--- The control database of an installation: which tenants there are and where their databases
--- are, who may log in, and what operators and processes do. The data of a tenant are in a
--- database of its own, of which migrations/tenant has the first page.
+-- The control database of an installation: its tenants and where their databases are, who may
+-- log in, and what operators and processes do. The data of a tenant are in a database of its
+-- own: see migrations/tenant/0001-first-schema.sql.
 --
 -- Read it from top to bottom: tenants and people first, internal tables last.
 --
 --    1  Servers and tenants      where each tenant is, and its key
 --    2  People                   roles, users, sessions, tokens
---    3  Audit log of people      what changed in section 2
---    4  Repeated requests        keys that make a POST repeatable
---    5  Background work          imports and webhooks that a process takes up
+--    3  Audit log of people      what changed in section 2; how long logs are kept
+--    4  Idempotency keys         what a POST that is sent again returns
+--    5  Background work          imports and webhooks, which processes lease
 --    6  Usage                    what each tenant used in each hour
---    7  Databases of tenants     those that a tenant has, had or may get; fences of moves
+--    7  Databases of tenants     present, former and future ones; fences
 --    8  Operators                commands, findings of doctor
---    9  Migration runs           over all tenants
---   10  Archives and retention   backups, and old history that is removed
+--    9  Migrations               of this database, and runs over tenants
+--   10  Archives and retention   backups, and the removal of old history
 --   11  The installation         its id, and its processes
---   12  Change feed              what the caches of all processes are told
+--   12  Change feed              notifies the caches of all processes
 --
--- Roles. Whoever migrates owns everything here: an operator. The service connects with a login
--- that `control service-login` creates; src/operator/schema/service-login.ts lists its
--- privileges on these tables, and `control migrate` grants them. It can read no admin_url, and
--- change no tenant and no audit entry. So this page has no grants.
+-- Roles. The role that migrates owns everything here: that of the operators. The service
+-- connects with a login that `control service-login` creates. This page grants it nothing:
+-- src/operator/schema/service-login.ts lists its privileges, and `control migrate` grants them.
+-- It can read no admin_url, and change no tenant and no audit entry.
 --
--- Names. A primary key is called `<table>_pkey`, as PostgreSQL does. Every other constraint
--- says its name. An index is called `<table>_<columns>_index`, or `_unique`.
+-- Names. PostgreSQL names a primary key, `<table>_pkey`. Every other constraint and every index
+-- has its name here: an index is called `<table>_<columns or purpose>_index`; a unique one
+-- `_unique`, or `_key` in section 10.
 --
--- Secrets. A sealed value is encrypted under the master key of the installation, which no
--- database has. Tokens are stored as SHA-256 of what their owner got.
+-- Comments. `comment on` describes rows, and columns that their name does not explain, for
+-- `\d+` in psql too. A comment above an index names the query that needs it.
 --
--- MikroORM has created the table `migrations` before this page runs, in one transaction.
-
-alter table migrations add column compatible boolean not null default false;
-alter table migrations add column digest text;
-comment on table migrations is
-  'One migration that has run. Its name sorts in the order of the migrations.';
-comment on column migrations.compatible is
-  'true: processes of the build before the migration can start, and go on';
-comment on column migrations.digest is
-  'SHA-256 of its page of SQL, in hexadecimal; null: it has none';
+-- Secrets. A *sealed* value is encrypted under the master key of the installation, which no
+-- database has. Of a token, only its SHA-256 is stored.
+--
+-- Transaction. The page runs in one transaction, in which MikroORM has created the table
+-- `migrations` before.
 
 
 -- 1  Servers and tenants ----------------------------------------------------------------------
@@ -55,23 +51,25 @@ create table servers (
 );
 comment on table servers is 'One PostgreSQL server that tenants are placed on.';
 comment on column servers.prefix is
-  'begins the name of every database and role that this installation makes on the server';
+  'the name of every database and role that this installation creates there begins with it';
 comment on column servers.admin_url is
-  'sealed; null: the server that the control database itself is on';
+  'URL with the login of an operator, sealed; null: the server of the control database';
 comment on column servers.address is
-  'admin_url without its login, so that the service opens no URL with rights of an operator; '
-  'null: on_control_server';
+  'admin_url without its login, which is all that the service may read; null if admin_url is';
 comment on column servers.identity is
-  'which server the URL leads to, by its own account: two addresses of one server share its '
-  'connections; null: not known yet';
+  'system identifier and port, as the server reports them: two addresses of one server share '
+  'its connections; null: not known yet';
 comment on column servers.capacity is
-  'most tenants placed there without being asked for it by name; null: no limit';
+  'maximum of tenants that are placed there, unless an operator names the server; null: no limit';
 
--- The server of the control database. A name that would be too long or unusual as a prefix is
--- replaced by a digest.
-insert into servers (name, prefix) values ('default', case
-  when current_database() ~ '^[a-z][a-z0-9_]{0,19}$' then current_database()
-  else 'backoffice_' || left(md5(current_database()), 8) end);
+-- The server of the control database. Its prefix is the name of the control database, or a
+-- digest of a name that cannot be a prefix.
+insert into servers (name, prefix) values (
+  'default',
+  case
+    when current_database() ~ '^[a-z][a-z0-9_]{0,19}$' then current_database()
+    else 'backoffice_' || left(md5(current_database()), 8)
+  end);
 
 create table tenants (
   id bigint generated by default as identity primary key,
@@ -82,8 +80,8 @@ create table tenants (
   app_id text not null,
   app_url text,
   features text[] not null default '{}',
-  status text not null default 'provisioning'
-    constraint tenants_status_check check (status in ('provisioning', 'active', 'suspended', 'deleted')),
+  status text not null default 'provisioning' constraint tenants_status_check
+    check (status in ('provisioning', 'active', 'suspended', 'deleted')),
   isolated boolean not null default false,
   purging_at timestamptz,
   -- its current database
@@ -98,24 +96,30 @@ create table tenants (
   updated_at timestamptz not null default now()
 );
 comment on table tenants is 'One customer organisation, with a database of its own.';
-comment on column tenants.guid is 'the tenant in its database, in tokens and in logs';
-comment on column tenants.slug is 'the tenant in commands of operators';
+comment on column tenants.guid is 'names the tenant in its database, in tokens and in logs';
+comment on column tenants.slug is 'names the tenant in commands of operators';
 comment on column tenants.app_id is
-  'the id of the program that the tenant uses, as the operator has set it';
+  'the id of the client program that the tenant uses, as an operator has set it';
 comment on column tenants.app_url is
-  'where links in its mails lead, with placeholders; null: as for all tenants';
-comment on column tenants.features is 'what the operator has switched on for the tenant';
+  'URL of links in its mails, with placeholders; null: that of the installation';
+comment on column tenants.features is 'features that an operator has switched on for the tenant';
+comment on column tenants.status is
+  'provisioning: not complete yet; active: served; suspended, deleted: not served, but kept';
 comment on column tenants.isolated is
   'true: the tenant sends no mail, and its legacy clients get no access';
 comment on column tenants.purging_at is
-  'when a purge has begun, which can only be ended; null: none has';
+  'when its purge began, which can be completed, but not taken back; null: no purge has begun';
+comment on column tenants.server_id is
+  'this and the next columns say where its current database is: a copy of the row of '
+  'tenant_databases, so that a request reads one table';
+comment on column tenants.role_name is 'login of the service in that database';
 comment on column tenants.role_password is 'sealed';
 comment on column tenants.schema_version is
-  'the last migration of its database; null while that is not known: requests get 503';
+  'name of the last migration of its database; null: not known, and requests get 503';
 comment on column tenants.compatible_from is
   'the oldest build that can serve schema_version; null if only the build of that version can';
 comment on column tenants.schema_fingerprint is
-  'of its database, when that was last compared with the template';
+  'digest of the schema of its database when it was last compared with the template';
 
 create table purged_tenants (
   id bigint primary key,
@@ -128,11 +132,12 @@ create table purged_tenants (
   record text,
   signature bytea
 );
-comment on table purged_tenants is 'One tenant whose data were destroyed.';
+comment on table purged_tenants is
+  'One tenant whose data were destroyed, with its former id, guid and names.';
 comment on column purged_tenants.record is 'what was destroyed, when and by whom, as JSON';
 comment on column purged_tenants.signature is
-  'Ed25519, of the bytes of the record, by the key that the record names; null: the keyring '
-  'of the backup target may still have the key';
+  'Ed25519 signature of the bytes of the record, by the key that the record names; null: the '
+  'keyring of the backup target may still have the backup key of the tenant';
 
 create table signing_keys (
   kid text primary key,
@@ -150,12 +155,13 @@ comment on column signing_keys.status is
   'active: signs and verifies; retiring: only verifies; disabled: neither';
 -- the keys of a tenant
 create index signing_keys_tenant_id_index on signing_keys (tenant_id);
+-- one key signs
 create unique index signing_keys_active_unique on signing_keys (tenant_id) where status = 'active';
 
 
 -- 2  People -----------------------------------------------------------------------------------
--- A row that belongs to a user also names the tenant, and refers to both: so none can name a
--- user of another tenant.
+-- A row that belongs to a user and names the tenant refers to both with one foreign key, so
+-- that it cannot name a user of another tenant.
 
 create table roles (
   id bigint generated always as identity primary key,
@@ -166,6 +172,7 @@ create table roles (
   constraint roles_tenant_id_id_unique unique (tenant_id, id)
 );
 comment on table roles is 'One named set of permissions of a tenant.';
+comment on column roles.permissions is 'names out of src/control/permissions.ts';
 
 create table users (
   id bigint generated always as identity primary key,
@@ -189,19 +196,25 @@ create table users (
 );
 comment on table users is 'One person who logs in, or for whom an API client acts.';
 comment on column users.email is 'normalised: NFC, ASCII letters in lower case';
+comment on column users.password_hash is
+  'argon2id, in PHC string format; of no meaning, as are the names, until the user confirms a '
+  'registration';
 comment on column users.scope is
   'Self: sees what concerns entity_id; All: sees everything that the role permits';
-comment on column users.entity_id is 'the entity in the tenant database that the user belongs to';
+comment on column users.entity_id is
+  'the entity in the tenant database that the user belongs to; null: none';
 comment on column users.invited_at is
   'time of the last invitation; null for a user who registered or was added by an operator';
 comment on column users.confirmed_at is
   'when the address was confirmed; null: the user cannot log in yet';
+comment on column users.disabled_at is 'when the user was disabled; null: the user is not';
 comment on column users.last_login_at is 'a trigger of sessions sets it';
+
 -- the list of users, sorted by their last login
 create index users_last_login_at_index on users (tenant_id, last_login_at, id);
--- the users with an address, in all tenants
+-- an operator's search for an address in all tenants
 create index users_email_index on users (email);
--- registrations that nobody has confirmed: each new user removes some old ones
+-- the removal of users who did not confirm in time, some with each new registration
 create index users_unconfirmed_index on users (created_at) where confirmed_at is null;
 
 create table sessions (
@@ -216,16 +229,27 @@ create table sessions (
   constraint sessions_user_fkey
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
-comment on table sessions is 'One login of a user, until it is revoked or expires.';
+comment on table sessions is
+  'One login of a user. It expires 7 days after the last refresh, at most 30 days after the '
+  'login.';
 comment on column sessions.refresh_generation is
   'how often the refresh token was rotated: only the token of the current generation is valid';
--- the sessions of a user, of which each login removes expired ones
+comment on column sessions.refreshed_at is 'when the refresh token was last rotated';
+comment on column sessions.revoked_reason is
+  'such as logout, refresh_reuse, too_many, password_reset; ended, user_disabled and operator '
+  'are for the audit log too';
+-- the sessions of a user, of which each login removes the expired ones
 create index sessions_user_id_created_at_index on sessions (user_id, created_at);
 
+-- Sets users.last_login_at. It runs as the owner, because the service may not change that
+-- column.
 create function note_login() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 begin
-  update users set last_login_at = greatest(last_login_at, new.created_at) where id = new.user_id;
+  update users
+     set last_login_at = greatest(last_login_at, new.created_at)
+   where id = new.user_id;
+
   return null;
 end $$;
 
@@ -238,11 +262,11 @@ create table login_networks (
   primary key (user_id, network)
 );
 comment on table login_networks is
-  'One network that a user has logged in from: from there the user may log in while guesses '
-  'at the account are refused.';
+  'One network that a user has logged in from. From there, the user may still log in while '
+  'other logins to the account are refused because somebody guesses its password.';
 comment on column login_networks.network is 'an IPv4 address, or an IPv6 network of 64 bits';
 comment on column login_networks.last_login_at is 'to the day; the row is removed after 30 days';
--- each new network removes some old ones
+-- the removal of old networks, some with each new one
 create index login_networks_last_login_at_index on login_networks (last_login_at);
 
 create table registrations (
@@ -259,13 +283,14 @@ create table registrations (
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
 comment on table registrations is
-  'One registration of an address, with the password and names that count if its link is '
-  'followed: they belong to the link, not to the address.';
+  'One registration of an address, with the password and names that the user gets who follows '
+  'its link: an address may have several, and each has its own.';
 comment on column registrations.hash is 'SHA-256 of the token that the address received';
 comment on column registrations.actor is
-  'app.actor of the administrator who registered the person; null: anyone';
--- the registrations of a user; each new one removes some expired ones
+  'app.actor of the administrator who registered the person; null: the person did';
+-- the registrations of a user
 create index registrations_user_id_index on registrations (user_id);
+-- the removal of expired registrations, some with each new one
 create index registrations_expires_at_index on registrations (expires_at);
 
 create table mail_tokens (
@@ -281,10 +306,9 @@ create table mail_tokens (
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
 comment on table mail_tokens is
-  'The newest token of a purpose that a user received by mail. The row is removed when it is '
-  'used.';
+  'The newest token that a user received by mail for one purpose. Its use removes the row.';
 comment on column mail_tokens.hash is 'SHA-256 of the token';
--- each new token removes some expired ones
+-- the removal of expired tokens, some with each new one
 create index mail_tokens_expires_at_index on mail_tokens (expires_at);
 
 create table api_clients (
@@ -298,7 +322,8 @@ create table api_clients (
   constraint api_clients_user_fkey
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
-comment on table api_clients is 'One program written for the previous API, which acts for a user.';
+comment on table api_clients is
+  'One program that was written for the previous API, and acts for a user.';
 comment on column api_clients.secret_hash is
   'SHA-256: the secret is random, so it needs no slow hash';
 -- the clients of a tenant
@@ -319,29 +344,38 @@ create table legacy_tokens (
   constraint legacy_tokens_user_fkey
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
-comment on table legacy_tokens is 'One token that an API client sends with its requests.';
+comment on table legacy_tokens is
+  'One access token of an API client, which acts for the user with it.';
 comment on column legacy_tokens.hash is 'SHA-256 of the token';
 comment on column legacy_tokens.entity_type is
   'the kind of entity that the client acts for, supplier or customer; null: none';
--- the tokens of a client; each new one removes some expired ones
+comment on column legacy_tokens.uses is 'number of requests with the token';
+-- the tokens of a client
 create index legacy_tokens_client_id_index on legacy_tokens (client_id);
+-- the removal of expired tokens, some with each new one
 create index legacy_tokens_expires_at_index on legacy_tokens (expires_at);
 
--- Revoking a client revokes all its tokens.
+-- Revokes all tokens of a client that is revoked.
 create function revoke_tokens_of_client() returns trigger language plpgsql as $$
 begin
-  update legacy_tokens set revoked_at = new.revoked_at where client_id = new.id and revoked_at is null;
+  update legacy_tokens
+     set revoked_at = new.revoked_at
+   where client_id = new.id and revoked_at is null;
+
   return null;
 end $$;
 
-create trigger revoke_tokens after update on api_clients for each row
-  when (old.revoked_at is null and new.revoked_at is not null) execute function revoke_tokens_of_client();
+create trigger revoke_tokens after update on api_clients
+  for each row when (old.revoked_at is null and new.revoked_at is not null)
+  execute function revoke_tokens_of_client();
 
 
 -- 3  Audit log of people ----------------------------------------------------------------------
--- The other resources have theirs in the tenant database. Triggers write it with the rights of
--- the owner, because the service may not. Functions with these rights name `pg_temp` last:
--- otherwise PostgreSQL searches the temporary tables of the caller first.
+-- Users and roles have their audit log here, all other resources in the tenant database.
+-- Triggers write it. Their functions run as the owner of the tables, because the service may
+-- not write to the log, and name `pg_temp` last: otherwise PostgreSQL searches the temporary
+-- tables of the caller first. `app.actor` is the user of the request, as JSON; the service sets
+-- it for the transaction.
 
 create table audit_log (
   id bigint generated always as identity primary key,
@@ -361,7 +395,7 @@ create table audit_log (
   database_user text not null
 );
 comment on table audit_log is
-  'One change of a user or a role. Rows are never changed, and removed only with their tenant '
+  'One change of a user or a role. Rows are not changed, and are removed only with their tenant '
   'or when they are old.';
 comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator';
@@ -369,19 +403,23 @@ comment on column audit_log.entity_id is 'the entity of the user that was change
 comment on column audit_log.action is 'create, update or delete';
 comment on column audit_log.resource is 'User or Role';
 comment on column audit_log.record_key is 'the id of the user or role';
-comment on column audit_log.before is 'the named columns before; null when it was created';
-comment on column audit_log.after is 'the named columns afterwards; null when it was deleted';
+comment on column audit_log.before is
+  'the columns that audit_change() names, before; null when it was created';
+comment on column audit_log.after is 'the same columns afterwards; null when it was deleted';
 comment on column audit_log.trace_id is 'the request, as its response and the logs name it';
 comment on column audit_log.database_user is 'the login that made it';
--- the list of a tenant: of a record, of a resource, and of who made the changes
+
+-- the list of a tenant: of a record, of a resource, of a user who made changes
 create index audit_log_resource_record_key_index
   on audit_log (tenant_id, resource, record_key, id desc);
 create index audit_log_resource_index on audit_log (tenant_id, resource, id desc);
 create index audit_log_user_id_index on audit_log (tenant_id, user_id, id desc);
 
+-- Writes an entry for a change. A user who has not confirmed a registration yet, and was
+-- neither invited nor disabled, is none for the log: the confirmation is the creation.
+--
 -- Arguments: the resource, and the columns that an entry has, so that it never has a password
--- hash. A registration that nobody has confirmed is no user yet: its confirmation is the
--- creation.
+-- hash. `role` is a column that the function adds: the name of the role of a user.
 create function audit_change() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -391,25 +429,55 @@ declare
   after jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
 begin
   if tg_argv[0] = 'User' then
-    if coalesce(before ->> 'confirmed_at', before ->> 'invited_at', before ->> 'disabled_at') is null
-      then before := null; end if;
-    if coalesce(after ->> 'confirmed_at', after ->> 'invited_at', after ->> 'disabled_at') is null
-      then after := null; end if;
-    before := before
-      || jsonb_build_object('role', (select name from roles where id = (before ->> 'role_id')::bigint));
-    after := after
-      || jsonb_build_object('role', (select name from roles where id = (after ->> 'role_id')::bigint));
+    if coalesce(
+      before ->> 'confirmed_at', before ->> 'invited_at', before ->> 'disabled_at') is null then
+      before := null;
+    end if;
+
+    if coalesce(
+      after ->> 'confirmed_at', after ->> 'invited_at', after ->> 'disabled_at') is null then
+      after := null;
+    end if;
+
+    before := before || jsonb_build_object(
+      'role', (select name from roles where id = (before ->> 'role_id')::bigint));
+    after := after || jsonb_build_object(
+      'role', (select name from roles where id = (after ->> 'role_id')::bigint));
   end if;
-  before := (select jsonb_object_agg(key, value) from jsonb_each(before) where key = any (tg_argv[1:]));
-  after := (select jsonb_object_agg(key, value) from jsonb_each(after) where key = any (tg_argv[1:]));
-  if before is not distinct from after then return null; end if;
-  insert into audit_log (tenant_id, user_id, user_guid, entity_id, action, resource, record_key, before, after,
-                         ip_address, trace_id, database_user)
-  select t.id, (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid, (record ->> 'entity_id')::bigint,
+
+  before := (
+    select jsonb_object_agg(key, value) from jsonb_each(before) where key = any (tg_argv[1:]));
+  after := (
+    select jsonb_object_agg(key, value) from jsonb_each(after) where key = any (tg_argv[1:]));
+
+  if before is not distinct from after then
+    return null;
+  end if;
+
+  insert into audit_log (
+    tenant_id, user_id, user_guid, entity_id,
+    action, resource, record_key,
+    before, after,
+    ip_address, trace_id, database_user)
+  select t.id,
+         (actor ->> 'userId')::bigint,
+         (actor ->> 'userGuid')::uuid,
+         (record ->> 'entity_id')::bigint,
+
          case when before is null then 'create' when after is null then 'delete' else 'update' end,
-         tg_argv[0], record ->> 'id', before, after, actor ->> 'ipAddress', actor ->> 'traceId', session_user
-    -- none while a tenant is deleted with its users
-    from tenants t where t.id = (record ->> 'tenant_id')::bigint;
+         tg_argv[0],
+         record ->> 'id',
+
+         before,
+         after,
+
+         actor ->> 'ipAddress',
+         actor ->> 'traceId',
+         session_user
+    -- No row while a tenant is deleted with its users.
+    from tenants t
+   where t.id = (record ->> 'tenant_id')::bigint;
+
   return null;
 end $$;
 
@@ -425,75 +493,113 @@ create trigger audit_create_delete after insert or delete on users
     'invited_at', 'confirmed_at', 'disabled_at', 'created_at');
 -- A login is no change of the user.
 create trigger audit_update after update on users
-  for each row when ((to_jsonb(old) - 'last_login_at') is distinct from (to_jsonb(new) - 'last_login_at'))
+  for each row when (
+    (to_jsonb(old) - 'last_login_at') is distinct from (to_jsonb(new) - 'last_login_at'))
   execute function audit_change(
     'User', 'id', 'guid', 'email', 'first_name', 'last_name', 'role', 'scope', 'entity_id',
     'invited_at', 'confirmed_at', 'disabled_at', 'created_at');
 
--- The end of a session by somebody is a change of its user. Logouts and expiry are none.
+-- Writes an entry for a session that somebody ended: it is a change of the user. A logout and
+-- an expiry are none.
 create function audit_session_end() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
   actor jsonb := coalesce(nullif(current_setting('app.actor', true), ''), '{}')::jsonb;
 begin
-  insert into audit_log (tenant_id, user_id, user_guid, entity_id, action, resource, record_key, before, after,
-                         ip_address, trace_id, database_user)
-  select u.tenant_id, (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid, u.entity_id, 'update', 'User', u.id,
-         jsonb_build_object('session_id', new.id, 'session_created_at', new.created_at,
-                            'session_revoked_at', null),
-         jsonb_build_object('session_id', new.id, 'session_created_at', new.created_at,
-                            'session_revoked_at', new.revoked_at),
-         actor ->> 'ipAddress', actor ->> 'traceId', session_user
-    from users u where u.id = new.user_id;
+  insert into audit_log (
+    tenant_id, user_id, user_guid, entity_id,
+    action, resource, record_key,
+    before, after,
+    ip_address, trace_id, database_user)
+  select u.tenant_id,
+         (actor ->> 'userId')::bigint,
+         (actor ->> 'userGuid')::uuid,
+         u.entity_id,
+
+         'update',
+         'User',
+         u.id,
+
+         jsonb_build_object(
+           'session_id', new.id,
+           'session_created_at', new.created_at,
+           'session_revoked_at', null),
+         jsonb_build_object(
+           'session_id', new.id,
+           'session_created_at', new.created_at,
+           'session_revoked_at', new.revoked_at),
+
+         actor ->> 'ipAddress',
+         actor ->> 'traceId',
+         session_user
+    from users u
+   where u.id = new.user_id;
+
   return null;
 end $$;
 
-create trigger audit_session_end after update on sessions for each row
-  when (old.revoked_at is null and new.revoked_at is not null
+create trigger audit_session_end after update on sessions
+  for each row when (old.revoked_at is null and new.revoked_at is not null
     and new.revoked_reason in ('ended', 'user_disabled', 'operator'))
   execute function audit_session_end();
 
--- How long logs are kept: this one by `people`, and those in the tenant databases by the other
--- two ages (section 10 has the removals of these).
+-- The triggers below remove old entries of this log after the age `people`. The other two ages
+-- are those of the logs in the tenant databases: section 10 records their removals.
 create table retention_policies (
   tenant_id bigint
     constraint retention_policies_tenant_id_fkey references tenants on delete cascade,
-  activity text
-    constraint retention_policies_activity_check check (activity ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
-  audit text
-    constraint retention_policies_audit_check check (audit ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
-  people text
-    constraint retention_policies_people_check check (people ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
+  activity text constraint retention_policies_activity_check
+    check (activity ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
+  audit text constraint retention_policies_audit_check
+    check (audit ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
+  people text constraint retention_policies_people_check
+    check (people ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
   changed_by text not null,
   changed_at timestamptz not null default now()
 );
 comment on table retention_policies is 'How long logs are kept: for one tenant, or by default.';
 comment on column retention_policies.tenant_id is 'null: the default of all tenants';
 comment on column retention_policies.activity is
-  'activities in the tenant database, such as 90d, 18m or 2y; null: the default';
+  'age of activities in the tenant database, in days, months or years, such as 90d, 18m or 2y; '
+  'null: the default, or forever in the default itself';
 comment on column retention_policies.audit is
-  'audit entries in the tenant database; null: the default';
+  'age of audit entries in the tenant database, likewise';
 comment on column retention_policies.people is
-  'of the default: how long the audit log of users and roles is kept; null: 10y';
+  'age of entries of this audit log, in the row of the default only; null: 10y';
+-- one policy for each tenant, and one default
 create unique index retention_policies_tenant_unique on retention_policies (coalesce(tenant_id, 0));
 
+-- Returns the time since which entries of this log are kept.
 create function people_audit_kept_from() returns timestamptz language sql stable
   set search_path = pg_catalog, public, pg_temp as $$
-  select case when age = 'forever' then '-infinity'
-              else now() - (left(age, -1)
-                || case right(age, 1) when 'd' then ' days' when 'm' then ' months' else ' years' end)::interval
-          end
+  select case
+           when age = 'forever' then '-infinity'
+           else now() - (
+             left(age, -1) || case right(age, 1)
+               when 'd' then ' days'
+               when 'm' then ' months'
+               else ' years'
+             end)::interval
+         end
     from (select coalesce((select people from retention_policies where tenant_id is null), '10y'))
       as policy (age)
 $$;
 
+-- Refuses every change of an entry. Only two deletions pass: with the tenant, which is gone
+-- then, and of an entry that is old enough.
 create function refuse_audit_change() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if tg_op = 'DELETE' then
-    if not exists (select from tenants where id = old.tenant_id) then return old; end if;
-    if old.created_at < people_audit_kept_from() then return old; end if;
+    if not exists (select from tenants where id = old.tenant_id) then
+      return old;
+    end if;
+
+    if old.created_at < people_audit_kept_from() then
+      return old;
+    end if;
   end if;
+
   raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';
 end $$;
 
@@ -502,8 +608,8 @@ create trigger append_only before update or delete on audit_log
 create trigger append_only_truncate before truncate on audit_log
   execute function refuse_audit_change();
 
--- Each new entry removes up to ten old ones: nothing else is needed for the table to stay
--- bounded.
+-- Removes old entries with each statement that adds some: of the ten with the lowest ids, those
+-- that are old enough. So the log stays bounded without a task of its own.
 create function remove_old_audit_entries() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -512,6 +618,7 @@ begin
      where id = any (array(select id from audit_log order by id limit 10))
        and created_at < people_audit_kept_from()
        for update skip locked);
+
   return null;
 end $$;
 
@@ -519,7 +626,7 @@ create trigger remove_old after insert on audit_log
   for each statement execute function remove_old_audit_entries();
 
 
--- 4  Repeated requests ------------------------------------------------------------------------
+-- 4  Idempotency keys -------------------------------------------------------------------------
 
 create table idempotency_keys (
   user_id bigint not null
@@ -531,19 +638,21 @@ create table idempotency_keys (
   primary key (user_id, key)
 );
 comment on table idempotency_keys is
-  'The rows that one POST of users or roles with an Idempotency-Key returned, for 24 hours. '
-  'It is written in the transaction of the change.';
-comment on column idempotency_keys.key is 'the header, which a client makes up';
+  'The result of one POST of users or roles with an Idempotency-Key, kept for 24 hours. The row '
+  'is written in the transaction of the change.';
+comment on column idempotency_keys.key is 'the header, which the client chooses';
 comment on column idempotency_keys.fingerprint is
   'digest of the request: another request with the same key is refused';
-comment on column idempotency_keys.rows is 'what is returned again, as JSON';
--- each new key removes some old ones
+comment on column idempotency_keys.rows is
+  'the rows that the POST returned, and returns again, as JSON';
+-- the removal of old keys, some with each new one
 create index idempotency_keys_created_at_index on idempotency_keys (created_at);
 
 
 -- 5  Background work --------------------------------------------------------------------------
--- What a process takes up that another one left, or that is due, without opening every tenant's
--- database to look for it. A process holds a row for a time, by `holder` and `leased_until`.
+-- Work in tenant databases that is unfinished or due, so that a process finds it without
+-- opening each database. A process leases a row: until `leased_until`, only the `holder` works
+-- on it.
 
 create table unfinished_imports (
   id bigint generated always as identity primary key,
@@ -602,33 +711,45 @@ create table webhook_tenants (
 comment on table webhook_tenants is
   'One tenant that has webhooks. The webhooks are in the tenant database.';
 comment on column webhook_tenants.sealed is
-  'the key that seals the secrets of the webhooks in the tenant database';
+  'the key that seals the secrets of the webhooks in the tenant database, itself sealed under '
+  'the master key';
+comment on column webhook_tenants.activated_at is
+  'when a webhook or the tenant was last added or resumed: for a minute, the tenant stays '
+  'active even if no webhook is enabled';
 comment on column webhook_tenants.is_active is 'false: no webhook is enabled';
 comment on column webhook_tenants.due_at is
   'when the webhooks are served next; null: when the tenant database changes';
 comment on column webhook_tenants.waiting_since is
-  'since when the tenant is served without success; null: not at the moment';
+  'since when a process that leased the row has not served the webhooks yet: its due_at then; '
+  'null: they were served, or are only due';
 comment on column webhook_tenants.wakes is
-  'grows when somebody says that there may be work: a process that ends then serves the '
-  'tenant again';
+  'notifications of work since a process leased the row: with any, the tenant is due again as '
+  'soon as the process has served it';
 comment on column webhook_tenants.polled is
-  'what a poll has seen of the tenant database when it said that last';
+  'write counters of the tenant database that were served or seen last: a poll that reads '
+  'others makes the tenant due; null: none since a process leased the row';
 comment on column webhook_tenants.feed_cursor is
-  'cursor of the feed when the webhooks were served last: it shows that a database was put back';
+  'cursor of the feed when the webhooks were served last: if it has expired, the database was '
+  'put back, and each webhook gets a gap';
 comment on column webhook_tenants.failing is
   'enabled webhooks whose last attempt failed, when they were served last';
 comment on column webhook_tenants.disabled is
   'webhooks that the service has disabled, when they were served last';
+comment on column webhook_tenants.failing_since is
+  'since when the first of the failing ones has failed; null: none fails';
 comment on column webhook_tenants.leased_until is
   'until then no other process than the holder serves the webhooks';
 -- the tenants that are due
 create index webhook_tenants_due_at_index on webhook_tenants (due_at) where is_active;
 
--- Another database, or a tenant that is served again, may have work, and other webhooks.
+-- Makes the webhooks of a tenant due that got another database or is served again: its database
+-- may have other webhooks, and changes that were not sent.
 create function serve_webhooks() returns trigger language plpgsql as $$
 begin
-  update webhook_tenants set is_active = true, activated_at = now(), due_at = now(), wakes = wakes + 1
-    where tenant_id = new.id;
+  update webhook_tenants
+     set is_active = true, activated_at = now(), due_at = now(), wakes = wakes + 1
+   where tenant_id = new.id;
+
   return null;
 end $$;
 
@@ -698,9 +819,9 @@ insert into usage_sampling default values;
 
 
 -- 7  Databases of tenants ---------------------------------------------------------------------
--- A tenant gets another database by a move to another server, or by a restore, whose database is
--- put in the place of the current one by a swap. A *run* is one execution of such a command. A
--- *fence* holds the requests of the tenant meanwhile.
+-- A tenant gets another database by a *move* to another server, or by a restore: its database
+-- is filled beside the current one, and a *swap* makes it current. A *run* is one execution of
+-- such a command. A *fence* makes the requests of the tenant wait meanwhile.
 
 create table tenant_databases (
   id bigint primary key default nextval(pg_get_serial_sequence('tenants', 'id')),
@@ -734,10 +855,10 @@ create table tenant_databases (
     check (tenant_id is not null or state in ('reserved', 'filled', 'condemned'))
 );
 comment on table tenant_databases is
-  'One database that a tenant has, had or may get; or a warm one, which is ready for the next '
+  'One database that a tenant has, had or may get; or a *warm* one, which is ready for the next '
   'tenant.';
 comment on column tenant_databases.id is
-  'out of the sequence of tenants.id; the names contain it, so they are never used again';
+  'out of the sequence of tenants.id: names of databases contain it, so none is used twice';
 comment on column tenant_databases.tenant_id is 'null: a warm database, which no tenant has yet';
 comment on column tenant_databases.role_password is
   'sealed, as tenants.role_password; null: it has none yet';
@@ -747,15 +868,21 @@ comment on column tenant_databases.state is
   'dropped, and only its names are left';
 comment on column tenant_databases.origin is 'what it was filled from, in words';
 comment on column tenant_databases.kept_by is
-  'what has replaced it: a move, which took its data along; a swap, or the undoing of one, '
-  'which did not';
-comment on column tenant_databases.digest is 'of the migrations of a warm database';
-comment on column tenant_databases.epoch is 'number of the last run that has worked on the tenant';
+  'why it is kept: a move has copied its data to the current one; a swap, or the way back from '
+  'one, has replaced its data';
+comment on column tenant_databases.keep_until is
+  'it is kept until then; null: without a limit';
+comment on column tenant_databases.digest is 'digest of the migrations of a warm database';
+comment on column tenant_databases.epoch is
+  'epoch of the last run for the tenant: a number above those of all earlier runs';
 comment on column tenant_databases.current_since is
   'since when it is the database of the tenant; null: it is not';
 comment on column tenant_databases.current_during is
   'the times during which it was the database of the tenant, before the present one';
 comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
+comment on column tenant_databases.error is 'why the last run that worked on it failed, for people';
+
+-- a tenant has one current database
 create unique index tenant_databases_current_unique
   on tenant_databases (tenant_id) where state = 'current';
 create unique index tenant_databases_name_unique
@@ -775,8 +902,13 @@ create table tenant_fences (
 );
 comment on table tenant_fences is
   'One tenant whose requests wait while another database becomes its current one.';
+comment on column tenant_fences.id is
+  'names this fence in acknowledgements: the next one of the tenant has another id';
 comment on column tenant_fences.closed is
   'false: the processes only prepare for it; true: requests of the tenant wait';
+comment on column tenant_fences.to_server_id is
+  'the server that the tenant will be on, unless the run fails';
+comment on column tenant_fences.begun_at is 'when it was announced, or then closed';
 
 create table fence_acknowledgements (
   fence uuid not null
@@ -807,16 +939,22 @@ create table operator_actions (
   finished_at timestamptz
 );
 comment on table operator_actions is 'One command that an operator ran to change something.';
-comment on column operator_actions.tenant_guid is 'no reference: the rows of a purged tenant stay';
+comment on column operator_actions.operator is 'name of the person who ran it';
+comment on column operator_actions.build is 'the build of the command line';
+comment on column operator_actions.tenant_guid is
+  'the tenant that it changed; no reference, because the rows of a purged tenant stay';
 comment on column operator_actions.arguments is
-  'never secrets; empty after a purge of the tenant, as is error, because they may name '
+  'without secrets; the purge of a tenant empties them, and error too, because they may name '
   'people';
-comment on column operator_actions.reason is 'what the operator gave as the reason';
+comment on column operator_actions.reason is 'why, as the operator gave it';
 comment on column operator_actions.state is
   'refused: wrong usage, nothing was changed; running and old: the command was killed';
--- the actions on a tenant, by its slug and after a purge, and the last ones of a command
+
+-- the actions on a tenant
 create index operator_actions_slug_index on operator_actions (slug, id desc);
+-- the purge of a tenant
 create index operator_actions_tenant_guid_index on operator_actions (tenant_guid);
+-- the last action of a command
 create index operator_actions_command_index on operator_actions (command, id desc);
 
 create table doctor_reports (
@@ -825,7 +963,8 @@ create table doctor_reports (
   made_by text not null,
   report jsonb not null
 );
-comment on table doctor_reports is 'The last report of doctor, as its --json prints it.';
+comment on table doctor_reports is
+  'The last report of doctor, as its --json prints it: a new one replaces the row.';
 
 create table accepted_findings (
   id text primary key,
@@ -850,15 +989,24 @@ create table checked_databases (
 );
 comment on table checked_databases is 'One tenant database in which doctor found nothing wrong.';
 comment on column checked_databases.evidence is
-  'digest of all that the checks depend on: while it is the same, they are not repeated';
+  'digest of all that the checks depend on: while it stays the same, they are not repeated';
 
 
--- 9  Migration runs ---------------------------------------------------------------------------
+-- 9  Migrations -------------------------------------------------------------------------------
+
+alter table migrations add column compatible boolean not null default false;
+alter table migrations add column digest text;
+comment on table migrations is
+  'One migration of this database that has run. Its name sorts in the order of the migrations.';
+comment on column migrations.compatible is
+  'true: processes of the build before the migration can start, and go on';
+comment on column migrations.digest is
+  'SHA-256 of its page of SQL, in hexadecimal; null: it has no page';
 
 create table migration_runs (
   id bigint generated always as identity primary key,
-  state text not null default 'running'
-    constraint migration_runs_state_check check (state in ('running', 'succeeded', 'failed', 'halted', 'abandoned')),
+  state text not null default 'running' constraint migration_runs_state_check
+    check (state in ('running', 'succeeded', 'failed', 'halted', 'abandoned')),
   head text not null,
   concurrency integer not null,
   canary integer,
@@ -867,14 +1015,17 @@ create table migration_runs (
   started_at timestamptz not null default now(),
   finished_at timestamptz
 );
-comment on table migration_runs is 'One run of migrate over tenants.';
+comment on table migration_runs is 'One run of `backoffice migrate` over tenant databases.';
 comment on column migration_runs.state is
   'halted: after too many failures; abandoned: the process ended without recording a result';
-comment on column migration_runs.head is 'the last migration of the build that runs';
+comment on column migration_runs.head is
+  'the last tenant migration of the build that migrates: the goal';
+comment on column migration_runs.concurrency is 'tenants that are migrated at the same time';
 comment on column migration_runs.canary is
-  'tenants that are migrated first; the others only if these succeed';
-comment on column migration_runs.max_failures is 'the run halts after so many; null: no limit';
--- the run that goes on
+  'number of tenants that are migrated first: the others follow only if these succeed';
+comment on column migration_runs.max_failures is
+  'number of failures after which the run halts; null: no limit';
+-- the present run
 create index migration_runs_running_index on migration_runs (id) where state = 'running';
 
 create table migration_outcomes (
@@ -892,12 +1043,14 @@ create table migration_outcomes (
   finished_at timestamptz,
   primary key (run_id, tenant_id)
 );
-comment on table migration_outcomes is 'What became of one tenant in one run.';
+comment on table migration_outcomes is 'The result for one tenant in one run.';
 comment on column migration_outcomes.state is
   'current: there was nothing to migrate; skipped: the run ended before the tenant started, '
   'or before it finished';
--- the last outcome of a tenant, and the tenants whose last one failed
+comment on column migration_outcomes.ms is 'how long the migration took';
+-- the last outcome of a tenant
 create index migration_outcomes_tenant_id_run_id_index on migration_outcomes (tenant_id, run_id);
+-- the tenants whose last outcome is a failure
 create index migration_outcomes_failed_index
   on migration_outcomes (tenant_id, run_id) where state = 'failed';
 
@@ -912,9 +1065,12 @@ create table schema_fingerprints (
   primary key (server_id, digest)
 );
 comment on table schema_fingerprints is
-  'The schema of one template: on one server, for one set of migrations. Databases of tenants '
-  'are compared with it.';
-comment on column schema_fingerprints.digest is 'of the migrations, and of the method';
+  'The schema of the template on one server for one set of migrations. Tenant databases are '
+  'compared with it.';
+comment on column schema_fingerprints.digest is
+  'digest of the migrations and of the method that computes the fingerprint';
+comment on column schema_fingerprints.head is 'name of the last of these migrations';
+comment on column schema_fingerprints.fingerprint is 'digest of objects';
 comment on column schema_fingerprints.objects is 'the definition of each object, by its name';
 
 
@@ -929,10 +1085,12 @@ create table backup_keys (
   created_at timestamptz not null default now()
 );
 comment on table backup_keys is
-  'The key of the archives of one tenant. It is never part of an archive: the keyring file of '
-  'the backup target has it.';
+  'The key of the archives of one tenant. No archive contains it: the keyring file of the backup '
+  'target does.';
 comment on column backup_keys.tenant_id is
-  'null: a key of archives of the control database; the newest one seals';
+  'null: a key of the archives of the control database, of which the newest seals';
+comment on column backup_keys.sealed is 'the key, sealed';
+comment on column backup_keys.fingerprint is 'names the key in archives';
 
 create table archives (
   id uuid primary key,
@@ -958,27 +1116,30 @@ create table archives (
   fault text,
   kept_until timestamptz
 );
-comment on table archives is 'One archive of a tenant database, or of the control database.';
+comment on table archives is
+  'One archive of a tenant database, or of the control database. Its columns copy the names of '
+  'key, server and database, because it may outlive them.';
 comment on column archives.tenant_guid is
   'null: the control database; no reference, because the archives of a purged tenant stay '
   'listed until they are removed';
 comment on column archives.target is 'the BACKUP_TARGET that has the file';
 comment on column archives.proof is
-  'counters of the database, read before the snapshot; null: they prove nothing';
+  'change counters of the database, read before the snapshot: equal ones later prove that it is '
+  'unchanged; null: they prove nothing';
 comment on column archives.unchanged_at is
-  'the last run that found the database unchanged since the snapshot';
-comment on column archives.verified_at is 'when every byte was checked';
-comment on column archives.proved_at is 'when it was restored and compared';
-comment on column archives.fault is 'what the last verification or drill found';
+  'when a run last found the database unchanged since the snapshot';
+comment on column archives.verified_at is 'when every byte was last checked';
+comment on column archives.proved_at is 'when it was last restored and compared';
+comment on column archives.fault is 'what is wrong with it, by the last verification or drill';
 comment on column archives.kept_until is
-  'not removed before, because it has rows that the retention of a tenant removed';
+  'it is not removed before, because it has rows that a retention removed from the database';
 -- the archives of a tenant, the newest first
 create index archives_tenant_guid_snapshot_at_index on archives (tenant_guid, snapshot_at desc);
 
 create table backup_runs (
   id bigint generated always as identity primary key,
-  state text not null default 'running'
-    constraint backup_runs_state_check check (state in ('running', 'succeeded', 'failed', 'abandoned')),
+  state text not null default 'running' constraint backup_runs_state_check
+    check (state in ('running', 'succeeded', 'failed', 'abandoned')),
   requested_by text not null,
   started_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -988,8 +1149,9 @@ create table backup_runs (
   bytes bigint not null default 0
 );
 comment on table backup_runs is 'One run that archives tenants.';
+comment on column backup_runs.archived is 'number of tenants with a new archive';
 comment on column backup_runs.unchanged is
-  'tenants whose newest archive still has all of their data';
+  'number of tenants without one, because their newest archive has all of their data';
 
 create table history_removals (
   id bigint generated always as identity primary key,
@@ -1010,11 +1172,12 @@ create table history_removals (
   error text
 );
 comment on table history_removals is
-  'One removal of old rows of a log of a tenant, as its retention wants.';
+  'One removal of old rows from a log in the database of a tenant, by its retention.';
+comment on column history_removals.removed_before is 'rows before this time are removed';
 comment on column history_removals.archive is
   'the archive that every removed row is in; null: there was no row to remove';
 comment on column history_removals.rows is
-  'removed rows; while removing and when stopped, at least';
+  'number of removed rows; unless the state is done, at least so many';
 comment on column history_removals.oldest is 'time of the oldest removed row';
 -- the removals of a tenant
 create index history_removals_tenant_id_index on history_removals (tenant_id, id desc);
@@ -1070,36 +1233,50 @@ comment on column processes.seen_at is
 
 
 -- 12  Change feed -----------------------------------------------------------------------------
--- Every process listens on `control_changes`. The payload `<topic>:<key>` names the row that it
--- removes from its cache; `*:*` all rows. A transaction that rolls back announces nothing.
+-- Every process listens on the channel `control_changes`. A payload `<topic>:<key>` names the
+-- row that the processes remove from their caches; `*:*` all rows. A transaction that rolls
+-- back announces nothing. src/control/change-topics.ts lists the topics.
 
--- Arguments: the topic, and the column with the key.
+-- Announces a row. Arguments: the topic, and the column with the key.
 create function announce_change() returns trigger language plpgsql as $$
 begin
   if tg_op <> 'INSERT' then
     perform pg_notify('control_changes', tg_argv[0] || ':' || (to_jsonb(old) ->> tg_argv[1]));
   end if;
+
   if tg_op <> 'DELETE' then
     perform pg_notify('control_changes', tg_argv[0] || ':' || (to_jsonb(new) ->> tg_argv[1]));
   end if;
+
   return null;
 end $$;
 
--- Announces the tenants that a row belongs to. Argument: the column with the tenant; `id` for a
--- row of servers, which all tenants on it belong to.
+-- Announces the tenants that a row concerns. Argument: the column with the tenant; or `id` for
+-- a row of servers, which concerns all tenants on that server.
 create function announce_tenant_of_row() returns trigger language plpgsql as $$
-declare changed bigint[];
+declare
+  changed bigint[];
 begin
-  changed := array[case when tg_op <> 'INSERT' then (to_jsonb(old) ->> tg_argv[0])::bigint end,
-                   case when tg_op <> 'DELETE' then (to_jsonb(new) ->> tg_argv[0])::bigint end];
+  changed := array[
+    case when tg_op <> 'INSERT' then (to_jsonb(old) ->> tg_argv[0])::bigint end,
+    case when tg_op <> 'DELETE' then (to_jsonb(new) ->> tg_argv[0])::bigint end];
+
   perform pg_notify('control_changes', 'tenants:' || guid)
-    from tenants where case tg_argv[0] when 'id' then server_id else id end = any (changed);
+    from tenants
+   where case tg_argv[0] when 'id' then server_id else id end = any (changed);
+
   return null;
 end $$;
 
+-- Announces all rows of all topics.
 create function announce_truncate() returns trigger language plpgsql as $$
-begin perform pg_notify('control_changes', '*:*'); return null; end $$;
+begin
+  perform pg_notify('control_changes', '*:*');
 
+  return null;
+end $$;
+
+-- No insert into roles, users, sessions or legacy_tokens is announced: no cache has the row.
 create trigger announce_change after insert or update or delete on tenants
   for each row execute function announce_change('tenants', 'guid');
 create trigger announce_change after update on servers
@@ -1123,26 +1300,37 @@ create trigger announce_change after update on installation
 -- Updates of columns that no cache holds are not announced: the time of a login, refreshes,
 -- uses of a token.
 create trigger announce_update after update on users
-  for each row when ((to_jsonb(old) - 'last_login_at') is distinct from (to_jsonb(new) - 'last_login_at'))
+  for each row when (
+    (to_jsonb(old) - 'last_login_at') is distinct from (to_jsonb(new) - 'last_login_at'))
   execute function announce_change('users', 'id');
 create trigger announce_revocation after update on sessions
-  for each row when (old is distinct from new and (old.revoked_at, old.user_id, old.tenant_id, old.created_at)
-    is distinct from (new.revoked_at, new.user_id, new.tenant_id, new.created_at))
+  for each row when (
+    old is distinct from new
+    and (old.revoked_at, old.user_id, old.tenant_id, old.created_at)
+      is distinct from
+      (new.revoked_at, new.user_id, new.tenant_id, new.created_at))
   execute function announce_change('sessions', 'id');
 create trigger announce_revocation after update on legacy_tokens
-  for each row when ((old.revoked_at, old.expires_at, old.user_id, old.tenant_id, old.entity_type)
-    is distinct from (new.revoked_at, new.expires_at, new.user_id, new.tenant_id, new.entity_type))
+  for each row when (
+    (old.revoked_at, old.expires_at, old.user_id, old.tenant_id, old.entity_type)
+      is distinct from
+      (new.revoked_at, new.expires_at, new.user_id, new.tenant_id, new.entity_type))
   execute function announce_change('legacy_tokens', 'hash');
 
-create trigger announce_truncate after truncate on servers execute function announce_truncate();
-create trigger announce_truncate after truncate on tenants execute function announce_truncate();
+create trigger announce_truncate after truncate on servers
+  execute function announce_truncate();
+create trigger announce_truncate after truncate on tenants
+  execute function announce_truncate();
 create trigger announce_truncate after truncate on tenant_fences
   execute function announce_truncate();
 create trigger announce_truncate after truncate on signing_keys
   execute function announce_truncate();
-create trigger announce_truncate after truncate on roles execute function announce_truncate();
-create trigger announce_truncate after truncate on users execute function announce_truncate();
-create trigger announce_truncate after truncate on sessions execute function announce_truncate();
+create trigger announce_truncate after truncate on roles
+  execute function announce_truncate();
+create trigger announce_truncate after truncate on users
+  execute function announce_truncate();
+create trigger announce_truncate after truncate on sessions
+  execute function announce_truncate();
 create trigger announce_truncate after truncate on legacy_tokens
   execute function announce_truncate();
 create trigger announce_truncate after truncate on installation
