@@ -110,8 +110,7 @@ comment on column tenants.isolated is
 comment on column tenants.purging_at is
   'when its purge began, which can be completed, but not taken back; null: no purge has begun';
 comment on column tenants.server_id is
-  'this and the next columns say where its current database is: a copy of the row of '
-  'tenant_databases, so that a request reads one table';
+  'this column and the next six are a copy of the current row of tenant_databases';
 comment on column tenants.role_name is 'login of the service in that database';
 comment on column tenants.role_password is 'sealed';
 comment on column tenants.schema_version is
@@ -197,8 +196,8 @@ create table users (
 comment on table users is 'One person who logs in, or for whom an API client acts.';
 comment on column users.email is 'normalised: NFC, ASCII letters in lower case';
 comment on column users.password_hash is
-  'argon2id, in PHC string format; of no meaning, as are the names, until the user confirms a '
-  'registration';
+  'argon2id, in PHC string format; until a registration is confirmed, this and the names are '
+  'placeholders';
 comment on column users.scope is
   'Self: sees what concerns entity_id; All: sees everything that the role permits';
 comment on column users.entity_id is
@@ -236,8 +235,8 @@ comment on column sessions.refresh_generation is
   'how often the refresh token was rotated: only the token of the current generation is valid';
 comment on column sessions.refreshed_at is 'when the refresh token was last rotated';
 comment on column sessions.revoked_reason is
-  'such as logout, refresh_reuse, too_many, password_reset; ended, user_disabled and operator '
-  'are for the audit log too';
+  'such as logout, refresh_reuse, too_many or password_reset; ended, user_disabled and '
+  'operator make an audit entry';
 -- the sessions of a user, of which each login removes the expired ones
 create index sessions_user_id_created_at_index on sessions (user_id, created_at);
 
@@ -861,7 +860,7 @@ comment on column tenant_databases.id is
   'out of the sequence of tenants.id: names of databases contain it, so none is used twice';
 comment on column tenant_databases.tenant_id is 'null: a warm database, which no tenant has yet';
 comment on column tenant_databases.role_password is
-  'sealed, as tenants.role_password; null: it has none yet';
+  'sealed, as tenants.role_password; null: none yet, or gone';
 comment on column tenant_databases.state is
   'reserved: by the run that makes it; filled: complete, and used by nobody; current: tenants '
   'has its names; kept: was current until a move or a swap; condemned: to be dropped; gone: '
@@ -885,6 +884,7 @@ comment on column tenant_databases.error is 'why the last run that worked on it 
 -- a tenant has one current database
 create unique index tenant_databases_current_unique
   on tenant_databases (tenant_id) where state = 'current';
+-- no two databases have the same name, whatever their servers
 create unique index tenant_databases_name_unique
   on tenant_databases (database_name) where state <> 'gone';
 -- the databases of a tenant
@@ -908,7 +908,7 @@ comment on column tenant_fences.closed is
   'false: the processes only prepare for it; true: requests of the tenant wait';
 comment on column tenant_fences.to_server_id is
   'the server that the tenant will be on, unless the run fails';
-comment on column tenant_fences.begun_at is 'when it was announced, or then closed';
+comment on column tenant_fences.begun_at is 'when its present state began';
 
 create table fence_acknowledgements (
   fence uuid not null
@@ -939,7 +939,8 @@ create table operator_actions (
   finished_at timestamptz
 );
 comment on table operator_actions is 'One command that an operator ran to change something.';
-comment on column operator_actions.operator is 'name of the person who ran it';
+comment on column operator_actions.operator is
+  'login and host of who ran it, behind OPERATOR_NAME if that is set';
 comment on column operator_actions.build is 'the build of the command line';
 comment on column operator_actions.tenant_guid is
   'the tenant that it changed; no reference, because the rows of a purged tenant stay';

@@ -344,7 +344,8 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 -- transactions can be compared on one server only. So a database that becomes the current one
 -- of its tenant first gets a later *era* than all that were current before.
 
--- The default of the columns feed_era: a default cannot contain a query.
+-- The default of the columns feed_era: a default cannot contain a query. It is null in a
+-- template, which has no era yet: rows that migrations write there are not in the feed.
 create function feed_era() returns bigint language plpgsql stable as $$
 begin
   return (select i.feed_era from public.tenant_identity i);
@@ -579,7 +580,7 @@ begin
   return new;
 end $$;
 
--- audit_change() has copied the trace id out of `app.actor`; activities come from the service.
+-- An audit entry has its trace id from `app.actor`; for an activity, the setting itself is read.
 create trigger require_actor before insert on audit_log
   for each row when (new.trace_id is null) execute function require_actor();
 create trigger require_actor before insert on activities
@@ -1156,12 +1157,12 @@ end $$;
 
 
 -- 11  Text search -----------------------------------------------------------------------------
--- Lists search for a part of a text (`like '%…%'`). Trigram indexes serve these searches, if
+-- Lists search for a part of a text (`ilike '%…%'`). Trigram indexes serve these searches, if
 -- the server has the extension `pg_trgm`, which the owner of a database may create (it is
 -- trusted). Without it, a search reads the whole table: 0.1 s for 100,000 rows.
 --
 -- The extension has a schema of its own, which is in no `search_path`: a search needs only the
--- operators of `like`, which are PostgreSQL's own. The service may use the schema, because
+-- operators of `ilike`, which are PostgreSQL's own. The service may use the schema, because
 -- `create table … (like … including all)` looks up the operator class there.
 --
 -- An insert only appends to the pending list of an index. The insert that fills it up to 1 MiB
