@@ -906,8 +906,6 @@ comment on column tenant_fences.id is
   'names this fence in acknowledgements: the next one of the tenant has another id';
 comment on column tenant_fences.closed is
   'false: the processes only prepare for it; true: requests of the tenant wait';
-comment on column tenant_fences.to_server_id is
-  'the server that the tenant will be on, unless the run fails';
 comment on column tenant_fences.begun_at is 'when its present state began';
 
 create table fence_acknowledgements (
