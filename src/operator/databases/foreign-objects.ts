@@ -173,20 +173,21 @@ export interface Holdings {
 
 /**
  * Reads what would be lost with a database: the tables of other schemas, and those of `public` that the current one
- * lacks. Of a database that is condemned, nobody misses the tables of `public`: a move has taken them along.
+ * lacks. A move has taken the tables of `public` along: what the current one lacks of them was dropped since. Of a
+ * database that is condemned, nobody misses them either.
  * @param current undefined: the tenant has none
  * @returns nothing for a database that does not exist, or that nobody can connect to
  */
 export async function readHoldings(
   installation: Installation,
-  held: HeldDatabase & Pick<TenantDatabase, 'state'>,
+  held: HeldDatabase & Pick<TenantDatabase, 'state' | 'keptBy'>,
   current: HeldDatabase | undefined,
 ): Promise<Holdings> {
   const found = await readForeignObjects(installation, held).catch(error => {
     if (['3D000', '55000'].includes(sqlState(error) ?? '')) return nothing;
     throw error;
   });
-  const isLeft = held.state === 'filled' || held.state === 'kept';
+  const isLeft = held.state === 'filled' || (held.state === 'kept' && held.keptBy !== 'move');
   if (found.tables.length === 0 || !isLeft) return { all: allNames(found), rows: rowsLeft(found) };
   const kept = new Set(current ? (await readForeignObjects(installation, current)).tables : []);
   const missing = found.tables.filter(name => !kept.has(name)).map(name => `table public.${name}`);

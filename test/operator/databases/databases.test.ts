@@ -11,6 +11,7 @@ import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
+const holdsNothing = { holds: [], onlyHere: [] };
 
 describe('databases of tenants', () => {
   const archives = useServerFolder('archives');
@@ -101,7 +102,7 @@ describe('databases of tenants', () => {
 
     const dropped = JSON.parse(await run(['databases', 'drop', 'acme', name, '--yes', '--json']));
     expect(dropped).to.deep.equal([
-      { slug: 'acme', server: 'default', database: name, state: 'filled', action: 'drop' },
+      { slug: 'acme', server: 'default', database: name, state: 'filled', action: 'drop', ...holdsNothing },
     ]);
     expect(await remains(name)).to.equal(0);
     expect(await states()).to.deep.equal(['globex filled']);
@@ -120,7 +121,9 @@ describe('databases of tenants', () => {
     expect((await list())[0]?.why).to.equal(
       'a command has ended before it was complete: npx backoffice databases prune acme',
     );
-    const found = [{ slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop' }];
+    const found = [
+      { slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop', ...holdsNothing },
+    ];
     expect(await prune('--dry-run')).to.deep.equal(found);
     expect(await prune('globex', '--dry-run')).to.deep.equal([]);
     expect((await command(['restore', 'swap', 'acme', '--database', name, '--yes'])).code).to.equal(1);
@@ -162,8 +165,8 @@ describe('databases of tenants', () => {
     );
     const planned = await prune('--dry-run');
     expect(planned).to.have.deep.members([
-      { slug: 'acme', server: 'default', database: kept, state: 'kept', action: 'drop' },
-      { slug: 'acme', server: 'default', database: condemned, state: 'condemned', action: 'drop' },
+      { slug: 'acme', server: 'default', database: kept, state: 'kept', action: 'drop', ...holdsNothing },
+      { slug: 'acme', server: 'default', database: condemned, state: 'condemned', action: 'drop', ...holdsNothing },
     ]);
     expect(await prune()).to.deep.equal(planned);
     expect([await remains(kept), await remains(condemned)]).to.deep.equal([0, 0]);

@@ -116,6 +116,66 @@ describe('move of a tenant', () => {
     expect((await servers.run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
   });
 
+  it('a move, move settle and server drain are refused while others have made tables in schemas of their own, and name them, until --leave-schemas', async () => {
+    // given
+    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    await query('create schema reporting; create table reporting.sales (id integer)');
+    const before = await servers.databases();
+
+    /** Expects that these commands fail, name the table, and change nothing. */
+    const expectRefused = async (reason: string, ...commands: string[][]): Promise<void> => {
+      for (const command of commands) {
+        const { code, stdout, stderr } = await servers.run(command);
+        expect([code, stdout + stderr], command.join(' ')).to.satisfy(
+          ([exit, text]: [number, string]) => exit === 1 && text.includes('schema reporting (sales)'),
+        );
+        expect(stdout + stderr, command.join(' ')).to.include(reason);
+      }
+    };
+
+    // when, then
+    const commands = [
+      ['move', 'acme', '--to', 'default'],
+      ['move', 'acme', '--to', 'default', '--dry-run'],
+      ['server', 'drain', 'second'],
+      ['server', 'drain', 'second', '--dry-run'],
+    ];
+    await expectRefused('rows that no move takes along', ...commands);
+    expect(await servers.databases()).to.deep.equal(before);
+
+    const plan = ['move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run', '--json'];
+    expect(JSON.parse(await servers.runWell(plan)).leaves).to.deep.equal(['schema reporting (sales)']);
+
+    // and: the table stays in the old database, which is not dropped without a word
+    await servers.move('acme', '--to', 'default', '--leave-schemas');
+    expect(await servers.states()).to.deep.equal(['default current', 'second kept']);
+    await query('create schema reporting; create table reporting.sales (id integer)');
+    await expectRefused('rows that no move takes along', ['move', 'acme', '--back']);
+    await query('drop schema reporting cascade');
+    await expectRefused(
+      'which an earlier one has left',
+      ['move', 'acme', '--back'],
+      ['move', 'acme', '--back', '--dry-run'],
+    );
+    await expectRefused(
+      'it has rows that are nowhere else',
+      ['move', 'settle', 'acme', '--yes'],
+      ['move', 'settle', 'acme', '--dry-run'],
+    );
+    expect(await servers.states()).to.deep.equal(['default current', 'second kept']);
+
+    // and
+    await servers.runWell(['move', 'settle', 'acme', '--yes', '--leave-schemas']);
+    expect(await servers.states()).to.deep.equal(['default current']);
+
+    // and: a table of public, which a move takes along, is not missed in the old database when it is dropped
+    await query('create table notes (id integer)');
+    await servers.move('acme', '--to', 'second');
+    await query('drop table notes');
+    await servers.runWell(['move', 'settle', 'acme', '--yes']);
+    await expectAll([]);
+  });
+
   it('a run that fails after the switch opens the new database, and the next run does so if the first one was killed', async () => {
     const { result, titles } = await writes.during(() => move('default', 'open current'));
     expect(result).to.include({ slug: 'acme', to: 'default' });
