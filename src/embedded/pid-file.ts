@@ -1,4 +1,5 @@
-import { readFile, readlink, stat } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** A server, as its pid file describes it. */
@@ -35,10 +36,8 @@ export async function findServer(data: string): Promise<RunningServer | undefine
 /** Checks that the process is a server on this very folder: after a restart another process may have the number. */
 export async function isServerOf(data: string, pid: number): Promise<boolean> {
   if (process.platform === 'linux') {
-    // The working folder of a server is its data folder. Device and inode identify it under any name, also after a
-    // rename.
-    const [own, its] = await Promise.all([data, `/proc/${pid}/cwd`].map(path => stat(path).catch(() => undefined)));
-    return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
+    const [own, its] = await Promise.all([data, workingFolder(pid)].map(path => stat(path).catch(() => undefined)));
+    return own !== undefined && its !== undefined && isSameFolder(own, its);
   }
   try {
     process.kill(pid, 0);
@@ -46,6 +45,54 @@ export async function isServerOf(data: string, pid: number): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/** The working folder of a server is its data folder. */
+const workingFolder = (pid: number | string): string => `/proc/${pid}/cwd`;
+
+/** Device and inode identify a folder under any name, also after a rename. */
+const isSameFolder = (one: Stats, other: Stats): boolean => one.dev === other.dev && one.ino === other.ino;
+
+/**
+ * Returns true if it is certain that no process of this machine is a server on a data folder, in whatever container or
+ * namespace; false if one is, or if this process cannot see all others.
+ * @param cluster the `cluster_name` of such a server, which is in the command line of each of its processes
+ */
+export async function isWithoutServer(data: string, cluster: string): Promise<boolean> {
+  if (!(await seesAllProcesses())) return false;
+  const own = await stat(data);
+  const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name));
+  const serving = await Promise.all(pids.map(pid => mayServe(pid, own, cluster)));
+  return !serving.includes(true);
+}
+
+async function mayServe(pid: string, data: Stats, cluster: string): Promise<boolean> {
+  try {
+    return isSameFolder(data, await stat(workingFolder(pid)));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ESRCH') return false; // it has ended
+
+    // A process of another login shows its command line only.
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    return command.includes(cluster);
+  }
+}
+
+/** The first process namespace of Linux, which contains all others, has this number (PROC_PID_INIT_INO). */
+const firstNamespace = 'pid:[4026531836]';
+
+/**
+ * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount hides those of other
+ * logins, such as the first one.
+ */
+async function seesAllProcesses(): Promise<boolean> {
+  if (process.platform !== 'linux' || !(await canSignal())) return false;
+  const [namespace, first] = await Promise.all([
+    readlink('/proc/self/ns/pid').catch(() => ''),
+    readFile('/proc/1/cmdline', 'utf8').catch(() => ''),
+  ]);
+  return namespace === firstNamespace && first !== '';
 }
 
 /**

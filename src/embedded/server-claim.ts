@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, open, readdir, rename, rm, statfs } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/promises';
 import { createConnection, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
-import { pathExists } from './cluster.ts';
-import { pidFile } from './pid-file.ts';
+import { embeddedCluster, pathExists } from './cluster.ts';
+import { isWithoutServer, pidFile } from './pid-file.ts';
 
 /*
  * At most one PostgreSQL runs on a data folder, also where its processes cannot be seen: in
@@ -21,8 +21,12 @@ import { pidFile } from './pid-file.ts';
  * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
  *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
  * I4. A pid file is removed only by a holder of the claim that has seen a dead socket, as the
- *     server behind the file left it. Without one, the file may belong to a server that cannot
- *     be seen.
+ *     server behind the file left it, or every process of the machine, of which none is a server
+ *     on the folder. Otherwise the file may belong to a server that cannot be seen. Sockets are
+ *     not in archives (tar), in which a server that runs leaves its file, and earlier builds had
+ *     none.
+ * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
+ *     power leaves no pid file without a socket.
  *
  * No process accepts the connections. After 511 of them Linux answers EAGAIN, which is an
  * answer, too.
@@ -58,7 +62,8 @@ export async function isClaimed(folder: string): Promise<boolean> {
  *   have sockets
  */
 export async function claimServer(folder: string, data: string): Promise<ServerClaim | undefined> {
-  await mkdir(claimsOf(folder), { recursive: true, mode: 0o700 });
+  const isNew = (await mkdir(claimsOf(folder), { recursive: true, mode: 0o700 })) !== undefined;
+  if (isNew) await syncFolder(folder);
   const name = randomBytes(8).toString('hex');
   const server = await listenAs(folder, name);
   const release = (): void => void server.close();
@@ -92,7 +97,11 @@ export async function claimServer(folder: string, data: string): Promise<ServerC
 async function removeLeftPidFile(data: string, hasEnded: boolean): Promise<void> {
   const path = pidFile(data);
   if (!(await pathExists(path))) return;
-  if (!hasEnded) {
+  const before = await readFile(path, 'utf8');
+  const isLeft = hasEnded || (await isWithoutServer(data, embeddedCluster));
+
+  // A server of an earlier build, which makes no claim, may have started meanwhile.
+  if (!isLeft || (await readFile(path, 'utf8')) !== before) {
     throw new OperatorError(
       `${path} belongs to a PostgreSQL that cannot be seen from here, such as one in another container. ` +
         'Stop it; if none runs on these data, remove the file',
@@ -146,6 +155,7 @@ async function listenAs(folder: string, name: string): Promise<Server> {
     // When Node closes a server, it removes the name with which the server began to listen. The
     // other name stays.
     await rename(join(claimsOf(folder), temporary), join(claimsOf(folder), name));
+    await syncFolder(claimsOf(folder));
     return server;
   } catch (cause) {
     server.close();
@@ -155,6 +165,16 @@ async function listenAs(folder: string, name: string): Promise<Server> {
         'set DATABASE_URL',
       { cause },
     );
+  }
+}
+
+/** Writes the names in a folder to disk. */
+async function syncFolder(folder: string): Promise<void> {
+  const directory = await open(folder, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
   }
 }
 

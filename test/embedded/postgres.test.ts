@@ -1,8 +1,13 @@
-import { readFile, rename, rm, symlink } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { embeddedCluster } from '../../src/embedded/cluster.ts';
+import { isWithoutServer } from '../../src/embedded/pid-file.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { startProgram } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
@@ -64,5 +69,55 @@ describe('embedded PostgreSQL', () => {
     await symlink(moved, join(parent, 'link'));
     expect((await startOrJoin(join(parent, 'link'))).url).to.equal(first.url);
     expect(await postmaster(moved)).to.equal(pid);
+  });
+
+  describe('with a pid file and no socket, as a build without sockets or an archive leaves it', () => {
+    const own = (): string => join(parent, 'own');
+    const otherNamespace = ['--pid', '--fork', '--mount-proc'];
+    const inOtherNamespace = () =>
+      startProgram('unshare', [...otherNamespace, 'bin/backoffice', 'list'], {
+        DATA_DIR: own(),
+        MASTER_KEY: randomBytes(32).toString('base64'),
+      }).ended;
+
+    async function expectRefused(): Promise<void> {
+      const { code, stderr } = await inOtherNamespace();
+      expect(code).to.equal(1);
+      expect(stderr).to.equal(
+        `${own()}/postgres/postmaster.pid belongs to a PostgreSQL that cannot be seen from here, such as one in another ` +
+          'container. Stop it; if none runs on these data, remove the file.\n',
+      );
+    }
+
+    before(async function () {
+      const isFirst = (await readlink('/proc/self/ns/pid').catch(() => '')) === 'pid:[4026531836]';
+      if (!isFirst || spawnSync('unshare', [...otherNamespace, 'true']).status !== 0) this.skip();
+    });
+
+    it('a command that sees all processes starts the server that was killed, and one in a container is refused', async () => {
+      // given
+      const killed = await startOrJoin(own());
+      process.kill(await postmaster(own()), 'SIGKILL');
+      await eventually(() => isWithoutServer(join(own(), 'postgres'), embeddedCluster));
+      await rm(join(own(), 'running'), { recursive: true });
+
+      // when, then
+      await expectRefused();
+      expect(await isServing(await startOrJoin(own()))).to.equal(true);
+      await killed.leave();
+    });
+
+    it('nobody starts a second server beside one that runs', async () => {
+      // given
+      const first = await startOrJoin(own());
+      const pid = await postmaster(own());
+      await rm(join(own(), 'running'), { recursive: true });
+
+      // when, then
+      await expectRefused();
+      await startOrJoin(own());
+      expect(await postmaster(own())).to.equal(pid);
+      expect(await isServing(first)).to.equal(true);
+    });
   });
 });
