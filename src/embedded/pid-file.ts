@@ -54,29 +54,26 @@ const workingFolder = (pid: number | string): string => `/proc/${pid}/cwd`;
 const isSameFolder = (one: Stats, other: Stats): boolean => one.dev === other.dev && one.ino === other.ino;
 
 /**
- * Returns true if it is certain that no process of this machine is a server on a data folder, in whatever container or
- * namespace; false if one is, or if this process cannot see all others.
- * @param cluster the `cluster_name` of such a server, which is in the command line of each of its processes
+ * Returns true if a process that can be seen here may be a server on a data folder: it works there, or was started on
+ * the path that the pid file names, and works on another device. That may be the same folder under a mount that gives
+ * it other numbers (FUSE), where sockets do not answer either.
  */
-export async function isWithoutServer(data: string, cluster: string): Promise<boolean> {
-  if (!(await seesAllProcesses())) return false;
-  const own = await stat(data);
+export async function isServedInSight(data: string): Promise<boolean> {
+  if (process.platform !== 'linux') return false;
+  const [own, file] = await Promise.all([stat(data), readFile(pidFile(data), 'utf8').catch(() => '')]);
+  const folder = { own, path: file.split('\n')[1] };
   const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name));
-  const serving = await Promise.all(pids.map(pid => mayServe(pid, own, cluster)));
-  return !serving.includes(true);
+  const serving = await Promise.all(pids.map(pid => mayServe(pid, folder)));
+  return serving.includes(true);
 }
 
-async function mayServe(pid: string, data: Stats, cluster: string): Promise<boolean> {
-  try {
-    return isSameFolder(data, await stat(workingFolder(pid)));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'ESRCH') return false; // it has ended
+async function mayServe(pid: string, { own, path }: { own: Stats; path: string | undefined }): Promise<boolean> {
+  const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
+  if (!/^(.*\/)?postgres(: .*)?$/.test(words[0] ?? '')) return false;
 
-    // A process of another login shows its command line only.
-    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    return command.includes(cluster);
-  }
+  const its = await stat(workingFolder(pid)).catch(() => undefined); // another login's cannot be read
+  if (its?.dev === own.dev) return isSameFolder(own, its);
+  return path !== undefined && words.includes(path);
 }
 
 /** The first process namespace of Linux, which contains all others, has this number (PROC_PID_INIT_INO). */
@@ -86,7 +83,7 @@ const firstNamespace = 'pid:[4026531836]';
  * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount hides those of other
  * logins, such as the first one.
  */
-async function seesAllProcesses(): Promise<boolean> {
+export async function seesAllProcesses(): Promise<boolean> {
   if (process.platform !== 'linux' || !(await canSignal())) return false;
   const [namespace, first] = await Promise.all([
     readlink('/proc/self/ns/pid').catch(() => ''),

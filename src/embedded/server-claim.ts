@@ -4,8 +4,8 @@ import { mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/prom
 import { createConnection, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
-import { embeddedCluster, pathExists } from './cluster.ts';
-import { isWithoutServer, pidFile } from './pid-file.ts';
+import { pathExists } from './cluster.ts';
+import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
 
 /*
  * At most one PostgreSQL runs on a data folder, also where its processes cannot be seen: in
@@ -20,10 +20,10 @@ import { isWithoutServer, pidFile } from './pid-file.ts';
  *     other, both withdraw, and try again after a random pause.
  * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
  *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
- * I4. A pid file is removed only by a holder of the claim that has seen a dead socket, as the
- *     server behind the file left it, or every process of the machine, of which none is a server
- *     on the folder. Otherwise the file may belong to a server that cannot be seen. Sockets are
- *     not in archives (tar), in which a server that runs leaves its file, and earlier builds had
+ * I4. A pid file is removed only by a holder of the claim that sees no server on the folder, and
+ *     has seen a dead socket, as the server behind the file left it, or sees every process of
+ *     the machine. Otherwise the file may belong to a server that cannot be seen. Sockets are not
+ *     in archives (tar), in which a server that runs leaves its file, and earlier builds had
  *     none.
  * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
  *     power leaves no pid file without a socket.
@@ -98,13 +98,13 @@ async function removeLeftPidFile(data: string, hasEnded: boolean): Promise<void>
   const path = pidFile(data);
   if (!(await pathExists(path))) return;
   const before = await readFile(path, 'utf8');
-  const isLeft = hasEnded || (await isWithoutServer(data, embeddedCluster));
+  const isLeft = (hasEnded || (await seesAllProcesses())) && !(await isServedInSight(data));
 
   // A server of an earlier build, which makes no claim, may have started meanwhile.
   if (!isLeft || (await readFile(path, 'utf8')) !== before) {
     throw new OperatorError(
-      `${path} belongs to a PostgreSQL that cannot be seen from here, such as one in another container. ` +
-        'Stop it; if none runs on these data, remove the file',
+      `${path} belongs to a PostgreSQL that cannot be seen from here, such as one in another container, or that uses ` +
+        'the folder under another mount. Stop it; if none runs on these data, remove the file',
     );
   }
   await rm(path);

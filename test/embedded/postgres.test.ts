@@ -1,10 +1,10 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { embeddedCluster } from '../../src/embedded/cluster.ts';
-import { isWithoutServer } from '../../src/embedded/pid-file.ts';
+import { isServedInSight } from '../../src/embedded/pid-file.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { startProgram } from '../support/command-line.ts';
@@ -71,7 +71,7 @@ describe('embedded PostgreSQL', () => {
     expect(await postmaster(moved)).to.equal(pid);
   });
 
-  describe('with a pid file and no socket, as a build without sockets or an archive leaves it', () => {
+  describe('with the pid file of a server that was killed', () => {
     const own = (): string => join(parent, 'own');
     const otherNamespace = ['--pid', '--fork', '--mount-proc'];
     const inOtherNamespace = () =>
@@ -85,7 +85,7 @@ describe('embedded PostgreSQL', () => {
       expect(code).to.equal(1);
       expect(stderr).to.equal(
         `${own()}/postgres/postmaster.pid belongs to a PostgreSQL that cannot be seen from here, such as one in another ` +
-          'container. Stop it; if none runs on these data, remove the file.\n',
+          'container, or that uses the folder under another mount. Stop it; if none runs on these data, remove the file.\n',
       );
     }
 
@@ -94,11 +94,11 @@ describe('embedded PostgreSQL', () => {
       if (!isFirst || spawnSync('unshare', [...otherNamespace, 'true']).status !== 0) this.skip();
     });
 
-    it('a command that sees all processes starts the server that was killed, and one in a container is refused', async () => {
+    it('without its socket, a command that sees all processes starts it again, and one in a container is refused', async () => {
       // given
       const killed = await startOrJoin(own());
       process.kill(await postmaster(own()), 'SIGKILL');
-      await eventually(() => isWithoutServer(join(own(), 'postgres'), embeddedCluster));
+      await eventually(() => isServedInSight(join(own(), 'postgres')).then(isServed => !isServed));
       await rm(join(own(), 'running'), { recursive: true });
 
       // when, then
@@ -107,7 +107,7 @@ describe('embedded PostgreSQL', () => {
       await killed.leave();
     });
 
-    it('nobody starts a second server beside one that runs', async () => {
+    it('nobody starts a second server beside one that runs and has lost its socket', async () => {
       // given
       const first = await startOrJoin(own());
       const pid = await postmaster(own());
@@ -118,6 +118,23 @@ describe('embedded PostgreSQL', () => {
       await startOrJoin(own());
       expect(await postmaster(own())).to.equal(pid);
       expect(await isServing(first)).to.equal(true);
+    });
+
+    it('a process that was started on the path of the pid file and works on another device keeps the file', async () => {
+      // given: a mount that gives the folder other numbers (FUSE) shows the server so, and its socket refuses connections
+      const killed = await startOrJoin(own());
+      const data = join(own(), 'postgres');
+      process.kill(await postmaster(own()), 'SIGKILL');
+      await eventually(() => isServedInSight(data).then(isServed => !isServed));
+      const elsewhere = spawn('tail', ['-f', '/dev/null', data], { argv0: 'postgres', cwd: '/proc' });
+
+      // when, then
+      const failure = await startEmbeddedPostgres(own()).catch((error: Error) => error.message);
+      expect(failure).to.include('or that uses the folder under another mount');
+      elsewhere.kill();
+      await once(elsewhere, 'exit');
+      expect(await isServing(await startOrJoin(own()))).to.equal(true);
+      await killed.leave();
     });
   });
 });
