@@ -47,7 +47,8 @@ function* textsOf(
 /** The size of a piece to aim at, in characters: the memory of an export that its client does not read. */
 const pieceLength = 256 * 1024;
 const firstRecords = 20;
-const maxRecords = 2_000;
+/** A piece whose records have 32 KB, the largest, after small ones: as large as the largest page (`UnsentResponses`). */
+const maxRecords = 500;
 
 /**
  * Exports a list as CSV: the fields of the view in the header, then every record that the filters match, or as many as

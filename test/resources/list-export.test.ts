@@ -216,6 +216,23 @@ describe('exports of lists as CSV', () => {
       expect(old).to.deep.equal([...new Set(old)].sort((one, other) => one - other));
     });
 
+    it('an export whose records become as large as they can be arrives whole', async () => {
+      // given
+      await sql(
+        world.acme,
+        `set session_replication_role = replica;
+         insert into audit_log (action, resource, record_key, before, after, database_user)
+         select 'update', 'Growing', i::text, contents, contents, 'postgres'
+           from generate_series(1, 5000) i, jsonb_build_object('Name', repeat('x', case when i > 2020 then 16000 else 8 end)) contents`,
+      );
+
+      // when
+      const rows = await rowsOf('/api/v1/AuditLog?filter[Resource]=Growing&sort=Id');
+
+      // then
+      expect(rows.slice(1)).to.have.length(5_000);
+    });
+
     it('a client that cancels an export, or asks for its head, causes no error in the log', async () => {
       const reader = await open(admin);
       await reader.read();
