@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { headFingerprint, headObjects, tenantGroup } from '../schema/template.ts';
+import { headFingerprint, knownObjects, tenantGroup } from '../schema/template.ts';
 import type { TenantDatabase } from './database-store.ts';
 
 /** A database of a tenant on its server. */
@@ -112,8 +112,8 @@ const objectsQuery = `
 export async function readForeignObjects(installation: Installation, held: HeldDatabase): Promise<ForeignObjects> {
   const { control, servers } = installation;
   const { server, database } = held;
-  await headFingerprint(control, server, servers.adminUrl(server)); // stores what `headObjects` reads
-  const known = await headObjects(control, server);
+  await headFingerprint(control, server, servers.adminUrl(server)); // stores what `knownObjects` reads
+  const known = await knownObjects(control, server);
   return withConnection(servers.adminUrl(server, database), client => listForeignObjects(client, held, known));
 }
 

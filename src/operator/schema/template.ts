@@ -151,6 +151,18 @@ export async function headObjects(control: ControlDatabase, server: Pick<Server,
   return new Map(Object.entries(objects));
 }
 
+/**
+ * Returns the names of the objects that tenant databases have on this server, at head or in any earlier build that has
+ * worked here: a database that is kept stays as its build has left it.
+ */
+export async function knownObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Set<string>> {
+  const rows = await control.em.execute<{ name: string }[]>(
+    'select distinct jsonb_object_keys(objects) as name from schema_fingerprints where server_id = ?',
+    [server.id],
+  );
+  return new Set(rows.map(({ name }) => name));
+}
+
 /** Reads a copy of the template: the template itself is closed to connections, so that it can be copied at any time. */
 async function readTemplate(template: string, adminUrl: string) {
   const copy = quoteIdentifier(`${template}_read`);

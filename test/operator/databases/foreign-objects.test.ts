@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf, succeed } from '../../support/succeed.ts';
@@ -75,6 +77,30 @@ describe('what others have made in a tenant database', () => {
     expect(document).to.have.length(1);
     const left = await sql(world.globex, `select from pg_database where datname = '${world.acme.database}'`);
     expect(left).to.deep.equal([]);
+  });
+
+  it('a table that an earlier build had, and a later one has dropped, does not keep its database', async () => {
+    // given: a restored database with the schema of the earlier build
+    await succeed(environment, 'tenant', ['restore', 'globex', '--archive', 'latest']);
+    const { document: databases } = await tenant('databases', 'globex');
+    const { database } = databases.find(({ state }: { state: string }) => state === 'filled');
+    await withConnection(databaseUrl(world.globex.adminUrl, database), client =>
+      client.query('create table former_things (id integer)'),
+    );
+    await controlSql(
+      world,
+      `insert into schema_fingerprints (server_id, digest, head, fingerprint, objects)
+       select server_id, 'of an earlier build', head, fingerprint, objects || '{"table former_things": ""}'
+         from schema_fingerprints limit 1`,
+    );
+
+    // when
+    const { code, document } = await tenant('databases', 'drop', 'globex', database, '--yes');
+
+    // then
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document[0]).to.include({ database, action: 'drop' });
+    expect(document[0].holds).to.deep.equal([]);
   });
 
   it('the plan of a purge names them, and the purge goes on', async () => {
