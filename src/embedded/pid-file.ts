@@ -1,5 +1,4 @@
-import type { Stats } from 'node:fs';
-import { readdir, readFile, readlink, stat } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** A server, as its pid file describes it. */
@@ -36,8 +35,9 @@ export async function findServer(data: string): Promise<RunningServer | undefine
 /** Checks that the process is a server on this very folder: after a restart another process may have the number. */
 export async function isServerOf(data: string, pid: number): Promise<boolean> {
   if (process.platform === 'linux') {
+    // Device and inode identify a folder under any name, also after a rename.
     const [own, its] = await Promise.all([data, workingFolder(pid)].map(path => stat(path).catch(() => undefined)));
-    return own !== undefined && its !== undefined && isSameFolder(own, its);
+    return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
   }
   try {
     process.kill(pid, 0);
@@ -50,30 +50,29 @@ export async function isServerOf(data: string, pid: number): Promise<boolean> {
 /** The working folder of a server is its data folder. */
 const workingFolder = (pid: number | string): string => `/proc/${pid}/cwd`;
 
-/** Device and inode identify a folder under any name, also after a rename. */
-const isSameFolder = (one: Stats, other: Stats): boolean => one.dev === other.dev && one.ino === other.ino;
-
 /**
- * Returns true if a process that can be seen here may be a server on a data folder: it works there, or was started on
- * the path that the pid file names, and works on another device. That may be the same folder under a mount that gives
- * it other numbers (FUSE), where sockets do not answer either.
+ * Returns true if a process that can be seen here is a server on a data folder, in whatever container, and under
+ * whatever mount of the folder.
+ * @param mark the path, from the data folder, of a file that was just made, and that no other folder has
  */
-export async function isServedInSight(data: string): Promise<boolean> {
+export async function isServedInSight(data: string, mark: string): Promise<boolean> {
   if (process.platform !== 'linux') return false;
-  const [own, file] = await Promise.all([stat(data), readFile(pidFile(data), 'utf8').catch(() => '')]);
-  const folder = { own, path: file.split('\n')[1] };
+  const file = await readFile(pidFile(data), 'utf8').catch(() => '');
+  const path = file.split('\n')[1] || undefined; // a loss of power can cut the file off
   const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name));
-  const serving = await Promise.all(pids.map(pid => mayServe(pid, folder)));
+  const serving = await Promise.all(pids.map(pid => isServing(pid, mark, path)));
   return serving.includes(true);
 }
 
-async function mayServe(pid: string, { own, path }: { own: Stats; path: string | undefined }): Promise<boolean> {
+/** @param path of the data folder, as the server has it: what a process of another login shows */
+async function isServing(pid: string, mark: string, path: string | undefined): Promise<boolean> {
   const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
   if (!/^(.*\/)?postgres(: .*)?$/.test(words[0] ?? '')) return false;
 
-  const its = await stat(workingFolder(pid)).catch(() => undefined); // another login's cannot be read
-  if (its?.dev === own.dev) return isSameFolder(own, its);
-  return path !== undefined && words.includes(path);
+  return lstat(`${workingFolder(pid)}/${mark}`).then(
+    () => true,
+    ({ code }) => (code === 'EACCES' || code === 'EPERM') && path !== undefined && words.includes(path),
+  );
 }
 
 /** The first process namespace of Linux, which contains all others, has this number (PROC_PID_INIT_INO). */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/promises';
 import { createConnection, createServer, type Server } from 'node:net';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
 import { pathExists } from './cluster.ts';
 import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
@@ -24,7 +24,8 @@ import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
  *     has seen a dead socket, as the server behind the file left it, or sees every process of
  *     the machine. Otherwise the file may belong to a server that cannot be seen. Sockets are not
  *     in archives (tar), in which a server that runs leaves its file, and earlier builds had
- *     none.
+ *     none. Under a mount of another kind (FUSE), the socket of a server that runs is dead; that
+ *     of the claim is in the folder in which the server works.
  * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
  *     power leaves no pid file without a socket.
  *
@@ -76,7 +77,7 @@ export async function claimServer(folder: string, data: string): Promise<ServerC
       return undefined;
     }
 
-    await removeLeftPidFile(data, dead.length > 0);
+    await removeLeftPidFile(data, relative(data, join(claimsOf(folder), name)), dead.length > 0);
     for (const each of dead) {
       await rm(join(claimsOf(folder), each), { force: true });
     }
@@ -92,19 +93,26 @@ export async function claimServer(folder: string, data: string): Promise<ServerC
 /**
  * PostgreSQL would take the process that has the number now for the server, and refuse to
  * start.
+ * @param claim the path of the own socket from the data folder
  * @throws {OperatorError} when nothing says that the server has ended
  */
-async function removeLeftPidFile(data: string, hasEnded: boolean): Promise<void> {
+async function removeLeftPidFile(data: string, claim: string, hasEnded: boolean): Promise<void> {
   const path = pidFile(data);
   if (!(await pathExists(path))) return;
   const before = await readFile(path, 'utf8');
-  const isLeft = (hasEnded || (await seesAllProcesses())) && !(await isServedInSight(data));
+  if (await isServedInSight(data, claim)) {
+    throw new OperatorError(
+      `A PostgreSQL already uses ${data}, under another mount of the folder, or is about to end: ` +
+        'use the folder by the path that it has there, or stop it first',
+    );
+  }
 
   // A server of an earlier build, which makes no claim, may have started meanwhile.
+  const isLeft = hasEnded || (await seesAllProcesses());
   if (!isLeft || (await readFile(path, 'utf8')) !== before) {
     throw new OperatorError(
-      `${path} belongs to a PostgreSQL that cannot be seen from here, such as one in another container, or that uses ` +
-        'the folder under another mount. Stop it; if none runs on these data, remove the file',
+      `${path} belongs to a PostgreSQL that cannot be seen from here, such as one in another container. ` +
+        'Stop it; if none runs on these data, remove the file',
     );
   }
   await rm(path);

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { isServedInSight } from '../../src/embedded/pid-file.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { isClaimed } from '../../src/embedded/server-claim.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { startProgram } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
@@ -85,7 +85,7 @@ describe('embedded PostgreSQL', () => {
       expect(code).to.equal(1);
       expect(stderr).to.equal(
         `${own()}/postgres/postmaster.pid belongs to a PostgreSQL that cannot be seen from here, such as one in another ` +
-          'container, or that uses the folder under another mount. Stop it; if none runs on these data, remove the file.\n',
+          'container. Stop it; if none runs on these data, remove the file.\n',
       );
     }
 
@@ -98,7 +98,7 @@ describe('embedded PostgreSQL', () => {
       // given
       const killed = await startOrJoin(own());
       process.kill(await postmaster(own()), 'SIGKILL');
-      await eventually(() => isServedInSight(join(own(), 'postgres')).then(isServed => !isServed));
+      await eventually(() => isClaimed(own()).then(isHeld => !isHeld));
       await rm(join(own(), 'running'), { recursive: true });
 
       // when, then
@@ -120,17 +120,16 @@ describe('embedded PostgreSQL', () => {
       expect(await isServing(first)).to.equal(true);
     });
 
-    it('a process that was started on the path of the pid file and works on another device keeps the file', async () => {
-      // given: a mount that gives the folder other numbers (FUSE) shows the server so, and its socket refuses connections
+    it('a PostgreSQL in sight that works in the folder keeps the file, though its socket refuses connections', async () => {
+      // given: so a mount of another kind (FUSE) shows the server of a folder
       const killed = await startOrJoin(own());
-      const data = join(own(), 'postgres');
       process.kill(await postmaster(own()), 'SIGKILL');
-      await eventually(() => isServedInSight(data).then(isServed => !isServed));
-      const elsewhere = spawn('tail', ['-f', '/dev/null', data], { argv0: 'postgres', cwd: '/proc' });
+      await eventually(() => isClaimed(own()).then(isHeld => !isHeld));
+      const elsewhere = spawn('tail', ['-f', '/dev/null'], { argv0: 'postgres', cwd: join(own(), 'postgres') });
 
       // when, then
       const failure = await startEmbeddedPostgres(own()).catch((error: Error) => error.message);
-      expect(failure).to.include('or that uses the folder under another mount');
+      expect(failure).to.include('under another mount of the folder');
       elsewhere.kill();
       await once(elsewhere, 'exit');
       expect(await isServing(await startOrJoin(own()))).to.equal(true);
