@@ -51,9 +51,10 @@ export async function isServerOf(data: string, pid: number): Promise<boolean> {
 const workingFolder = (pid: number | string): string => `/proc/${pid}/cwd`;
 
 /**
- * Returns true if a process that can be seen here is a server on a data folder, in whatever container, and under
- * whatever mount of the folder.
- * @param mark the path, from the data folder, of a file that was just made, and that no other folder has
+ * Returns true if a process that can be seen here is a server on a data folder, in whatever
+ * container, and under whatever mount of the folder.
+ * @param mark the path, from the data folder, of a file that was just made, and that no other
+ *   folder has
  */
 export async function isServedInSight(data: string, mark: string): Promise<boolean> {
   if (process.platform !== 'linux') return false;
@@ -64,7 +65,7 @@ export async function isServedInSight(data: string, mark: string): Promise<boole
   return serving.includes(true);
 }
 
-/** @param path of the data folder, as the server has it: what a process of another login shows */
+/** @param path the data folder as its server has it: a process of another login shows no more */
 async function isServing(pid: string, mark: string, path: string | undefined): Promise<boolean> {
   const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
   if (!/^(.*\/)?postgres(: .*)?$/.test(words[0] ?? '')) return false;
@@ -75,12 +76,12 @@ async function isServing(pid: string, mark: string, path: string | undefined): P
   );
 }
 
-/** The first process namespace of Linux, which contains all others, has this number (PROC_PID_INIT_INO). */
+/** The number of the first process namespace, which contains all others (PROC_PID_INIT_INO). */
 const firstNamespace = 'pid:[4026531836]';
 
 /**
- * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount hides those of other
- * logins, such as the first one.
+ * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount hides
+ * those of other logins, such as the first one.
  */
 export async function seesAllProcesses(): Promise<boolean> {
   if (process.platform !== 'linux' || !(await canSignal())) return false;

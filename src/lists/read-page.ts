@@ -47,7 +47,10 @@ function* textsOf(
 /** The size of a piece to aim at, in characters: the memory of an export that its client does not read. */
 const pieceLength = 256 * 1024;
 const firstRecords = 20;
-/** A piece whose records have 32 KB, the largest, after small ones: as large as the largest page (`UnsentResponses`). */
+/**
+ * Records of 32 KB, the largest, that follow small ones then make a piece as large as the largest
+ * page (`UnsentResponses`).
+ */
 const maxRecords = 500;
 
 /**

@@ -125,7 +125,10 @@ describe('embedded PostgreSQL', () => {
       const killed = await startOrJoin(own());
       process.kill(await postmaster(own()), 'SIGKILL');
       await eventually(() => isClaimed(own()).then(isHeld => !isHeld));
-      const elsewhere = spawn('tail', ['-f', '/dev/null'], { argv0: 'postgres', cwd: join(own(), 'postgres') });
+      const elsewhere = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], {
+        argv0: 'postgres',
+        cwd: join(own(), 'postgres'),
+      });
 
       // when, then
       const failure = await startEmbeddedPostgres(own()).catch((error: Error) => error.message);

@@ -152,8 +152,8 @@ export async function headObjects(control: ControlDatabase, server: Pick<Server,
 }
 
 /**
- * Returns the names of the objects that tenant databases have on this server, at head or in any earlier build that has
- * worked here: a database that is kept stays as its build has left it.
+ * Returns the names of the objects that tenant databases have on this server, at head or in any
+ * earlier build that has worked here: a database that is kept stays as its build has left it.
  */
 export async function knownObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Set<string>> {
   const rows = await control.em.execute<{ name: string }[]>(
