@@ -1,4 +1,4 @@
-import type { Registry } from 'prom-client';
+import type { Registry } from '@prometheus-io/client';
 import type { FleetCounts } from '../control/fleet-counts.ts';
 import { addGauge, addValue } from './collectors.ts';
 

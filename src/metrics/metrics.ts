@@ -1,4 +1,4 @@
-import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
+import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } from '@prometheus-io/client';
 import type { ConnectionBudget } from '../connections/connection-budget.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
@@ -108,7 +108,7 @@ export function createMetrics(sources: MetricsSources) {
   return { count, render, read, contentType: registry.contentType as string, definitions: definitionsOf(registry) };
 }
 
-/** Returns what a registry knows of its metrics. prom-client has the labels and the type, and does not declare them. */
+/** Returns what a registry knows of its metrics. The client has the labels and the type, and does not declare them. */
 export function definitionsOf(registry: Registry): MetricDefinition[] {
   return (registry.getMetricsAsArray() as unknown as (Metric & MetricDefinition)[]).map(metric => ({
     name: metric.name,

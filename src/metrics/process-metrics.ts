@@ -1,14 +1,25 @@
 import { readFileSync } from 'node:fs';
-import { type Aggregator, collectDefaultMetrics, type Registry } from 'prom-client';
+import { type Aggregator, collectDefaultMetrics, type Registry } from '@prometheus-io/client';
 import { addGauge } from './collectors.ts';
 
-/** Gauges whose names end in `_total`, which is for counters. The same numbers are in metrics with a label `type`. */
-const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+/** Metrics of the client that `promtool check metrics` refuses. */
+const misnamed = [
+  // Gauges with the ending of counters. The same numbers are in metrics with a label `type`.
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+  // Names that contain their type. Sums of the quantiles of several workers would mean nothing, too.
+  'nodejs_eventloop_utilization_summary',
+  'nodejs_eventloop_utilization_histogram',
+];
+/** The longest delay of a timer: the event loop is not sampled every 100 ms for metrics that are removed. */
+const neverMs = 2 ** 31 - 1;
 
 /** Registers the metrics of the process and of Node. */
 export function addNodeMetrics(registry: Registry): void {
-  collectDefaultMetrics({ register: registry });
+  collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: neverMs });
   for (const name of misnamed) registry.removeSingleMetric(name);
+
   // Of several processes, the slowest event loop counts, and the start of the first one, which started the others.
   for (const { name } of registry.getMetricsAsArray())
     if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');

@@ -1,4 +1,4 @@
-import { Histogram, type Registry } from 'prom-client';
+import { Histogram, type Registry } from '@prometheus-io/client';
 import type { RequestOutcome } from '../http/access-log.ts';
 import { addCounter } from './collectors.ts';
 

@@ -1,4 +1,4 @@
-import type { Registry } from 'prom-client';
+import type { Registry } from '@prometheus-io/client';
 import { addCounter, addValue } from './collectors.ts';
 
 /** Attempts since the start of the process, and those that run now. */

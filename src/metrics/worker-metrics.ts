@@ -1,4 +1,4 @@
-import { AggregatorRegistry, type MetricValueWithName, Registry } from 'prom-client';
+import { type MetricValueWithName, Registry } from '@prometheus-io/client';
 import { addValue } from './collectors.ts';
 import { definitionsOf, type MetricDefinition, type MetricValues } from './metrics.ts';
 import { addNodeMetrics } from './process-metrics.ts';
@@ -11,9 +11,11 @@ interface WorkerCounts {
 }
 
 /**
- * The metrics of a primary process and all of its workers, as those of one process: counters and histograms are sums,
- * gauges are combined as `aggregator` says. A worker that does not respond to a scrape counts with its last known
- * values.
+ * The metrics of a primary process and all of its workers, as those of one process. The metrics client combines them:
+ * counters and histograms are sums, gauges are combined as `aggregator` says. Its own gathering over `node:cluster` is
+ * not used: one silent worker makes each scrape fail after 5 s, the counters of a killed worker are lost, and the
+ * gauges of one that has ended are counted for ever (0.16.1). Here, a worker that does not respond to a scrape counts
+ * with its last known values.
  *
  * A counter never falls, because Prometheus takes a smaller value for a restart of the service, and adds the whole
  * value to each rate. So the last known values of a worker that has ended remain in the sums; and a sum that is smaller
@@ -53,13 +55,13 @@ export class WorkerMetrics {
   end(worker: number): void {
     const totals = (this.#last.get(worker) ?? []).filter(isTotal);
     this.#last.delete(worker);
-    this.#ended = valuesOf(AggregatorRegistry.aggregate([this.#ended, totals]));
+    this.#ended = valuesOf(Registry.aggregate([this.#ended, totals]));
   }
 
   /** Renders the sums in the text format of Prometheus. */
   async render(): Promise<string> {
     const own = await this.#own.getMetricsAsJSON();
-    const sums = AggregatorRegistry.aggregate([own, ...this.#last.values(), this.#ended]);
+    const sums = Registry.aggregate([own, ...this.#last.values(), this.#ended]);
     for (const metric of valuesOf(sums).filter(isTotal)) this.#keepFromFalling(metric);
     return sums.metrics();
   }
@@ -74,11 +76,11 @@ export class WorkerMetrics {
 }
 
 /** Returns the metrics of an aggregated registry. They have their values as properties, which their type hides. */
-function valuesOf(aggregated: ReturnType<typeof AggregatorRegistry.aggregate>): MetricValues[] {
+function valuesOf(aggregated: ReturnType<typeof Registry.aggregate>): MetricValues[] {
   return aggregated.getMetricsAsArray() as unknown as MetricValues[];
 }
 
-/** True for values that only grow. prom-client writes the type as text, although its declaration has numbers. */
+/** True for values that only grow. The client writes the type as text, although its declaration has numbers. */
 function isTotal({ type }: MetricValues): boolean {
   return ['counter', 'histogram'].includes(String(type));
 }

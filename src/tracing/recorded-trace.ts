@@ -1,7 +1,7 @@
 import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api';
 import type { Trace } from './trace.ts';
 
-/** The API of OpenTelemetry, which is loaded only when spans are exported. */
+/** The API of OpenTelemetry, which the service imports only when spans are exported. */
 export type OpenTelemetry = typeof import('@opentelemetry/api');
 
 /** A recorded span, and the means to start spans below it; without a span, the means to begin a trace. */

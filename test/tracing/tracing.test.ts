@@ -140,7 +140,7 @@ describe('tracing', () => {
     expect(exported).not.to.match(/\$1|where |returning |127\.0\.0\.1|postgres:/i);
   });
 
-  it('without a collector in the settings, no part of OpenTelemetry is loaded', async () => {
+  it('without a collector in the settings, the service imports no part of OpenTelemetry', async () => {
     const { service } = await world.startAnotherServer({ OTEL_SDK_DISABLED: 'true' });
     expect(service.port).to.be.greaterThan(0);
     const entries = await readdir(join(root, 'src'), { recursive: true });

@@ -1,5 +1,5 @@
+import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client';
 import { expect } from 'chai';
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { MetricValues } from '../../src/metrics/metrics.ts';
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 
