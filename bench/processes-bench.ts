@@ -27,7 +27,7 @@ const usage = {
   text: 'Compares PROCESSES=n with one process and with n separate starts: cached reads.',
 };
 const defaults = { processes: 2, rounds: 5, seconds: 4, connections: 32, clients: 200 };
-const options = readScriptOptions(usage, defaults, ['without-redis']);
+const options = readScriptOptions(usage, defaults);
 const warmUpRequests = 60_000; // of each process that serves
 
 /** The starts of one way to run the service. */
@@ -60,8 +60,10 @@ async function bench(): Promise<void> {
   const [admin] = logins;
   if (!admin) throw new Error('the tenant has no administrator');
   await opened.disconnect();
-  const redis = options['without-redis'] ? undefined : await startRedis(children, opened.folder);
-  const settings: Record<string, string> = redis ? { REDIS_URL: redis.url } : {};
+  const redis = await startRedis(children, opened.folder);
+  if (!redis) throw new Error('redis-server is not installed: several processes need it');
+
+  const settings = { REDIS_URL: redis.url };
   const { processes } = options;
   const services = [
     await startAll('one process', [1], settings),

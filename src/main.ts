@@ -18,6 +18,7 @@ async function main(): Promise<void> {
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
+  if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
   const opening = openInstallation(config, 'service', log);
   const ignoreEarlySignals = exitOnSignals(async () => {
     killWorkers();

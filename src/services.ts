@@ -21,7 +21,6 @@ import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
 import type { RequestOutcome } from './http/access-log.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
-import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
 import { createImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
@@ -47,8 +46,6 @@ export interface ServiceOptions {
   passwords?: Passwords;
   /** Counts the lines that the log has dropped, for the metrics. */
   logOutput?: Pick<LogOutput, 'droppedLines'>;
-  /** The windows of rate limits in the primary process, for a worker. */
-  primary?: SharedWindows;
   /** Unix time in milliseconds; replaced in tests where tokens expire. */
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire and rate limit windows pass. */
@@ -91,7 +88,6 @@ async function createParts(
     log,
     passwords = createPasswords(),
     logOutput = { droppedLines: 0 },
-    primary,
     now = Date.now,
     clock,
   }: ServiceOptions,
@@ -138,7 +134,7 @@ async function createParts(
   });
   const tokens = await createTokenSettings({ control, now });
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
-  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now: clock });
+  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now: clock });
   const background = createBackgroundTasks(log);
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
   const imports = createImportRunner(leasing);

@@ -1,4 +1,3 @@
-import { availableParallelism } from 'node:os';
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
@@ -20,9 +19,9 @@ export const count = z
 /** The absolute path of a program, which runs without a shell. */
 export const program = z.string().refine(isAbsolute, 'must be the absolute path of a program, without arguments');
 
-/** A number of processes; `auto` is one for each core that this process may use. */
-export const processes = z.string().transform((text, context) => {
-  if (text.trim() === 'auto') return availableParallelism();
+/** A number of processes; `processCount` says what `auto` is. */
+export const processes = z.string().transform((text, context): number | 'auto' => {
+  if (text.trim() === 'auto') return 'auto';
   if (/^[1-9]\d?$/.test(text.trim())) return Number(text);
   context.addIssue('must be a number of processes from 1 to 99, or auto for one per core');
   return z.NEVER;

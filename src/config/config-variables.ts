@@ -16,6 +16,7 @@ import {
   trustedProxies,
   url,
 } from './config-values.ts';
+import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
 
 /**
@@ -73,7 +74,13 @@ export const variables = z
     AWS_ENDPOINT_URL: url('http:', 'https:').optional(),
     ...tracingVariables,
   })
-  .refine(env => env.CONNECTION_BUDGET >= leastBudget(env.PROCESSES), {
+  .refine(env => env.REDIS_URL || processCount(env).count === 1, {
+    path: ['PROCESSES'],
+    message:
+      'above 1 needs REDIS_URL, in which the processes count the limits of requests together: ' +
+      'set REDIS_URL, or set PROCESSES to 1',
+  })
+  .refine(env => env.CONNECTION_BUDGET >= 8 && processCount(env).count <= maxWorkers(env.CONNECTION_BUDGET), {
     path: ['CONNECTION_BUDGET'],
     message:
       'must be at least 8, and with PROCESSES above 1 at least 4 × (PROCESSES + 2): each process needs 4 connections, ' +
@@ -84,6 +91,4 @@ export const variables = z
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
 
-function leastBudget(processes: number): number {
-  return processes === 1 ? 8 : 4 * (processes + 2);
 }

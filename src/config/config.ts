@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import { variables } from './config-variables.ts';
+import { processCount } from './process-count.ts';
 import { environment } from './process-environment.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
@@ -49,9 +50,13 @@ const demoLoginRate = { max: 1_000, windowMs: 900_000 };
 export const settingNames = Object.keys(variables.shape);
 
 function toConfig(env: z.output<typeof variables>) {
+  const { count, note } = processCount(env);
+
   return {
     /** Worker processes that serve requests; 1 = the process that was started serves them itself. */
-    processes: env.PROCESSES,
+    processes: count,
+    /** Why `PROCESSES=auto` is fewer than one process per core, as a sentence; undefined if it is not. */
+    processesNote: note,
     /** Where the API listens. */
     host: env.HOST,
     port: env.PORT,
@@ -83,7 +88,7 @@ function toConfig(env: z.output<typeof variables>) {
     trustedProxies: env.TRUSTED_PROXIES,
     /** Origins whose scripts may read responses. */
     corsOrigins: env.CORS_ORIGINS,
-    /** The Redis in which all processes count requests together; undefined = each start counts by itself. */
+    /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
     redisUrl: env.REDIS_URL,
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.

@@ -88,7 +88,7 @@ export function createMetrics(sources: MetricsSources) {
   counter('mails_failed_total', 'Mails that could not be sent.', () => mails.failed);
   gauge(
     'rate_limits_own',
-    '1 while a process cannot reach Redis or its primary process, and counts rate limits alone; otherwise 0.',
+    '1 while a process cannot reach Redis, and counts rate limits alone; otherwise 0.',
     () => Number(rateLimitStore.isFallback),
     'max',
   );

@@ -1,11 +1,6 @@
 import type { UnreadyReason } from '../http/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 
-/** Calls of one client: key, rate and number. With 0 calls, only the state of the window is wanted. */
-export type CountedCalls = readonly [key: string, max: number, windowMs: number, calls: number];
-/** `RateLimitResult` of the first of the calls. */
-export type CountResult = readonly [remaining: number, resetMs: number];
-
 /** What the primary process sends to a worker. */
 export type ToWorker =
   /** Start, with the URL of the control database if it is on the embedded PostgreSQL. */
@@ -15,8 +10,7 @@ export type ToWorker =
   /** Leave new connections to the other workers, finish the open ones and end. */
   | { readonly type: 'hand_over' }
   | { readonly type: 'read_ready'; readonly id: number }
-  | { readonly type: 'read_metrics'; readonly id: number; readonly withFleet: boolean }
-  | { readonly type: 'counted'; readonly id: number; readonly results: readonly CountResult[] };
+  | { readonly type: 'read_metrics'; readonly id: number; readonly withFleet: boolean };
 
 /** What a worker sends to the primary process. */
 export type ToPrimary =
@@ -28,8 +22,7 @@ export type ToPrimary =
   | { readonly type: 'leaving' }
   /** With the reason why the worker is not ready. */
   | { readonly type: 'ready'; readonly id: number; readonly reason?: UnreadyReason | undefined }
-  | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] }
-  | { readonly type: 'count'; readonly id: number; readonly calls: readonly CountedCalls[] };
+  | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] };
 
 /**
  * Returns a message that has a type, and undefined for all others, such as those of `node --watch`. The two sides are

@@ -14,7 +14,6 @@ import { type RunOptions, reportListening } from '../process/run-service.ts';
 import { onStopSignal } from '../runtime/signals.ts';
 import { type RunningApi, startApi } from '../server.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
-import { createWindowsInPrimary } from './windows-in-primary.ts';
 import { unrequested } from './worker-process.ts';
 import { startWorkers, type Workers } from './workers.ts';
 
@@ -39,7 +38,6 @@ async function serve(): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
-  const primary = createWindowsInPrimary(send);
   const installationOpened = Promise.withResolvers<Installation>();
   const ending = Promise.withResolvers<(api: RunningApi) => Promise<boolean>>();
   let api: RunningApi | undefined;
@@ -48,9 +46,6 @@ async function serve(): Promise<void> {
     switch (message?.type) {
       case 'start':
         installationOpened.resolve(openAsWorker(config, message.databaseUrl));
-        break;
-      case 'counted':
-        primary.receive(message.id, message.results);
         break;
       case 'read_ready':
         send({ type: 'ready', id: message.id, reason: api ? api.unreadyReason() : 'starting' });
@@ -71,7 +66,7 @@ async function serve(): Promise<void> {
   const installation = await installationOpened.promise;
   await requireControlHead(installation);
   const passwords = createPasswords(hashConcurrency(config.processes));
-  api = await startApi({ config, installation, log, passwords, logOutput: output, primary });
+  api = await startApi({ config, installation, log, passwords, logOutput: output });
   onFault(log, () => {
     send({ type: 'leaving' });
     ending.resolve(running => running.stop());

@@ -1,13 +1,11 @@
 import type { Logger } from 'pino';
 import type { UnreadyReason } from '../http/management.ts';
-import { createProcessWindows } from '../http/rate-limit/process-windows.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { logReport } from './log-report.ts';
 import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';
 import type { Action } from './supervision-actions.ts';
-import { countCalls } from './windows-in-primary.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
 
 /** The worker processes of this process. */
@@ -45,7 +43,6 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const supervision = new Supervision(processes);
   const running = new Map<number, WorkerProcess>();
   const pings = new Pings();
-  const windows = createProcessWindows();
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
   const metrics = new WorkerMetrics(() => ({ serving: supervision.serving.length, died: supervision.died }));
   const started = Promise.withResolvers<Workers>();
@@ -58,9 +55,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     const worker = forkWorker({
       onHeard: () => pings.hear(number),
       onMessage: message => {
-        if (message.type === 'count') {
-          worker.send({ type: 'counted', id: message.id, results: countCalls(windows, message.calls) });
-        } else if (message.type === 'started') {
+        if (message.type === 'started') {
           port = message.port;
           run(supervision.onStarted(number, performance.now()));
         } else if (message.type === 'failed') {

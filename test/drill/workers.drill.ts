@@ -7,7 +7,7 @@ import { isAlive } from '../support/processes.ts';
 import { startMs } from '../support/starts.ts';
 import { sendSteadily } from '../support/steady-load.ts';
 import { controlSql, useWorld } from '../support/world.ts';
-import { useTwoWorkers } from '../workers/started-workers.ts';
+import { useWorkers } from '../workers/started-workers.ts';
 
 const list = '/api/v1/EntityStatus';
 const requestsPerSecond = 200;
@@ -19,7 +19,7 @@ type Outcome = number | string;
 
 describe('drill: worker processes', () => {
   const world = useWorld();
-  const service = useTwoWorkers(world, {
+  const service = useWorkers(world, {
     SHUTDOWN_DELAY: '',
     TRUSTED_PROXIES: '127.0.0.1',
     RATE_LIMIT_ACCOUNT: `${max}/1h`,

@@ -132,6 +132,29 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       expect(await redis.connections()).to.equal(1);
     });
 
+    it('of simultaneous calls a process allows as many as Redis does, and without a reply as many as the rate', async () => {
+      const rate = { max: 10, windowMs: 60_000 };
+      const [one, other] = [
+        await createRateLimitStore({ redisUrl: redis.url, log: world.log }),
+        await createRateLimitStore({ redisUrl: redis.url, log: world.log }),
+      ];
+      const hitAtOnce = (store: typeof one, calls: number) =>
+        Promise.all(Array.from({ length: calls }, () => store.hit('rl:test:shared', rate)));
+      const allowed = (results: { remaining: number }[]): number =>
+        results.filter(({ remaining }) => remaining > 0).length;
+      await hitAtOnce(other, 8);
+
+      const together = await hitAtOnce(one, 5);
+      expect(allowed(together)).to.equal(2);
+
+      redis.signal('SIGSTOP');
+      const withoutReply = await endingTimeLimits(hitAtOnce(one, 12));
+      expect(allowed(withoutReply)).to.equal(8);
+      redis.signal('SIGCONT');
+      one.close();
+      other.close();
+    });
+
     /** Ends every call to Redis at its time limit, without waiting for the clock, until `work` is done. */
     async function endingTimeLimits<T>(work: Promise<T>): Promise<T> {
       let done = false;

@@ -2,6 +2,7 @@ import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
 import { use } from '../support/use.ts';
 import type { World } from '../support/world.ts';
 
@@ -20,7 +21,7 @@ const patientWorkers = {
     .join(' '),
 };
 
-/** A service with two worker processes. */
+/** A service with worker processes: two, if its settings do not say otherwise. */
 export interface StartedWorkers extends RunningScript {
   readonly url: string;
   readonly ports: { readonly PORT: string; readonly MANAGEMENT_PORT: string };
@@ -42,20 +43,34 @@ export interface Answer {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** Starts one before the tests of a `describe`, and kills it after them. */
-export function useTwoWorkers(world: World, settings: Record<string, string>): StartedWorkers {
+/**
+ * Starts one with a Redis of its own before the tests of a `describe`, and kills both after them. Skips the tests where
+ * Redis is not installed.
+ */
+export function useWorkers(
+  world: World,
+  settings: Record<string, string>,
+): StartedWorkers & { readonly redis: TestRedis } {
+  before(function skipWithoutRedis() {
+    if (redisInstalled) return;
+    console.log('redis-server is not installed: the tests of worker processes are skipped');
+    this.skip();
+  });
+
   return use(async () => {
-    const service = await startTwoWorkers(world, settings);
-    const close = (): Promise<unknown> => {
+    const redis = await startRedis();
+    const service = await startWorkers(world, { REDIS_URL: redis.url, ...settings });
+    const close = async (): Promise<void> => {
       service.process.kill('SIGKILL');
-      return service.ended;
+      await service.ended;
+      await redis.close();
     };
-    return { ...service, close };
+    return { ...service, redis, close };
   });
 }
 
-/** Starts a service with two patient workers. Resolves when it listens, or has ended. */
-export async function startTwoWorkers(world: World, settings: Record<string, string> = {}): Promise<StartedWorkers> {
+/** Starts a service with patient workers. Resolves when it listens, or has ended. */
+export async function startWorkers(world: World, settings: Record<string, string>): Promise<StartedWorkers> {
   const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
   const environment = { ...world.environment, PROCESSES: '2', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info' };
   const running = startScript('src/main.ts', [], { ...environment, ...patientWorkers, ...ports, ...settings });

@@ -1,22 +1,31 @@
 import { Agent } from 'node:http';
+import { availableParallelism } from 'node:os';
 import { expect } from 'chai';
+import { startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
 import { runCommand } from '../support/run-command.ts';
+import { startMs } from '../support/starts.ts';
 import { useWorld } from '../support/world.ts';
-import { type Answer, getStatuses, useTwoWorkers } from './started-workers.ts';
+import { type Answer, getStatuses, useWorkers } from './started-workers.ts';
 
+const processes = 4;
 const max = 15;
 
 describe('PROCESSES', () => {
   const world = useWorld();
-  const service = useTwoWorkers(world, { RATE_LIMIT_GLOBAL: `${max}/1h`, TRUSTED_PROXIES: '127.0.0.1' });
+  const service = useWorkers(world, {
+    PROCESSES: String(processes),
+    RATE_LIMIT_GLOBAL: `${max}/1h`,
+    TRUSTED_PROXIES: '127.0.0.1',
+  });
   /** The answers to the first requests, which arrive together. */
   let together: Answer[];
 
   before(async () => {
-    expect(service.workerPids(), service.output.stderr).to.have.length(2);
+    expect(service.workerPids(), service.output.stderr).to.have.length(processes);
     together = await send('198.51.100.1', max + 10);
-    await eventually(() => service.requestPids().size === 2);
+    await eventually(() => service.requestPids().size === processes);
   });
 
   /** Sends requests of one client, each on a connection of its own, which the workers get in turn. */
@@ -35,7 +44,7 @@ describe('PROCESSES', () => {
     expect(sum(count.map(([, value]) => value))).to.equal(together.length);
     const one = ['workers_died_total', 'change_feed_current', 'rate_limits_own'].map(name => metrics.get(name));
     expect(one).to.deep.equal([0, 1, 0]);
-    expect(metrics.get('workers')).to.equal(2);
+    expect(metrics.get('workers')).to.equal(processes);
     expect([...metrics].filter(([name]) => name.startsWith('build_info')).map(([, value]) => value)).to.deep.equal([1]);
   });
 
@@ -43,7 +52,7 @@ describe('PROCESSES', () => {
     expect([...service.requestPids()]).to.have.members(service.workerPids());
     expect(await service.isReady()).to.equal(true);
     const listening = service.lines().find(({ event }) => event === 'listening');
-    expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes: 2 });
+    expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes });
   });
 
   it('the command line lists each worker as a process', async () => {
@@ -52,7 +61,7 @@ describe('PROCESSES', () => {
     expect(pids).to.include.members(service.workerPids());
   });
 
-  it('of requests that arrive together at two workers, exactly as many as the limit are allowed', () => {
+  it('of requests that arrive together at four workers, exactly as many as the limit are allowed', () => {
     const remaining = allowedOf(together).map(remainingOf);
     expect(remaining.sort((a, b) => b - a)).to.deep.equal(falling(max));
   });
@@ -74,14 +83,14 @@ describe('PROCESSES', () => {
     }
   });
 
-  it('while the primary process does not reply, each worker allows the limit by itself, and no request fails', async () => {
+  it('while Redis does not reply, each worker allows the limit by itself, and no request fails', async () => {
     const headers = { 'X-Forwarded-For': '198.51.100.7' };
-    // Two connections that stay open, one to each worker: a stopped primary process accepts no further one.
-    const agents = [1, 2].map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
+    // Connections that stay open, one to each worker.
+    const agents = Array.from({ length: processes }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
     for (const agent of agents) await getStatuses(service.url, {}, agent);
     for (const pid of service.workerPids()) process.kill(pid, 'SIGUSR2');
-    await eventually(() => service.countOf('patience_ended') === 2);
-    service.process.kill('SIGSTOP');
+    await eventually(() => service.countOf('patience_ended') === processes);
+    service.redis.signal('SIGSTOP');
     try {
       for (const agent of agents) {
         const answers: Answer[] = [];
@@ -89,10 +98,11 @@ describe('PROCESSES', () => {
         expect(answers.map(({ status }) => status)).to.deep.equal([...Array(max).fill(403), ...Array(10).fill(429)]);
       }
     } finally {
-      service.process.kill('SIGCONT');
+      service.redis.signal('SIGCONT');
       for (const agent of agents) agent.destroy();
     }
-    await eventually(() => service.countOf('rate_limits_own') >= 2 && service.countOf('rate_limits_shared') >= 2);
+    await eventually(() => service.countOf('rate_limits_own') >= processes);
+    await eventually(() => service.countOf('rate_limits_shared') >= processes);
   });
 
   it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
@@ -102,13 +112,39 @@ describe('PROCESSES', () => {
     for (const pid of service.workerPids()) expect(() => process.kill(pid, 0)).to.throw(/ESRCH/);
   });
 
+  it('several processes without Redis are refused, with both ways out', async () => {
+    const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, PROCESSES: '2' });
+
+    expect(code).to.equal(1);
+    expect(stderr).to.equal(
+      'Correct the configuration: PROCESSES above 1 needs REDIS_URL, in which the processes count the limits of ' +
+        'requests together: set REDIS_URL, or set PROCESSES to 1.\n',
+    );
+  });
+
+  it('auto without Redis is one process, which says so in a line of the log', async () => {
+    const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
+    const settings = { PROCESSES: 'auto', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info', ...ports };
+    const started = startScript('src/main.ts', [], { ...world.environment, ...settings });
+    await eventually(() => started.output.stdout.includes('"listening"'), startMs);
+
+    started.process.kill('SIGTERM');
+    const { code, stdout } = await started.ended;
+
+    expect(code).to.equal(0);
+    expect(stdout).not.to.include('"worker_started"');
+    if (availableParallelism() > 1) expect(stdout).to.match(/"event":"processes".*because REDIS_URL is not set/);
+  });
+
   it('more processes than the connection budget has room for are refused', async () => {
-    const settings = { PROCESSES: '8', CONNECTION_BUDGET: '39' };
+    const settings = { PROCESSES: '8', CONNECTION_BUDGET: '39', REDIS_URL: 'redis://127.0.0.1:1' };
+
     const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, ...settings });
-    expect([code, stderr]).to.deep.equal([
-      1,
+
+    expect(code).to.equal(1);
+    expect(stderr).to.equal(
       'Correct the configuration: CONNECTION_BUDGET must be at least 8, and with PROCESSES above 1 at least ' +
         '4 × (PROCESSES + 2): each process needs 4 connections, also the one that starts before another one ends.\n',
-    ]);
+    );
   });
 });

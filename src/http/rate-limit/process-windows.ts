@@ -17,8 +17,8 @@ export function createProcessWindows(now: () => number = () => performance.now()
   const requests = new SlidingWindows(maxWindows);
   const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
   return {
-    /** Counts as many of the calls as the rate allows. @returns the result of the first one */
-    hit: (key: string, rate: Rate, calls?: number) => windowsOf(key).hit(key, rate, now(), calls),
+    /** Counts a call if the rate allows it. */
+    hit: (key: string, rate: Rate) => windowsOf(key).hit(key, rate, now()),
     /** Returns the state of a window, without counting a call. */
     peek: (key: string, rate: Rate) => windowsOf(key).peek(key, rate, now()),
   };

@@ -26,10 +26,8 @@ export async function delayOf(
 }
 
 interface RateLimitStoreOptions {
-  /** Undefined = the windows are in the primary process, if there is one. */
+  /** Undefined = this process counts by itself. */
   redisUrl: string | undefined;
-  /** The windows in the primary process; undefined = this process is the only one of its start. */
-  primary?: SharedWindows | undefined;
   log: Logger;
   /** Returns the time in milliseconds by a monotonic clock, for tests in which windows pass. */
   now?: (() => number) | undefined;
@@ -43,15 +41,10 @@ const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
  * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows,
  * a client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
  */
-export async function createRateLimitStore({
-  redisUrl,
-  primary,
-  log,
-  now,
-}: RateLimitStoreOptions): Promise<RateLimitStore> {
+export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
   const own = createProcessWindows(now);
-  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), 'Redis', log);
-  if (primary) return shareWindows(own, primary, 'the primary process', log);
+  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), log);
+
   return {
     hit: async (key, rate) => own.hit(key, rate),
     peek: async (key, rate) => own.peek(key, rate),
@@ -60,22 +53,16 @@ export async function createRateLimitStore({
   };
 }
 
-/** @param name says in the log where the shared windows are */
-async function shareWindows(
-  own: ProcessWindows,
-  shared: SharedWindows,
-  name: string,
-  log: Logger,
-): Promise<RateLimitStore> {
+async function shareWindows(own: ProcessWindows, shared: SharedWindows, log: Logger): Promise<RateLimitStore> {
   const breaker = createBreaker({
     probe: () => shared.hit(probe.key, probe.rate),
     onOpen: cause =>
       log.warn(
         { event: 'rate_limits_own', reason: reason(cause) },
-        `${name} fails: each process counts rate limits by itself`,
+        'Redis fails: each process counts rate limits by itself',
       ),
     onClose: () =>
-      log.info({ event: 'rate_limits_shared' }, `${name} works again: the processes share the counts of rate limits`),
+      log.info({ event: 'rate_limits_shared' }, 'Redis works again: the processes share the counts of rate limits'),
   });
   await shared.started();
   await breaker.check();

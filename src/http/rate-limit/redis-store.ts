@@ -44,7 +44,8 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
 }
 
 /**
- * `SlidingWindows.hit` in one atomic step in Redis; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the
+ * `SlidingWindows.hit` of several calls in one atomic step in Redis, with the result of the first one; for 0 calls,
+ * `SlidingWindows.peek`. A window is stored as text: the
  * time of the first call in the newest group, then for each group, oldest first, the time of its last call and its
  * number of calls. Times are in milliseconds. A time in the future was stored before the clock was set back, and counts
  * as now.

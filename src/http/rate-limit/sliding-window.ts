@@ -55,14 +55,11 @@ export class SlidingWindows {
     return this.#windows.size;
   }
 
-  /**
-   * Counts as many of the calls as the rate allows. @param now Unix time in milliseconds
-   * @returns the result of the first one
-   */
-  hit(key: string, rate: Rate, now: number, calls = 1): RateLimitResult {
+  /** Counts a call if the rate allows it. @param now Unix time in milliseconds */
+  hit(key: string, rate: Rate, now: number): RateLimitResult {
     const window = this.#windows.get(key);
     if (!window) {
-      this.#windows.set(key, { first: now, ends: [now], counts: [Math.min(calls, rate.max)] });
+      this.#windows.set(key, { first: now, ends: [now], counts: [1] });
       return { remaining: rate.max, resetMs: rate.windowMs };
     }
     const { ends, counts } = window;
@@ -71,7 +68,7 @@ export class SlidingWindows {
       counts.shift();
     }
     const remaining = Math.max(0, rate.max - counts.reduce((sum, count) => sum + count, 0));
-    if (remaining > 0) count(window, groupSpan(rate), now, Math.min(calls, remaining));
+    if (remaining > 0) count(window, groupSpan(rate), now);
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 
@@ -85,15 +82,15 @@ export class SlidingWindows {
   }
 }
 
-function count(window: Window, span: number, now: number, calls: number): void {
+function count(window: Window, span: number, now: number): void {
   const newest = window.ends.length - 1;
   const end = Math.max(now, window.ends[newest] ?? now); // a clock can be set back
   if (newest >= 0 && now - window.first <= span) {
     window.ends[newest] = end;
-    window.counts[newest]! += calls;
+    window.counts[newest]! += 1;
   } else {
     window.first = now;
     window.ends.push(end);
-    window.counts.push(calls);
+    window.counts.push(1);
   }
 }
