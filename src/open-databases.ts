@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
-import { mostProcesses } from './connections/share.ts';
+import { maxProcesses } from './config/process-count.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { TenantFences } from './connections/tenant-fences.ts';
 import type { Beat } from './control/beat.ts';
@@ -84,13 +84,13 @@ async function join(beat: Beat): Promise<void> {
   let refused = beat.fleet;
   const hasJoined = await beat.join(fleet => {
     refused = fleet;
-    return fleet.services <= mostProcesses(fleet.budget);
+    return fleet.services <= maxProcesses(fleet.budget);
   });
   if (hasJoined) return;
 
   const { budget, services } = refused;
   throw new OperatorError(
-    `CONNECTION_BUDGET (${budget}) has room for ${mostProcesses(budget)} processes of the service, and this is number ` +
+    `CONNECTION_BUDGET (${budget}) has room for ${maxProcesses(budget)} processes of the service, and this is number ` +
       `${services}. Raise it in all processes, or end some of them (npx backoffice processes shows them)`,
   );
 }

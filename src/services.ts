@@ -67,7 +67,7 @@ export async function createServices(options: ServiceOptions) {
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const beat = new Beat({
     pool: () => control.em.getConnection().getNativeClient(),
-    process: { ...(member?.process ?? newProcess('service')), heads },
+    process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
     budget: config.connectionBudget,
     keys: secrets,
     log,

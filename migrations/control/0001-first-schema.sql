@@ -1213,6 +1213,7 @@ create table processes (
   master_key text,
   previous_master_key text,
   connection_budget integer,
+  shares_limits boolean,
   started_at timestamptz not null default now(),
   seen_at timestamptz not null default now()
 );
@@ -1227,6 +1228,8 @@ comment on column processes.master_key is
 comment on column processes.previous_master_key is
   'fingerprint of MASTER_KEY_PREVIOUS; null without one';
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
+comment on column processes.shares_limits is
+  'true: it counts the limits of requests in Redis; null for a command';
 comment on column processes.seen_at is
   'the last beat, one a second: a process runs while it is younger than five seconds';
 

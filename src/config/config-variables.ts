@@ -90,5 +90,3 @@ export const variables = z
     path: ['MASTER_KEY'],
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
-
-}

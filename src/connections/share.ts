@@ -7,8 +7,6 @@ const minOnServer = 2;
 /** Of the control database: one for its statements, one more for those that wait, and the change feed. */
 const minControl = 3;
 const minReserve = 6;
-/** What the budget keeps for commands when as many processes run as may. */
-const startRoom = 4;
 
 /** The connections of one process to one server. */
 export interface Share {
@@ -21,11 +19,6 @@ export interface Share {
 /** Returns the part of `CONNECTION_BUDGET` that is kept for commands. */
 export function reserveOf(budget: number): number {
   return Math.max(minReserve, Math.ceil(budget / 10));
-}
-
-/** Returns how many processes of the service may run at the same time, one that is about to end included. */
-export function mostProcesses(budget: number): number {
-  return Math.floor((budget - startRoom) / minOnControlServer);
 }
 
 /**

@@ -63,11 +63,11 @@ interface BeatOptions {
 const beatStatement = `
   with beat as (
     insert into processes (id, kind, host, pid, build, tenant_head, control_head, master_key, previous_master_key,
-                           connection_budget)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                           connection_budget, shares_limits)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         on conflict (id) do update set seen_at = clock_timestamp()
   )
-  select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $11),
+  select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $12),
          count(*)::int as others, min(connection_budget) as "leastBudget",
          (select key_fingerprint from installation) as "keyFingerprint"
     from processes p
@@ -281,7 +281,7 @@ export class Beat {
   /** The values of the next beat, which is sent now. */
   #values(): unknown[] {
     const { process, budget, keys } = this.#options;
-    const { id, kind, host, pid, build, heads } = process;
+    const { id, kind, host, pid, build, heads, sharesLimits } = process;
     const now = performance.now();
 
     for (const [number, sentAt] of this.#sentAt) {
@@ -300,6 +300,7 @@ export class Beat {
       keys.current.fingerprint,
       keys.previous?.fingerprint,
       budget,
+      sharesLimits,
       `${beatTopic}:${id}/${this.#number}`,
     ];
   }

@@ -11,6 +11,8 @@ export interface ProcessIdentity {
   readonly build: string;
   /** The last migrations that the build has; null for a command, which serves nothing. */
   readonly heads: { readonly tenant: string; readonly control: string } | null;
+  /** True if it counts the limits of requests in Redis; null for a command, which serves nothing. */
+  readonly sharesLimits: boolean | null;
 }
 
 /**
@@ -21,7 +23,7 @@ export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
   const time = Date.now().toString(16).padStart(12, '0');
   const id = `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
-  return { id, kind, host: hostname(), pid: process.pid, build: version, heads: null };
+  return { id, kind, host: hostname(), pid: process.pid, build: version, heads: null, sharesLimits: null };
 }
 
 /** This process in the connection budget. The names of its connections to the control database end with its id. */

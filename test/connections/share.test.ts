@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { lostShare, minimumShare, mostProcesses, reserveOf, shareOf, taskLimit } from '../../src/connections/share.ts';
+import { maxProcesses } from '../../src/config/process-count.ts';
+import { lostShare, minimumShare, reserveOf, shareOf, taskLimit } from '../../src/connections/share.ts';
 
 const budgets = [20, 32, 80];
 const maxControl = 9;
@@ -10,18 +11,18 @@ describe('shares of the connection budget', () => {
   });
 
   it('of budgets of 20, 32 and 80, at most 4, 7 and 19 processes run', () => {
-    expect(budgets.map(mostProcesses)).to.deep.equal([4, 7, 19]);
+    expect(budgets.map(maxProcesses)).to.deep.equal([4, 7, 19]);
   });
 
   it('the least budget has room for one process, and one of 12 for the next one that starts before it ends', () => {
-    expect(mostProcesses(7)).to.equal(0);
-    expect(mostProcesses(8)).to.equal(1);
-    expect(mostProcesses(12)).to.equal(2);
+    expect(maxProcesses(7)).to.equal(0);
+    expect(maxProcesses(8)).to.equal(1);
+    expect(maxProcesses(12)).to.equal(2);
   });
 
   it('the shares of all processes and the reserve are the budget at most, as far as the division allows', () => {
     for (let budget = 8; budget <= 200; budget++) {
-      for (let services = 1; services <= mostProcesses(budget); services++) {
+      for (let services = 1; services <= maxProcesses(budget); services++) {
         const { control, tenants } = shareOf({ budget, services, hasControl: true, maxControl });
         const isMinimum = control + tenants === 4;
         const total = services * (control + tenants) + (isMinimum ? 0 : reserveOf(budget));

@@ -16,6 +16,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkLeftovers(facts),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkMasterKeys(facts, controlServer),
+    ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];
@@ -129,9 +130,9 @@ const whys: Readonly<Record<string, string>> = {
  * Reports processes of the service that have not the key of the secrets: nobody logs in through them.
  * @param server the name of the server of the control database
  */
-function checkMasterKeys({ keyHolders, keyInForce }: ControlFacts, server: string): Finding[] {
+function checkMasterKeys({ processes, keyInForce }: ControlFacts, server: string): Finding[] {
   if (keyInForce === undefined) return [];
-  const others = keyHolders.filter(
+  const others = processes.filter(
     ({ kind, key, previous }) => kind === 'service' && ![key, previous].includes(keyInForce),
   );
   return others.map(({ host, pid, build }) =>
@@ -141,4 +142,25 @@ function checkMasterKeys({ keyHolders, keyInForce }: ControlFacts, server: strin
       remedy: 'Set its MASTER_KEY to the one of this command, and restart it.',
     }),
   );
+}
+
+/**
+ * Reports that several processes of the service run, and some of them count the limits of requests by themselves: a
+ * client then gets as many times its limit.
+ * @param server the name of the server of the control database
+ */
+function checkLimits({ processes }: ControlFacts, server: string): Finding[] {
+  const services = processes.filter(({ kind }) => kind === 'service');
+  const alone = services.filter(({ sharesLimits }) => sharesLimits === false);
+  if (services.length < 2 || alone.length === 0) return [];
+
+  const names = alone.map(({ host, pid }) => `${host} pid ${pid}`).join(', ');
+
+  return [
+    toFinding(server, {
+      check: 'limits_not_shared',
+      problem: `of ${services.length} processes, ${alone.length} without REDIS_URL count the limits of requests by themselves: ${names}`,
+      remedy: 'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
+    }),
+  ];
 }

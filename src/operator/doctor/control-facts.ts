@@ -6,7 +6,7 @@ import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
-import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
+import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 import { readCheckedDatabases } from './checked-databases.ts';
@@ -52,8 +52,8 @@ export interface ControlFacts {
   /** The evidence of the tenant databases in which nothing was wrong, by the id of the tenant. */
   checkedDatabases: Map<number, string>;
   lateWebhooks: LateWebhooks[];
-  /** The running processes, with the fingerprints of their master keys. */
-  keyHolders: KeyHolder[];
+  /** The running processes of the service and the commands. */
+  processes: RegisteredProcess[];
   /** Fingerprint of the key that seals the secrets; undefined if this command does not have it. */
   keyInForce: string | undefined;
   /** True while a process provisions, migrates or purges the tenant. */
@@ -93,7 +93,7 @@ export async function readControlFacts(
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     checkedDatabases: await readCheckedDatabases(statements),
     lateWebhooks: await readLateWebhooks(client),
-    keyHolders: await runningKeyHolders(statements),
+    processes: await registeredProcesses(statements),
     keyInForce: (await keyInForce(statements, secrets))?.fingerprint,
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),

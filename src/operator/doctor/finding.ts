@@ -68,6 +68,7 @@ export const checks = {
   schema_drift: 'error',
   not_examined: 'error',
   unfinished_switch: 'error',
+  limits_not_shared: 'warning',
   webhooks_behind: 'warning',
   unfinished_control_restore: 'error',
 } as const;

@@ -4,7 +4,7 @@ import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
-import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
+import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
 import { requireMasterKey } from './require-master-key.ts';
 
 type Keys = Pick<Installation, 'control' | 'secrets'>;
@@ -143,7 +143,7 @@ export function openSecret(secrets: SecretBox, sealed: Uint8Array, owner: string
 type Lack = 'lacks_key' | 'is_previous';
 
 /** A running process whose keys block `control reseal`. */
-export interface BlockingHolder extends Pick<KeyHolder, 'kind' | 'host' | 'pid' | 'build'> {
+export interface BlockingHolder extends Pick<RegisteredProcess, 'kind' | 'host' | 'pid' | 'build'> {
   lack: Lack;
 }
 
@@ -154,7 +154,7 @@ export async function processesBlockingReseal({
   member,
 }: Pick<Installation, 'statements' | 'secrets' | 'member'>): Promise<BlockingHolder[]> {
   const next = secrets.current.fingerprint;
-  const others = (await runningKeyHolders(statements)).filter(
+  const others = (await registeredProcesses(statements)).filter(
     ({ id, key }) => key !== next && id !== member?.process.id,
   );
   return others.map(({ kind, host, pid, build, previous }) => {

@@ -30,8 +30,8 @@ export async function runningServices(
   );
 }
 
-/** A running process with the fingerprints of its master keys. */
-export interface KeyHolder {
+/** A running process with what `doctor` checks of it: the fingerprints of its master keys, and its limits. */
+export interface RegisteredProcess {
   id: string;
   kind: 'service' | 'command';
   host: string;
@@ -41,12 +41,16 @@ export interface KeyHolder {
   key: string;
   /** Of `MASTER_KEY_PREVIOUS`; null without one. */
   previous: string | null;
+  /** True if it counts the limits of requests in Redis; null for a command. */
+  sharesLimits: boolean | null;
 }
 
 /** Returns the running processes of the service and commands, the oldest first. */
-export function runningKeyHolders(control: Statements): Promise<KeyHolder[]> {
-  return control.execute<KeyHolder[]>(
-    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous from processes p
+export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
+  return control.execute<RegisteredProcess[]>(
+    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous,
+            shares_limits as "sharesLimits"
+       from processes p
       where ${isRunning('p')} order by started_at, id`,
   );
 }
