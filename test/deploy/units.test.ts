@@ -1,4 +1,5 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -37,6 +38,29 @@ describe('units of systemd', () => {
         expect(text, file).to.include(`\nEnvironment=${variable}_FILE=%d/${id}\n`);
       }
     }
+  });
+
+  it('systemctl reload goes by a command that sends SIGHUP to a primary process, and refuses to end the only process', async () => {
+    const reload = /^ExecReload=\/opt\/backoffice\/(\S+) \$MAINPID$/m.exec(
+      await readDeploy('systemd/backoffice.service'),
+    );
+    const program = join(root, reload?.[1] ?? '');
+    const run = async (code: string) => {
+      const child = spawn(process.execPath, ['-e', `${code}; setInterval(() => {}, 1_000); console.log('ready')`]);
+      await once(child.stdout, 'data');
+      const { status, stderr } = spawnSync(program, [String(child.pid)], { encoding: 'utf8' });
+      return { child, status, stderr };
+    };
+
+    const primary = await run("process.on('SIGHUP', () => process.exit(7))");
+    expect(primary.status).to.equal(0);
+    expect(await once(primary.child, 'exit')).to.deep.equal([7, null]);
+
+    const only = await run("process.on('SIGTERM', () => process.exit(8))");
+    expect(only.status).to.equal(1);
+    expect(only.stderr).to.match(/^The service runs in one process, .* Run: systemctl restart backoffice\n$/);
+    only.child.kill('SIGTERM');
+    expect(await once(only.child, 'exit')).to.deep.equal([8, null]);
   });
 
   it('systemd-analyze rates the exposure of every unit as low', function () {
