@@ -7,7 +7,7 @@ import { isAlive } from '../support/processes.ts';
 import { startMs } from '../support/starts.ts';
 import { sendSteadily } from '../support/steady-load.ts';
 import { controlSql, useWorld } from '../support/world.ts';
-import { useWorkers } from '../workers/started-workers.ts';
+import { startWorkers, useWorkers } from '../workers/started-workers.ts';
 
 const list = '/api/v1/EntityStatus';
 const requestsPerSecond = 200;
@@ -25,9 +25,12 @@ describe('drill: worker processes', () => {
     RATE_LIMIT_ACCOUNT: `${max}/1h`,
   });
   let clients: Client[];
+  /** The service that gets the requests. */
+  let url: string;
   const agent = new Agent({ keepAlive: true, maxSockets: connections });
 
   before(async () => {
+    url = service.url;
     clients = await Promise.all([world.login(world.acme), world.login(world.globex)]);
   });
   after(() => agent.destroy());
@@ -45,7 +48,7 @@ describe('drill: worker processes', () => {
   function send(index: number, method = 'GET', path = list, body = '', headers = {}): Promise<Outcome> {
     const token = clients[index % clients.length]?.tokens?.accessToken;
     return new Promise(resolve => {
-      const sent = request(`${service.url}${path}`, {
+      const sent = request(`${url}${path}`, {
         agent,
         method,
         timeout: 15_000,
@@ -114,10 +117,12 @@ describe('drill: worker processes', () => {
     expect(first).not.to.include(429);
     const before = await workers();
     expect(before).to.have.length(2);
+    let readyMeanwhile = true;
     const restart = (async (): Promise<void> => {
       await sleep(3_000);
       service.process.kill('SIGHUP');
       await eventually(async () => {
+        readyMeanwhile &&= await service.isReady();
         const now = await workers();
         return now.length === 2 && now.every(pid => !before.includes(pid));
       }, startMs);
@@ -127,6 +132,7 @@ describe('drill: worker processes', () => {
     console.log(`${outcomes.length} requests: ${JSON.stringify(countsOf(outcomes))}`);
     expect(Object.keys(countsOf(outcomes)).sort()).to.deep.equal(['200', '201']);
     expect(fallen).to.deep.equal([]);
+    expect(readyMeanwhile, 'the service is ready all the time').to.equal(true);
     expect((await service.readMetrics()).get('workers_died_total')).to.equal(0);
     const all = [...first, ...(await confirmAtOnce('198.51.100.6', max))];
     expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
@@ -188,6 +194,24 @@ describe('drill: worker processes', () => {
     const before = await workers();
     service.process.kill('SIGKILL');
     await eventually(() => before.every(pid => !isAlive(pid)), 10_000);
+  });
+
+  it('a stop by SIGTERM under load refuses no request while a balancer still finds out that it is not ready', async () => {
+    const stopped = await startWorkers(world, { REDIS_URL: service.redis.url, SHUTDOWN_DELAY: '' });
+    url = stopped.url;
+    const noticed = (async (): Promise<void> => {
+      await sleep(3_000);
+      stopped.process.kill('SIGTERM');
+      await eventually(async () => !(await stopped.isReady()));
+      await sleep(2_000); // and the balancer believes the third answer
+    })();
+
+    const outcomes = await load(noticed);
+    const { code } = await stopped.ended;
+
+    console.log(`${outcomes.length} requests: ${JSON.stringify(countsOf(outcomes))}`);
+    expect(Object.keys(countsOf(outcomes)).sort()).to.deep.equal(['200', '201']);
+    expect(code).to.equal(0);
   });
 });
 
