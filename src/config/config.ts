@@ -55,7 +55,7 @@ function toConfig(env: z.output<typeof variables>) {
   return {
     /** Worker processes that serve requests; 1 = the process that was started serves them itself. */
     processes: count,
-    /** Why `PROCESSES=auto` is fewer than one process per core, as a sentence; undefined if it is not. */
+    /** Why `PROCESSES=auto` is fewer than one process per core; undefined if it is not. */
     processesNote: note,
     /** Where the API listens. */
     host: env.HOST,
@@ -88,7 +88,10 @@ function toConfig(env: z.output<typeof variables>) {
     trustedProxies: env.TRUSTED_PROXIES,
     /** Origins whose scripts may read responses. */
     corsOrigins: env.CORS_ORIGINS,
-    /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
+    /**
+     * The Redis in which all processes count requests together; undefined = each process counts
+     * by itself.
+     */
     redisUrl: env.REDIS_URL,
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.

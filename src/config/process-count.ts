@@ -9,26 +9,31 @@ interface ProcessSettings {
 
 interface ProcessCount {
   readonly count: number;
-  /** A sentence that says why `auto` is fewer than one process per core; undefined if it is not. */
+  /** Says why `auto` is fewer than one process per core; undefined if it is not. */
   readonly note: string | undefined;
 }
 
 /**
- * Returns how many processes that run at the same time a connection budget has room for. A process needs four
- * connections to the server of the control database, and four are left for one that joins.
+ * Returns how many processes that run at the same time a connection budget has room for. A
+ * process needs four connections to the server of the control database, and four are left for
+ * one that joins.
  */
 export function maxProcesses(connectionBudget: number): number {
   return Math.floor((connectionBudget - 4) / 4);
 }
 
-/** As `maxProcesses`, of one start: a restart starts a new worker before the old one ends. At least one. */
+/**
+ * As `maxProcesses`, of one start: a restart starts a new worker before the old one ends. At
+ * least one.
+ */
 export function maxWorkers(connectionBudget: number): number {
   return Math.max(1, maxProcesses(connectionBudget) - 1);
 }
 
 /**
- * Returns how many processes serve requests. `auto` is one per core, at most `maxWorkers`, and one without Redis: the
- * limits of requests hold for the service, so several processes must count in one place.
+ * Returns how many processes serve requests. `auto` is one per core, at most `maxWorkers`, and
+ * one without Redis: the limits of requests hold for the service, so several processes must
+ * count in one place.
  * @param cores that this process may use
  */
 export function processCount(

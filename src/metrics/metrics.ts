@@ -108,7 +108,10 @@ export function createMetrics(sources: MetricsSources) {
   return { count, render, read, contentType: registry.contentType as string, definitions: definitionsOf(registry) };
 }
 
-/** Returns what a registry knows of its metrics. The client has the labels and the type, and does not declare them. */
+/**
+ * Returns what a registry knows of its metrics. The client has the labels and the type, and
+ * does not declare them.
+ */
 export function definitionsOf(registry: Registry): MetricDefinition[] {
   return (registry.getMetricsAsArray() as unknown as (Metric & MetricDefinition)[]).map(metric => ({
     name: metric.name,

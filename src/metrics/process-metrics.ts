@@ -8,11 +8,14 @@ const misnamed = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Names that contain their type. Sums of the quantiles of several workers would mean nothing, too.
+  // Names that contain their type. Sums of quantiles of several workers would mean nothing, too.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
 ];
-/** The longest delay of a timer: the event loop is not sampled every 100 ms for metrics that are removed. */
+/**
+ * The longest delay of a timer: the event loop is not sampled every 100 ms for metrics that are
+ * removed.
+ */
 const neverMs = 2 ** 31 - 1;
 
 /** Registers the metrics of the process and of Node. */

@@ -11,15 +11,17 @@ interface WorkerCounts {
 }
 
 /**
- * The metrics of a primary process and all of its workers, as those of one process. The metrics client combines them:
- * counters and histograms are sums, gauges are combined as `aggregator` says. Its own gathering over `node:cluster` is
- * not used: one silent worker makes each scrape fail after 5 s, the counters of a killed worker are lost, and the
- * gauges of one that has ended are counted for ever (0.16.1). Here, a worker that does not respond to a scrape counts
+ * The metrics of a primary process and all of its workers, as those of one process. The metrics
+ * client combines them: counters and histograms are sums, gauges are combined as `aggregator`
+ * says. Its own gathering over `node:cluster` is not used: one silent worker makes each scrape
+ * fail after 5 s, the counters of a killed worker are lost, and the gauges of one that has
+ * ended are counted for ever (0.16.1). Here, a worker that does not respond to a scrape counts
  * with its last known values.
  *
- * A counter never falls, because Prometheus takes a smaller value for a restart of the service, and adds the whole
- * value to each rate. So the last known values of a worker that has ended remain in the sums; and a sum that is smaller
- * than the last rendered one is replaced by that, because sums of floating-point numbers differ by their order.
+ * A counter never falls, because Prometheus takes a smaller value for a restart of the service,
+ * and adds the whole value to each rate. So the last known values of a worker that has ended
+ * remain in the sums; and a sum that is smaller than the last rendered one is replaced by that,
+ * because sums of floating-point numbers differ by their order.
  */
 export class WorkerMetrics {
   readonly #own = new Registry();
@@ -80,7 +82,10 @@ function valuesOf(aggregated: ReturnType<typeof Registry.aggregate>): MetricValu
   return aggregated.getMetricsAsArray() as unknown as MetricValues[];
 }
 
-/** True for values that only grow. The client writes the type as text, although its declaration has numbers. */
+/**
+ * True for values that only grow. The client writes the type as text, although its declaration
+ * has numbers.
+ */
 function isTotal({ type }: MetricValues): boolean {
   return ['counter', 'histogram'].includes(String(type));
 }

@@ -11,7 +11,10 @@ import { useFolder } from '../support/use.ts';
 import { useWorld } from '../support/world.ts';
 import { startWorkers, useWorkers } from '../workers/started-workers.ts';
 
-/** Lets a worker throw an error that nothing handles when it gets SIGUSR2, and loop for ever when it gets SIGURG. */
+/**
+ * Lets a worker throw an error that nothing handles when it gets SIGUSR2, and loop for ever
+ * when it gets SIGURG.
+ */
 const fault = "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))});process.once('SIGURG',()=>{for(;;);})";
 
 describe('drill: faults of worker processes', () => {

@@ -44,8 +44,8 @@ export interface Answer {
 }
 
 /**
- * Starts one with a Redis of its own before the tests of a `describe`, and kills both after them. Skips the tests where
- * Redis is not installed.
+ * Starts one with a Redis of its own before the tests of a `describe`, and kills both after
+ * them. Skips the tests where Redis is not installed.
  */
 export function useWorkers(
   world: World,

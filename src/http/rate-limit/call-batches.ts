@@ -15,15 +15,17 @@ export interface CallBatch {
 const maxReplyMs = 80;
 
 /**
- * Collects the calls of one turn of the event loop, so that they are counted together: one count for each client, and
- * all counts in one system call. A call fails if its count does not arrive within 80 ms.
+ * Collects the calls of one turn of the event loop, so that they are counted together: one
+ * count for each client, and all counts in one system call. A call fails if its count does not
+ * arrive within 80 ms.
  *
- * The auto-pipelining of ioredis sends a command for each call, and the next pipeline only when the replies to the last
- * one are there: with 32 calls under way it needs 3.4 × the CPU time of the process and 8 × that of Redis if they are of
- * one client, 1.3 × and 1.1 × if they are of 200; with 200 calls under way 2.2 × and 1.7 ×, and some fail after 80 ms.
+ * The auto-pipelining of ioredis sends a command for each call, and the next pipeline only when
+ * the replies to the last one are there: with 32 calls under way it needs 3.4 × the CPU time of
+ * the process and 8 × that of Redis if they are of one client, 1.3 × and 1.1 × if they are of
+ * 200; with 200 calls under way 2.2 × and 1.7 ×, and some fail after 80 ms.
  *
- * @param count counts each batch, and resolves to the result of its first call; returns them in the order of the
- *   batches
+ * @param count counts each batch, and resolves to the result of its first call; returns them in
+ *   the order of the batches
  */
 export function createCallBatches(
   count: (batches: readonly CallBatch[]) => Promise<RateLimitResult>[],

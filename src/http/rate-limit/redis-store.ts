@@ -44,11 +44,11 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
 }
 
 /**
- * `SlidingWindows.hit` of several calls in one atomic step in Redis, with the result of the first one; for 0 calls,
- * `SlidingWindows.peek`. A window is stored as text: the
- * time of the first call in the newest group, then for each group, oldest first, the time of its last call and its
- * number of calls. Times are in milliseconds. A time in the future was stored before the clock was set back, and counts
- * as now.
+ * `SlidingWindows.hit` of several calls in one atomic step in Redis, with the result of the
+ * first one; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the
+ * first call in the newest group, then for each group, oldest first, the time of its last call
+ * and its number of calls. Times are in milliseconds. A time in the future was stored before the
+ * clock was set back, and counts as now.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

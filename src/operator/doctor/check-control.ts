@@ -145,8 +145,8 @@ function checkMasterKeys({ processes, keyInForce }: ControlFacts, server: string
 }
 
 /**
- * Reports that several processes of the service run, and some of them count the limits of requests by themselves: a
- * client then gets as many times its limit.
+ * Reports that several processes of the service run, and some of them count the limits of
+ * requests by themselves: a client then gets as many times its limit.
  * @param server the name of the server of the control database
  */
 function checkLimits({ processes }: ControlFacts, server: string): Finding[] {

@@ -30,7 +30,10 @@ export async function runningServices(
   );
 }
 
-/** A running process with what `doctor` checks of it: the fingerprints of its master keys, and its limits. */
+/**
+ * A running process with what `doctor` checks of it: the fingerprints of its master keys, and
+ * its limits.
+ */
 export interface RegisteredProcess {
   id: string;
   kind: 'service' | 'command';
