@@ -34,6 +34,8 @@ interface WorldTemplate {
 
 /** Name of a control database with the tenants acme and globex. */
 const worldControl = 'world_template';
+/** A sequence in the database `postgres` of the server: the worlds of all processes of a run are numbered by it. */
+const worldNumbers = 'world_numbers';
 const variable = 'TEST_WORLD_TEMPLATE';
 
 /** Provisions acme and globex once for all worlds: that takes several times the CPU time of a copy. */
@@ -42,6 +44,7 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
   await withConnection(postgresUrl, client =>
     client.query(`create database ${worldControl} template ${controlTemplate} strategy file_copy`),
   );
+  await withConnection(postgresUrl, client => client.query(`create sequence ${worldNumbers}`));
   const settings = { DATABASE_URL: databaseUrl(postgresUrl, worldControl), MASTER_KEY: masterKey };
   const installation = await openInstallation(readConfig(settings));
   const tenants: TenantTemplate[] = [];
@@ -64,6 +67,16 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
 /** Returns what `makeWorldTemplate` has made in the main process of the run. */
 export function readWorldTemplate(): WorldTemplate {
   return JSON.parse(process.env[variable] ?? '');
+}
+
+/**
+ * Returns the first number for the tenants of a world. Worlds share a server, and the number in the name of a tenant's
+ * database makes it unique: each world has 10,000 numbers for itself.
+ * @param client a superuser, on the database `postgres`
+ */
+export async function nextTenantNumber(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ number: number }>(`select nextval('${worldNumbers}')::integer as number`);
+  return 1_000_000 + (rows[0]?.number ?? 0) * 10_000;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { randomBytes, randomInt } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { type Logger, pino } from 'pino';
 import type { Passwords } from '../../src/auth/passwords.ts';
@@ -16,7 +16,7 @@ import { Client } from './client.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { postgresUrl, server } from './test-server.ts';
 import { laterObject, use } from './use.ts';
-import { copyControl, copyTenant, readWorldTemplate } from './world-template.ts';
+import { copyControl, copyTenant, nextTenantNumber, readWorldTemplate } from './world-template.ts';
 
 /** A tenant, as tests see it. */
 export interface TestTenant {
@@ -84,19 +84,19 @@ export async function createWorld(
 ): Promise<World> {
   const name = `world_${randomBytes(5).toString('hex')}`;
   const template = readWorldTemplate();
-  // Worlds share a server, and the number in the name of a tenant's database makes it unique: those of worlds are
-  // apart.
-  const firstNumber = randomInt(1_000_000, 100_000_000);
   const controlUrl = databaseUrl(postgresUrl(), name);
-  const [acme, globex] = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
-    const database = physicalName(server, firstNumber + index);
-    return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: { ...admin } };
-  }) as [TestTenant, TestTenant];
-  const serviceLogin = await withConnection(postgresUrl(), async client => {
-    for (const tenant of template.tenants)
-      await copyTenant(client, tenant, (tenant.slug === 'acme' ? acme : globex).database);
-    return copyControl(client, name);
+  const { firstNumber, tenants, serviceLogin } = await withConnection(postgresUrl(), async client => {
+    const firstNumber = await nextTenantNumber(client);
+    const tenants = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
+      const database = physicalName(server, firstNumber + index);
+      return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: { ...admin } };
+    });
+    for (const [index, tenant] of template.tenants.entries())
+      await copyTenant(client, tenant, tenants[index]?.database ?? '');
+
+    return { firstNumber, tenants, serviceLogin: await copyControl(client, name) };
   });
+  const [acme, globex] = tenants as [TestTenant, TestTenant];
 
   const settings = {
     DATABASE_URL: controlUrl,

@@ -9,6 +9,7 @@ import { provision } from '../../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
+import { makeNextBuild } from '../../support/next-build.ts';
 import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -62,17 +63,19 @@ describe('login of the operator', () => {
     await installation.control.em.fork().execute(`update tenants set status = 'provisioning'`);
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const next = await makeNextBuild();
     try {
       expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
       for (const args of [
-        ['rollback', 'acme', '--yes'],
         ['migrate', 'acme'],
+        ['rollback', 'acme', '--yes'],
       ]) {
-        const changed = await runCommand('scripts/tenant.ts', [...args, '--despite-running'], environment);
+        const changed = await runCommand(next.file('scripts/tenant.ts'), [...args, '--despite-running'], environment);
         expect([changed.code, changed.stderr], args[0]).to.deep.equal([0, '']);
       }
       expect(await connectedRoles(tenant.databaseName)).to.deep.equal([]);
     } finally {
+      await next.remove();
       await service.stop();
       await installation.close();
     }

@@ -36,13 +36,18 @@ export interface OpenConsole {
   stop(): Promise<number | null>;
 }
 
-/** Starts the console, and opens its address. @param headers of every request, such as those of a proxy */
+/**
+ * Starts the console, and opens its address.
+ * @param headers of every request, such as those of a proxy
+ * @param script of another build
+ */
 export async function openConsole(
   environment: Record<string, string>,
   args: readonly string[] = [],
   headers: Record<string, string> = {},
+  script = 'scripts/backoffice.ts',
 ): Promise<OpenConsole> {
-  const { process, output, ended: exit } = startScript('scripts/backoffice.ts', ['console', ...args], environment);
+  const { process, output, ended: exit } = startScript(script, ['console', ...args], environment);
   const printed = await eventually(() => {
     if (process.exitCode !== null) throw new Error(output.stderr);
     return /http:\/\/\S+[\w/]/.exec(output.stdout)?.[0];

@@ -1,12 +1,11 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
-import { tenantGroup } from '../../../src/operator/schema/template.ts';
 import type { Client } from '../../support/client.ts';
+import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
-import { postgresUrl, server } from '../../support/test-server.ts';
+import { postgresUrl } from '../../support/test-server.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 
 describe('restored databases of a tenant', () => {
@@ -82,34 +81,44 @@ describe('restored databases of a tenant', () => {
     expect((await tenant(['databases'])).document.map(({ slug }: { slug: string }) => slug)).to.deep.equal(['acme']);
   });
 
-  it('what a swap has kept survives an upgrade: this build compares what an older one has left and puts it back, at its own version', async () => {
-    const versionOf = async (adminUrl: string): Promise<string | undefined> =>
-      (await sql<{ name: string }>({ adminUrl }, 'select name from migrations order by id desc limit 1'))[0]?.name;
-    const head = (await versionOf(databaseUrl(postgresUrl(), swapped))) ?? '';
-    const [step] = (await readSchemaSteps()).slice(-1);
-    const group = `set app.tenant_group = '${tenantGroup(server)}'`;
-    await sql(world.acme, [group, ...(step?.down ?? []), `delete from migrations where name = '${head}'`].join(';'));
-    const older = await versionOf(world.acme.adminUrl);
-    expect(older).not.to.equal(head);
-    const record = (database: string, version: string | undefined) =>
-      controlSql(
-        world,
-        `update tenant_databases set schema_version = '${version}' where database_name = '${database}'`,
-      );
-    await record(world.acme.database, older);
-    const diff = await tenant(['restore', 'diff', 'acme']);
-    expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
-    expect(diff.document.tables.map(({ table }: { table: string }) => table)).to.include('currencies');
-    expect(await versionOf(world.acme.adminUrl)).to.equal(head);
-    const back = await tenant(['restore', 'back', 'acme', '--yes']);
-    expect(back.document, JSON.stringify(back.document)).to.include({ database: world.acme.database });
-    const version = await controlSql(world, `select schema_version as version from tenants where slug = 'acme'`);
-    expect(version).to.deep.equal([{ version: head }]);
-    await record(swapped, '9999-labels');
-    const newer = await tenant(['restore', 'swap', 'acme', '--yes']);
-    expect([newer.code, newer.document.message]).to.deep.equal([
-      1,
-      'The data is of version 9999-labels, which this build does not know: use the newer build.',
+  it('what a swap has kept survives an upgrade: the newer build compares it, and puts it back at its own version', async () => {
+    const versionOf = async (database: string): Promise<string | undefined> => {
+      const adminUrl = databaseUrl(postgresUrl(), database);
+      return (await sql<{ name: string }>({ adminUrl }, 'select name from migrations order by id desc limit 1'))[0]
+        ?.name;
+    };
+    const kept = world.acme.database;
+    const next = await makeNextBuild();
+    const upgraded = async (...args: string[]) =>
+      documentOf(await runCommand(next.file('scripts/tenant.ts'), [...args, '--json'], environment));
+    try {
+      expect((await upgraded('migrate', 'acme', '--despite-running')).code).to.equal(0);
+      expect(await Promise.all([swapped, kept].map(versionOf))).to.deep.equal([next.head, next.currentHead]);
+
+      const diff = await upgraded('restore', 'diff', 'acme');
+      expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
+      expect(diff.document.tables.map(({ table }: { table: string }) => table)).to.include('currencies');
+      expect(await versionOf(kept)).to.equal(next.head);
+
+      const back = await upgraded('restore', 'back', 'acme', '--yes');
+      expect(back.document, JSON.stringify(back.document)).to.include({ database: kept });
+      const version = await controlSql(world, `select schema_version as version from tenants where slug = 'acme'`);
+      expect(version).to.deep.equal([{ version: next.head }]);
+    } finally {
+      await next.remove();
+    }
+  });
+
+  it('data of a newer build is refused by name', async () => {
+    await controlSql(world, `update tenant_databases set schema_version = '9999-labels' where database_name = ?`, [
+      swapped,
     ]);
+
+    const newer = await tenant(['restore', 'swap', 'acme', '--yes']);
+
+    expect(newer.code).to.equal(1);
+    expect(newer.document.message).to.equal(
+      'The data is of version 9999-labels, which this build does not know: use the newer build.',
+    );
   });
 });
