@@ -28,9 +28,7 @@ interface OpenDatabasesOptions {
 }
 
 /**
- * Makes the tenants' databases of a process, with its share of the connection budget and the fences of moves. Resolves
- * when the process has joined the others.
- * @throws {OperatorError} when the connection budget has no room for another process
+ * Makes the tenants' databases of a process, with its share of the connection budget and the fences of moves.
  */
 export async function openDatabases({
   config,
@@ -74,13 +72,15 @@ export async function openDatabases({
     budgets.update();
     if (member) void closeIdleConnections(control, budgets.maxControl).catch(() => {});
   });
-  await join(beat);
 
   return databases;
 }
 
-/** @throws {OperatorError} when the connection budget has no room for another process */
-async function join(beat: Beat): Promise<void> {
+/**
+ * Lets the process join the others: from then on they share the connection budget with it.
+ * @throws {OperatorError} when the connection budget has no room for another process
+ */
+export async function joinProcesses(beat: Beat): Promise<void> {
   let refused = beat.fleet;
   const hasJoined = await beat.join(fleet => {
     refused = fleet;

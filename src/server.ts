@@ -11,7 +11,7 @@ import { createServices, type ServiceOptions } from './services.ts';
 /** The API without a management server: what each worker process runs. */
 export type RunningApi = Awaited<ReturnType<typeof startApi>>;
 
-export interface RunningServer extends Pick<RunningApi, 'port' | 'databases' | 'writeMonitor' | 'stop'> {
+export interface RunningServer extends Pick<RunningApi, 'port' | 'databases' | 'stop'> {
   /** Port of the health checks and metrics. */
   readonly managementPort: number;
 }
@@ -37,12 +37,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     await api.stop();
     throw error;
   }
-  const { port, databases, writeMonitor } = api;
+  const { port, databases } = api;
   return {
     port,
     managementPort: portOf(management),
     databases,
-    writeMonitor,
     stop: async delayMs => {
       const finished = await api.stop(delayMs);
       management.closeAllConnections();
@@ -56,8 +55,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, masterKey, metrics, databases, writeMonitor, responseCache, unsentResponses, imports, countRequest } =
-    services;
+  const { feed, masterKey, metrics, databases, unsentResponses, imports, countRequest } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -77,7 +75,6 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     await services.close();
     throw error;
   }
-  writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
   imports.start();
   services.webhooks.start();
   services.sizes.start();
@@ -91,7 +88,6 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   return {
     port: portOf(api.http),
     databases,
-    writeMonitor,
     metrics,
     /** Returns why no request should be sent to the process at the moment; undefined when it is ready. */
     unreadyReason: (): UnreadyReason | undefined => {

@@ -8,7 +8,7 @@ import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import type { Config } from './config/config.ts';
-import { createAnnouncer } from './control/announcer.ts';
+import { Announcer } from './control/announcer.ts';
 import { Beat } from './control/beat.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { controlHead } from './control/control-version.ts';
@@ -27,11 +27,10 @@ import type { Installation } from './installation.ts';
 import { createBackgroundTasks } from './log/background-tasks.ts';
 import type { LogOutput } from './log/log-output.ts';
 import { createMetrics } from './metrics/metrics.ts';
-import { openDatabases } from './open-databases.ts';
+import { joinProcesses, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
 import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
-import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
@@ -96,10 +95,11 @@ async function createParts(
 ) {
   const { control, controlUrl, secrets } = installation;
   const { process } = beat;
-  const announce = createAnnouncer(control);
+  const announcer = new Announcer(control);
+  const { announce } = announcer;
   const feed = new ChangeFeed({
     url: controlUrl,
-    announce,
+    beat,
     log,
     processId: process.id,
   });
@@ -121,14 +121,14 @@ async function createParts(
     ...{ control, feed, announce, databases, directory, log },
     processId: process.id,
   });
-  await feed.start();
+  await feed.start(); // before the first beat, which so comes back at once
+  await joinProcesses(beat);
+  await feed.requireDelivery();
   await masterKey.check();
   await recorder.start();
-  const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
     feed,
     announce,
-    writeMonitor,
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
@@ -198,7 +198,6 @@ async function createParts(
     log,
     feed,
     masterKey,
-    writeMonitor,
     unsentResponses,
     /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
     close: async (): Promise<void> => {
@@ -211,7 +210,7 @@ async function createParts(
       await usage.stop();
       await sizes.stop();
       await recorder.stop();
-      await writeMonitor.stop();
+      await announcer.stop();
       await feed.stop();
       await closeIdleConnections(control, 1);
       await databases.close();

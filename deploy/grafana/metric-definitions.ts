@@ -3,8 +3,8 @@ import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 
 /** A process that has done nothing. Only its definitions are read. */
 const idle: MetricsSources = {
-  databases: { budgets: { all: new Map() }, readMemory: { bytes: 0 } } as unknown as MetricsSources['databases'],
-  responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
+  databases: { budgets: { all: new Map() }, largeReads: { running: 0 } } as unknown as MetricsSources['databases'],
+  responseCache: { bytes: 0, counts: { hits: 0, misses: 0 } },
   feed: { current: true },
   masterKey: { isKnown: true },
   passwords: { usage: { hashed: 0, waiting: 0 } },

@@ -980,16 +980,6 @@ comment on table accepted_findings is 'One finding of doctor that an operator ha
 comment on column accepted_findings.id is 'digest of kind, server, tenant and problem';
 comment on column accepted_findings.tenant is 'slug; null without a tenant';
 
-create table checked_databases (
-  tenant_id bigint primary key
-    constraint checked_databases_tenant_id_fkey references tenants on delete cascade,
-  evidence text not null,
-  checked_at timestamptz not null default now()
-);
-comment on table checked_databases is 'One tenant database in which doctor found nothing wrong.';
-comment on column checked_databases.evidence is
-  'digest of all that the checks depend on: while it stays the same, they are not repeated';
-
 
 -- 9  Migrations -------------------------------------------------------------------------------
 

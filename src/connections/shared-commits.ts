@@ -3,7 +3,6 @@ import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { QueryGroups } from './query-groups.ts';
-import { resourceLockKey } from './resource-lock.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /** A change that one statement makes as a whole. */
@@ -12,10 +11,8 @@ export interface SingleChange {
   actor: string;
   /** Has `withActor`. */
   change: Statement;
-  /** The changed resource, if its responses are cached. */
-  resource: string | undefined;
-  /** Notifies every process that the resource changes. Called before the first change of a burst. */
-  announce: (resource: string) => Promise<void>;
+  /** Called when the checks of the change have passed, before it is sent. */
+  beforeCommit?: () => void;
   /** Of the request that makes the change. */
   deadline?: Deadline | undefined;
   /** True if it adds nothing to the feed of changes, so that nobody reads it next. */
@@ -52,8 +49,6 @@ const aloneAfterFailure = 64;
  *   3. A change is never made twice: it is made again only if PostgreSQL reported that the transaction failed.
  *   4. A change whose deadline has passed is not sent. If it passes later, the connection is destroyed, and the outcome
  *      of all its changes is unknown, as that of a single one. So a change with little time left is committed alone.
- *   5. All changes of a transaction are of one resource, whose lock the connection holds, announced (`WriteLocks`).
- *      Changes of other resources get another connection, so that they do not wait for its locks.
  */
 export class SharedCommits {
   readonly #options: SharedCommitsOptions;
@@ -66,7 +61,7 @@ export class SharedCommits {
     this.#groups = new QueryGroups({
       connect: options.connect,
       run: (client, group) => this.#commit(client, group),
-      keyOf: ({ resource = '' }) => resource,
+      keyOf: () => '',
       maxGroupSize: () => (this.#alone > 0 ? 1 : maxGroupSize),
     });
   }
@@ -83,8 +78,7 @@ export class SharedCommits {
     if (this.#alone > 0) this.#alone--;
     const [first] = group as [Waiting];
     if (!group.every(({ isUnfed }) => isUnfed)) client.pool.changedAt = performance.now();
-    const { resource, announce } = first;
-    if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
+    for (const { beforeCommit } of group) beforeCommit?.();
     if (group.length === 1) {
       first.resolve(await options.commit(client, first));
       return;

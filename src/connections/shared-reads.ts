@@ -40,14 +40,12 @@ const rememberMs = 10_000;
  *   1. Each is a transaction by itself, so one that fails does not fail the others.
  *   2. Reads of one connection are of one statement, which is short: it finds few records by an index. So a read waits
  *      for others for less than a millisecond, or for a lock on a table that it reads itself.
- *   3. A statement can be slow all the same, when many records match one of its conditions and few match all, or when
- *      its result is large and must wait for memory (`ReadMemory`). After 100 ms, the reads behind the one that runs
- *      are made again, each on a connection of its own, and the first rows count. For a while, reads of the statement
- *      are alone.
+ *   3. A statement can be slow all the same, when many records match one of its conditions and few match all. After
+ *      100 ms, the reads behind the one that runs are made again, each on a connection of its own, and the first rows
+ *      count. For a while, reads of the statement are alone.
  *   4. When the connection is lost or cannot be opened, or is destroyed because the deadline of another read has
  *      passed, a read is made again on a connection of its own. A read with little time left does not share a
  *      connection (`QueryGroups`).
- *   5. Work that has a large result in memory must not wait for other reads (`ReadMemory`), so it reads alone.
  */
 export class SharedReads {
   readonly #options: SharedReadsOptions;

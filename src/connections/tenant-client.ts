@@ -7,9 +7,7 @@ import { ScramClient } from '../postgres/scram-client.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import type { PoolState } from './pool-state.ts';
-import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';
-import { WriteLocks } from './write-locks.ts';
 
 const maxCloseMs = 1_000;
 /** SQLSTATEs after which the server closes the connection, or its prepared statements are no longer valid. */
@@ -21,10 +19,6 @@ export type Pool = PoolState<TenantClient>;
 /** One connection to a tenant's database. It is in use from `beginUse` until `release`. */
 export class TenantClient extends ScramClient {
   readonly pool: Pool;
-  readonly locks = new WriteLocks(
-    statement => this.query(statement as never) as Promise<unknown>,
-    () => this.#onRelease !== undefined,
-  );
   /** Begin and end of the opening, by `performance.now()`; 0 while it has not ended. */
   openingAt = 0;
   openedAt = 0;
@@ -32,8 +26,8 @@ export class TenantClient extends ScramClient {
   idleSince = 0;
   /** Statements that the server has executed. The commit of the last one may still follow. */
   executed = 0;
-  /** The database that the connection reads (`sourceExpression`); undefined until it is open, and on a standby. */
-  source: string | undefined;
+  /** True when the server was a standby when the connection was opened: it may lack commits of the primary. */
+  isStandby = false;
   /** True once `close` has been called. */
   closing = false;
   /** True once the server has closed its side. */
@@ -46,8 +40,6 @@ export class TenantClient extends ScramClient {
   #usedSince = 0;
   #forgetDeadlines: (() => void)[] = [];
   readonly #described = new DescribedStatements();
-  /** The reads that the connection receives rows for, in the order of their queries. */
-  readonly #reads: Read[] = [];
 
   constructor(pool: Pool) {
     super(pool.options);
@@ -63,6 +55,11 @@ export class TenantClient extends ScramClient {
   /** True while queries can be sent. */
   get isAlive(): boolean {
     return !this.ended && !this.#isFailing;
+  }
+
+  /** All bytes that the server has sent. */
+  get bytesReceived(): number {
+    return this.#stream.bytesRead;
   }
 
   /** True when the next request may use the connection: it is alive, and not inside a transaction. */
@@ -83,19 +80,17 @@ export class TenantClient extends ScramClient {
     const timer = setTimeout(giveUp, openMs);
     try {
       await this.connect();
-      const [source] = await Promise.all([verifyTenant(this, expected), this.query(sessionStatement)]);
-      this.source = source;
+      const [{ isStandby }] = await Promise.all([verifyTenant(this, expected), this.query(sessionStatement)]);
+      this.isStandby = isStandby;
     } finally {
       clearTimeout(timer);
     }
     this.openedAt = performance.now();
     const stream = this.#stream;
-    stream.on('data', (chunk: Buffer) => this.#reads[0]?.receive(chunk.length));
     // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long again.
-      if (this.#onRelease && !stream.isPaused())
-        stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });
   }
 
@@ -110,23 +105,6 @@ export class TenantClient extends ScramClient {
     } catch (error) {
       Error.captureStackTrace(error as Error); // that of the caller, instead of that of the socket
       throw error;
-    }
-  }
-
-  /**
-   * Runs a query and counts the bytes that it receives as those of `read`, which may pause the connection. A chunk with
-   * the results of several queries counts for the first one.
-   */
-  async receiveFor<T>(read: Read, query: () => Promise<T>): Promise<T> {
-    const stream = this.#stream;
-    this.#reads.push(read);
-    read.source = stream;
-    try {
-      return await query();
-    } finally {
-      this.#reads.splice(this.#reads.indexOf(read), 1);
-      read.source = undefined;
-      stream.resume(); // the last bytes of a result may have paused it
     }
   }
 
@@ -163,7 +141,6 @@ export class TenantClient extends ScramClient {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
     for (let forget = this.#forgetDeadlines.pop(); forget; forget = this.#forgetDeadlines.pop()) forget();
-    this.locks.onClientRelease();
     if (!onRelease) return;
     this.pool.onUsed(performance.now() - this.#usedSince);
     onRelease();

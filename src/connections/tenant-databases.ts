@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/records.ts';
 import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
-import { ReadMemory } from './read-memory.ts';
+import { Turns } from './large-reads.ts';
 import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
 import { TenantDriver } from './tenant-driver.ts';
 import type { TenantFences } from './tenant-fences.ts';
@@ -22,12 +22,11 @@ interface TenantDatabasesOptions extends ServerBudgetsOptions {
 
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
 const maxOpenDatabases = 10_000;
-/** Maximum bytes of large results in memory before they are encoded, over all tenants; see `ReadMemory`. */
-const maxReadBytes = 32 * 1024 * 1024;
 
 /** The open tenant databases. */
 export class TenantDatabases {
-  readonly readMemory = new ReadMemory(maxReadBytes);
+  /** The turns of the large reads of the process. */
+  readonly largeReads = new Turns();
   readonly #options: TenantDatabasesOptions;
   /** The connection budget of each server. */
   readonly budgets: ServerBudgets;
@@ -100,7 +99,7 @@ export class TenantDatabases {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, head },
       budget: this.budgets.of(tenant),
-      readMemory: this.readMemory,
+      largeReads: this.largeReads,
       connectTimeoutMs: acquireTimeoutMs,
       processId: beat?.process.id,
       onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),

@@ -6,8 +6,7 @@ import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
-import type { ReadMemory } from './read-memory.ts';
-import { resourceLockKey } from './resource-lock.ts';
+import type { Turns } from './large-reads.ts';
 import { SharedCommits, type SingleChange } from './shared-commits.ts';
 import type { TenantClient } from './tenant-client.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
@@ -37,8 +36,8 @@ interface TenantDriverOptions {
   url: string;
   expected: ExpectedTenant;
   budget: ConnectionBudget;
-  /** Shared by the drivers of all tenants. */
-  readMemory: ReadMemory;
+  /** The turns of large reads, shared by the drivers of all tenants. */
+  largeReads: Turns;
   /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
   /** The names of the connections end with it. */
@@ -88,7 +87,7 @@ export class TenantDriver extends PostgreSqlDriver {
       url,
       expected,
       budget,
-      readMemory,
+      largeReads,
       connectTimeoutMs,
       processId,
       relocate,
@@ -100,7 +99,7 @@ export class TenantDriver extends PostgreSqlDriver {
     this.reads = new TenantReads({
       connect: () => this.pool.connect(),
       withClient: (query, deadline) => this.#withClient(query, deadline),
-      memory: readMemory,
+      turns: largeReads,
     });
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
@@ -132,14 +131,13 @@ export class TenantDriver extends PostgreSqlDriver {
     }
   }
 
-  #changeAlone({ actor, resource, change, announce, deadline, isUnfed }: Change): Promise<RowValues[]> {
+  #changeAlone({ actor, change, beforeCommit, deadline, isUnfed }: Change): Promise<RowValues[]> {
     const run = async (client: TenantClient, trace?: Trace) => {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       if (!isUnfed) client.pool.changedAt = performance.now();
       try {
         const statement = typeof change === 'function' ? await change(transaction) : change;
-        // The announcement comes after the checks, so that a refused change invalidates no cached response.
-        if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), () => announce(resource));
+        beforeCommit?.();
         return await traceQuery(trace, statement, () => transaction.commit(statement));
       } catch (error) {
         await transaction.rollback();

@@ -1,7 +1,6 @@
 import type pg from 'pg';
 import { canServe, type SchemaVersion } from '../control/schema-version.ts';
 import { sqlState } from '../postgres/database-error.ts';
-import { type OwnSource, ownSource, ownSourceColumns } from '../postgres/server-address.ts';
 
 /** What a new connection must find inside the database: the tenant, and a schema that the build can serve. */
 export interface ExpectedTenant {
@@ -22,21 +21,20 @@ class TenantVersionError extends Error {
   readonly code = 'TENANT_VERSION';
 }
 
-interface Identity extends SchemaVersion, OwnSource {
+interface Identity extends SchemaVersion {
   guid: string;
   isStandby: boolean;
 }
 
 /**
  * Verifies that a connection leads to the database of the expected tenant, whose schema this build can serve.
- * @returns the source of what the connection reads (`sourceExpression`); undefined on a standby, which does not have
- *   the locks of the primary, and may lack commits of the primary
+ * @returns whether its server is a standby
  * @throws {TenantIdentityError | TenantVersionError}
  */
-export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<string | undefined> {
+export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<{ isStandby: boolean }> {
   const identity = client.query<Identity>(
     `select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom",
-            pg_is_in_recovery() as "isStandby", ${ownSourceColumns} from tenant_identity`,
+            pg_is_in_recovery() as "isStandby" from tenant_identity`,
   );
   const { rows } = await identity.catch(error => {
     const state = sqlState(error);
@@ -47,5 +45,5 @@ export async function verifyTenant(client: pg.Client, expected: ExpectedTenant):
   const [found] = rows;
   if (found?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
   if (!canServe(expected.head, found)) throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
-  return found.isStandby ? undefined : ownSource(found);
+  return found;
 }

@@ -1,42 +1,99 @@
-import { type ChangeTopic, changeChannel, type deliveryTopic } from './change-topics.ts';
-import { type ControlDatabase, queryControl } from './database.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { connectFirst } from '../postgres/first-in-queue.ts';
+import { type ChangeTopic, changeChannel, changeTopics } from './change-topics.ts';
+import type { ControlDatabase } from './database.ts';
 
-/** Notifies every process, through the change feed, that cached data with this key is no longer current. */
-export type Announce = (topic: ChangeTopic | typeof deliveryTopic, key: string) => Promise<void>;
+/** Maximum time of the statement. */
+const maxRunMs = 1_000;
+const retryMs = 250;
+/** Announcements that are kept. Beyond, one is kept for a tenant instead of one for each of its resources. */
+const maxKept = 10_000;
+/** Maximum delay of a stop by a control database that does not respond. */
+const maxStopMs = 1_000;
 
-const announcement = `select pg_notify('${changeChannel}', payload) from unnest($1::text[]) as payload`;
+const text = `select pg_notify('${changeChannel}', payload) from unnest($1::text[]) as payload`;
 
-interface Batch {
-  readonly payloads: Set<string>;
-  readonly sent: Promise<void>;
+/** Notifies every process, through the change feed, that data with this key has changed; see `Announcer`. */
+export type Announce = (topic: ChangeTopic, key: string) => Promise<void>;
+
+/** Announcements that are sent together. */
+class Batch {
+  readonly payloads = new Set<string>();
+  readonly accepted = Promise.withResolvers<void>();
 }
 
 /**
- * Returns a function that announces changes. It sends one batch at a time; announcements that are made meanwhile form
- * the next batch. The promise resolves when the control database has accepted the batch: every listening process will
- * receive it. It rejects when the batch was not sent.
+ * Announces changes to every process, through the pool of the control database, first in its queue. What the control
+ * database has not accepted is kept, and sent again until it is.
+ *
+ * One batch is sent at a time, and what is announced meanwhile is part of the next one: another process may receive the
+ * first and read data again before a change that is announced after its sending.
  */
-export function createAnnouncer(control: ControlDatabase): Announce {
-  let lastSettled: Promise<void> = Promise.resolve();
-  let nextBatch: Batch | undefined;
+export class Announcer {
+  readonly #control: ControlDatabase;
+  /** What is not being sent. */
+  #next = new Batch();
+  #sending: Promise<void> | undefined;
+  #isStopped = false;
 
-  const send = async (payloads: Set<string>): Promise<void> => {
-    await queryControl(control, 'announce', announcement, [[...payloads]]);
+  constructor(control: ControlDatabase) {
+    this.#control = control;
+  }
+
+  /**
+   * Announces a change, after its commit.
+   * @returns a promise that resolves when the control database has accepted the announcement: every listening process
+   *   will receive it. It never rejects
+   */
+  readonly announce: Announce = (topic, key) => {
+    this.#keep(`${topic}:${key}`);
+    this.#sending ??= this.#sendAll();
+    return this.#next.accepted.promise;
   };
-  const planBatch = (): Batch => {
-    const payloads = new Set<string>();
-    const sent = lastSettled.then(() => {
-      // Closes the batch before it is sent: another process may receive it and read data again before a change that is
-      // announced after this point, so such a change needs a notification of its own.
-      nextBatch = undefined;
-      return send(payloads);
-    });
-    lastSettled = sent.catch(() => {});
-    return { payloads, sent };
-  };
-  return (topic, key) => {
-    nextBatch ??= planBatch();
-    nextBatch.payloads.add(`${topic}:${key}`);
-    return nextBatch.sent;
-  };
+
+  /** Sends what is kept, for a second at most, and announces nothing afterwards. */
+  async stop(): Promise<void> {
+    await Promise.race([this.#sending, delay(maxStopMs, undefined, { ref: false })]);
+    this.#isStopped = true;
+  }
+
+  #keep(payload: string): void {
+    const { payloads } = this.#next;
+    const isOfResource = payload.startsWith(`${changeTopics.responses}:`);
+    if (payloads.size < maxKept || !isOfResource) payloads.add(payload);
+    else payloads.add(payload.split('/', 1)[0] as string);
+  }
+
+  /** Never rejects. */
+  async #sendAll(): Promise<void> {
+    await Promise.resolve(); // what is announced in the same turn is part of the first batch
+
+    while (this.#next.payloads.size > 0 && !this.#isStopped) {
+      const batch = this.#next;
+      this.#next = new Batch();
+      try {
+        await this.#send([...batch.payloads]);
+        batch.accepted.resolve();
+      } catch {
+        for (const payload of batch.payloads) this.#keep(payload);
+        void this.#next.accepted.promise.then(batch.accepted.resolve);
+        await delay(retryMs, undefined, { ref: false });
+      }
+    }
+
+    this.#sending = undefined;
+  }
+
+  async #send(payloads: readonly string[]): Promise<void> {
+    const pool = await this.#control.em.getConnection().getNativeClient();
+    const client = await connectFirst(pool);
+    try {
+      const query = { name: 'announce', text, values: [payloads], query_timeout: maxRunMs };
+      await client.query(query);
+      client.release();
+    } catch (error) {
+      client.release(true);
+      throw error;
+    }
+  }
 }

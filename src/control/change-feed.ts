@@ -1,68 +1,87 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
 import { connectionConfig, sessionStatement } from '../postgres/connection.ts';
-import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
-import type { Announce } from './announcer.ts';
-import { type ChangeTopic, changeChannel } from './change-topics.ts';
-import { DeliveryCheck, NotDeliveredError } from './delivery-check.ts';
+import { within } from '../runtime/within.ts';
+import type { Beat } from './beat.ts';
+import { beatTopic, type ChangeTopic, changeChannel } from './change-topics.ts';
 
 const heartbeatMs = 250;
-/** A revocation takes effect within 1 s, so the feed counts as current only for this time after its last query. */
-const currentForMs = 900;
+/** A revocation takes effect within 1 s, so an answer of the connection counts for this time after its query. */
+const answeredForMs = 900;
+/** A beat that has come back counts for this time after it was sent. */
+const beatForMs = 3_000;
 const reconnectMs = 200;
+/** Maximum wait of a start for its first beat. */
+const maxDeliveryMs = 5_000;
+
+/** A notification that the control database had accepted did not arrive. */
+class NotDeliveredError extends Error {
+  override name = 'NotDeliveredError';
+  readonly code = 'NOT_DELIVERED';
+
+  constructor() {
+    super('notifications of the control database do not arrive');
+  }
+}
 
 interface ChangeFeedOptions {
   /** URL of the control database. */
   url: string;
-  /** Announces through the connection pool, as writes do. */
-  announce: Announce;
+  /** Of this process: notified through the connection pool, as changes are. */
+  beat: Pick<Beat, 'sentAt' | 'isConfirmed'>;
   log: Logger;
   /** The name of the connection ends with it. */
   processId?: string;
-  /** Interval of the checks that notifications arrive, in ms; shortened in tests. */
-  deliveryCheckMs?: number;
-  /** Replaced in simulations, as is `createClient`. */
-  clock?: Clock;
-  createClient?: (config: pg.ClientConfig) => pg.Client;
 }
 
 type ChangeHandler = (key: string) => void;
+
+/** A connection that listens. Its moments are those of `performance.now()`. */
+interface Listener {
+  readonly client: pg.Client;
+  readonly since: number;
+  /** When the last query that it has answered was sent. */
+  answeredAt: number;
+  /** When the last beat of this process that it has returned was sent. */
+  beatAt: number;
+}
 
 /**
  * Receives a notification for each changed row of the control database, from any process: triggers send them
  * (`NOTIFY`).
  *
- * A cache of rows in memory may serve them only while `current` is true:
+ * Memory may be served only while `current` is true, so within a second of a change that the feed did not receive, and
+ * within four if its connection leads to another server than the pool:
  *
- *   1. `current` is true for 900 ms from the moment at which the last successful `select 1` of this connection was
- *      sent. A silent network therefore counts as down.
- *   2. PostgreSQL delivers pending notifications before it completes a response. So when `select 1` succeeds,
- *      this process has received every change whose commit had returned before that was sent.
- *   3. `DeliveryCheck` proves that the connection receives notifications at all, after it was opened and every 10 s.
- *      If they do not arrive, the connection counts as lost.
- *   4. Changes that were committed between two connections are not received. So after each connect, every subscriber
- *      drops everything before `current` becomes true.
+ *   1. The connection has answered a `select 1` that was sent less than 900 ms ago. PostgreSQL delivers pending
+ *      notifications before it completes a response, so every change whose commit had returned by then was received. A
+ *      silent network counts as down.
+ *   2. A beat of this process that was sent less than 3 s ago has come back on the connection. It goes through the pool
+ *      of the control database, as changes do: one that leads to a pooler which listens on none of its connections, or
+ *      to a server that is no longer the primary, does not return it.
+ *   3. Changes between two connections are not received. So after each connect, every subscriber drops everything
+ *      before `current` becomes true.
  */
 export class ChangeFeed {
   readonly #options: ChangeFeedOptions;
-  readonly #clock: Clock;
   readonly #handlers = new Map<string, ChangeHandler>();
-  #client: pg.Client | undefined;
-  #delivery: DeliveryCheck | undefined;
-  #timer: Timer | undefined;
-  #provenAt = Number.NEGATIVE_INFINITY;
+  readonly #firstBeat = Promise.withResolvers<void>();
+  #listener: Listener | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #stopped = false;
-  /** Why the feed is not proved, as the log says; undefined while it is. */
+  /** Why the feed is not current, as the log says; undefined while it is. */
   #fault: string | undefined;
 
   constructor(options: ChangeFeedOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? processClock;
   }
 
   /** True while rows in memory are known to be current. */
   get current(): boolean {
-    return this.#clock.now() - this.#provenAt < currentForMs && (this.#delivery?.current ?? false);
+    const listener = this.#listener;
+    if (!listener) return false;
+    const now = performance.now();
+    return now - listener.answeredAt < answeredForMs && now - listener.beatAt < beatForMs;
   }
 
   /**
@@ -75,123 +94,146 @@ export class ChangeFeed {
   }
 
   /**
-   * Resolves when the feed is listening.
+   * Resolves when the feed is listening. It becomes current with the next beat.
    * @throws when the control database cannot be reached; `start` does not retry
-   * @throws {NotDeliveredError} when notifications do not arrive
    */
   async start(): Promise<void> {
     await this.#connect();
     this.#scheduleHeartbeat(heartbeatMs);
   }
 
+  /**
+   * Resolves when a beat of this process has come back. Call it when the process has begun to beat.
+   * @throws {NotDeliveredError} when none comes back within 5 s; the feed is stopped
+   */
+  async requireDelivery(): Promise<void> {
+    try {
+      await within(this.#firstBeat.promise, maxDeliveryMs);
+    } catch {
+      await this.stop();
+      throw new NotDeliveredError();
+    }
+  }
+
   async stop(): Promise<void> {
+    const client = this.#listener?.client;
     this.#stopped = true;
-    this.#clock.clearTimeout(this.#timer);
-    this.#provenAt = Number.NEGATIVE_INFINITY;
-    await this.#client?.end().catch(() => {});
+    clearTimeout(this.#timer);
+    this.#listener = undefined;
+    await client?.end().catch(() => {});
   }
 
   async #connect(): Promise<void> {
-    const { url, announce, deliveryCheckMs, processId, createClient = config => new pg.Client(config) } = this.#options;
-    const delivery = new DeliveryCheck(announce, deliveryCheckMs, this.#clock);
-    const client = createClient({
+    const { url, processId } = this.#options;
+    const client = new pg.Client({
       ...connectionConfig(url, 'change-feed', {}, processId),
-      query_timeout: currentForMs,
+      query_timeout: answeredForMs,
     });
-    client.on('error', () => this.#onLost(client));
-    client.on('end', () => this.#onLost(client));
-    client.on('notification', ({ payload = '*:*' }) => {
-      delivery.receive(payload);
-      this.#dispatch(payload);
-    });
-    let provenAt: number;
+    const never = Number.NEGATIVE_INFINITY;
+    const listener: Listener = { client, since: performance.now(), answeredAt: never, beatAt: never };
+    client.on('error', () => this.#onLost(listener));
+    client.on('end', () => this.#onLost(listener));
+    client.on('notification', ({ payload = '*:*' }) => this.#receive(listener, payload));
+
     try {
       await client.connect();
       await client.query(sessionStatement);
       await client.query(`listen ${changeChannel}`);
-      await delivery.send();
-      provenAt = await this.#prove(client, delivery);
+      await this.#ask(listener);
       if (this.#stopped) throw new Error('the change feed was stopped while it connected');
     } catch (error) {
       client.end().catch(() => {});
       throw error;
     }
-    this.#client = client;
-    this.#delivery = delivery;
-    this.#dispatch('*:*');
-    this.#provenAt = provenAt;
+
+    this.#dispatch('*', '*');
+    this.#listener = listener;
+    if (this.current) this.#report();
   }
 
-  #dispatch(payload: string): void {
+  #receive(listener: Listener, payload: string): void {
     const separator = payload.indexOf(':');
-    const [topic, key] = [payload.slice(0, separator), payload.slice(separator + 1)];
+    const topic = payload.slice(0, separator);
+    const key = payload.slice(separator + 1);
+    if (topic === beatTopic) this.#receiveBeat(listener, key);
+    else this.#dispatch(topic, key);
+  }
+
+  #receiveBeat(listener: Listener, key: string): void {
+    const sentAt = this.#options.beat.sentAt(key);
+    if (sentAt === undefined) return;
+
+    listener.beatAt = sentAt;
+    this.#firstBeat.resolve();
+    if (listener === this.#listener) this.#report();
+  }
+
+  #dispatch(topic: string, key: string): void {
     if (topic === '*') for (const invalidate of this.#handlers.values()) invalidate('*');
     else this.#handlers.get(topic)?.(key);
   }
 
-  #onLost(client: pg.Client, error?: unknown): void {
-    if (this.#client !== client) return;
-    this.#client = undefined;
-    this.#provenAt = Number.NEGATIVE_INFINITY;
-    if (this.#stopped) return;
+  #onLost(listener: Listener, error?: unknown): void {
+    if (this.#listener !== listener) return;
+    this.#listener = undefined;
     this.#report(error instanceof NotDeliveredError ? 'notifications do not arrive' : 'the connection was lost');
   }
 
-  /** Logs a fault, and its end. @param fault undefined: the feed is proved */
+  /** Logs a fault, and its end. @param fault undefined: the feed is current */
   #report(fault?: string): void {
     if (fault === this.#fault) return;
     this.#fault = fault;
     const { log } = this.#options;
-    if (!fault) log.info({ event: 'change_feed_restored' }, 'the change feed is proved again');
-    else {
-      const message = `the change feed is not proved, because ${fault}: nothing is served from memory`;
+    if (!fault) {
+      log.info({ event: 'change_feed_restored' }, 'the change feed is current again');
+    } else {
+      const message = `the change feed is not current, because ${fault}: nothing is served from memory`;
       log.warn({ event: 'change_feed_lost' }, message);
     }
   }
 
   #scheduleHeartbeat(afterMs: number): void {
-    this.#timer = this.#clock.setTimeout(() => {
-      this.#heartbeat().then(
-        next => {
-          if (!this.#stopped) this.#scheduleHeartbeat(next);
-        },
-        () => {},
-      );
-    }, afterMs);
-    this.#timer.unref();
+    this.#timer = setTimeout(async () => {
+      const nextMs = await this.#heartbeat();
+      if (!this.#stopped) this.#scheduleHeartbeat(nextMs);
+    }, afterMs).unref();
   }
 
-  /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
+  /**
+   * Lets the connection answer, or connects again. Never rejects. @returns the time until the next heartbeat, in ms
+   */
   async #heartbeat(): Promise<number> {
-    const [client, delivery] = [this.#client, this.#delivery];
+    const listener = this.#listener;
     try {
-      if (client && delivery) {
-        if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
-        const provenAt = await this.#prove(client, delivery);
-        if (this.#client === client) this.#provenAt = provenAt;
-        this.#report(delivery.current ? undefined : 'no notification could be sent'); // the connection pool is busy
-      } else {
-        await this.#connect();
-        this.#report();
-      }
+      if (listener) await this.#check(listener);
+      else await this.#connect();
       return heartbeatMs;
     } catch (error) {
-      if (client) {
-        this.#onLost(client, error);
-        client.end().catch(() => {});
-      }
+      if (!listener) return reconnectMs;
+      this.#onLost(listener, error);
+      listener.client.end().catch(() => {});
       return reconnectMs;
     }
   }
 
   /**
-   * Proves that the connection is alive, and that it has received every notification up to now.
-   * @returns the moment of the check, by the clock of the feed
+   * Lets the connection answer, and says whether beats come back on it.
+   * @throws {NotDeliveredError} when one that was confirmed has not: the connection may lead to another server
    */
-  async #prove(client: pg.Client, delivery: DeliveryCheck): Promise<number> {
-    const queriedAt = this.#clock.now();
-    await client.query('select 1');
-    delivery.check(queriedAt);
-    return queriedAt;
+  async #check(listener: Listener): Promise<void> {
+    const oldest = performance.now() - beatForMs;
+    const { isConfirmed } = this.#options.beat; // so it was sent after `oldest`, and arrives before the answer
+    await this.#ask(listener);
+
+    if (listener.beatAt > oldest || listener.since > oldest) return;
+    if (isConfirmed) throw new NotDeliveredError();
+    this.#report('no beat of this process was confirmed');
+  }
+
+  /** @throws when the connection does not answer within 900 ms */
+  async #ask(listener: Listener): Promise<void> {
+    const askedAt = performance.now();
+    await listener.client.query('select 1');
+    listener.answeredAt = askedAt;
   }
 }

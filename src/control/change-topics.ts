@@ -29,9 +29,6 @@ export const changeTopics = {
 } as const;
 export type ChangeTopic = (typeof changeTopics)[keyof typeof changeTopics];
 
-/** Topic of the nonces that prove the delivery of notifications (`DeliveryCheck`). It has no subscriber. */
-export const deliveryTopic = 'delivery';
-
 /**
  * Topic of the beats of processes (`Beat`), by `<process id>/<number>`. It has no subscriber: the feed recognises those
  * of its own process.

@@ -15,9 +15,9 @@ interface CachesOptions extends TenantLoaderOptions {
 const minuteMs = 60_000;
 
 export function createDirectoryCaches(options: CachesOptions) {
-  const { control, feed, maxEntries } = options;
-  const ofPeople = { feed, max: maxEntries ?? 50_000, ttlMs: 5 * minuteMs };
-  const ofTenants = { feed, max: maxEntries ?? 10_000, maxAbsent: 1_000 };
+  const { control, feed } = options;
+  const ofPeople = { feed, max: 50_000, ttlMs: 5 * minuteMs };
+  const ofTenants = { feed, max: 10_000, maxAbsent: 1_000 };
   const users = new ControlCache<UserRecord>({
     ...ofPeople,
     topic: changeTopics.users,

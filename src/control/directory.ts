@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { type Clock, processClock } from '../runtime/clock.ts';
 import { maxEntries } from '../runtime/lru-bounds.ts';
 import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
@@ -18,14 +17,12 @@ export type Directory = ReturnType<typeof createDirectory>;
 
 interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
-  /** Replaced in simulations. */
-  clock?: Pick<Clock, 'now'>;
 }
 
 const guidBySlug = 'select guid from tenants where slug = $1';
 
 export function createDirectory(options: DirectoryOptions) {
-  const { control, feed, clock = processClock } = options;
+  const { control, feed } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
   return {
@@ -51,7 +48,7 @@ export function createDirectory(options: DirectoryOptions) {
      * age of the cache entries once a second, and everything else at each call.
      * @returns undefined when the directory would not return these objects now
      */
-    freshnessCheck: createFreshnessCheck(caches, feed, clock),
+    freshnessCheck: createFreshnessCheck(caches, feed),
     /** Counts the users of a business entity. Never cached. */
     countUsers: (tenant: number, entityId: number) => control.em.fork().count(User, { tenant, entityId }),
     /** @param hash of the token, in hexadecimal */
@@ -69,15 +66,14 @@ const lookUpEveryMs = 1_000;
 function createFreshnessCheck(
   caches: DirectoryCaches,
   feed: ChangeFeed,
-  clock: Pick<Clock, 'now'>,
 ): (records: CallerRecords) => (() => boolean) | undefined {
   return records => {
     let entries = findEntries(caches, records);
-    let lookedUpAt = clock.now();
+    let lookedUpAt = performance.now();
     if (!entries) return undefined;
     return () => {
       if (!feed.current) return false;
-      const now = clock.now();
+      const now = performance.now();
       if (now - lookedUpAt > lookUpEveryMs) {
         entries = findEntries(caches, records);
         lookedUpAt = now;
@@ -119,7 +115,7 @@ function createTenantReload(
   tenants: ControlCache<TenantRecord>,
   options: TenantLoaderOptions,
 ): (guid: string) => Promise<TenantRecord | undefined> {
-  const latest = new LRUCache<string, number>({ ...maxEntries(options.maxEntries ?? 10_000), ttl: minIntervalMs });
+  const latest = new LRUCache<string, number>({ ...maxEntries(10_000), ttl: minIntervalMs });
   /** Comparisons that have not begun. */
   const awaited = new Map<string, Promise<void>>();
 

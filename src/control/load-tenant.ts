@@ -14,8 +14,6 @@ export interface TenantLoaderOptions {
   /** URL of the control database: its server also holds tenants. */
   controlUrl: string;
   log: Logger;
-  /** Limit of the entries of each cache; lowered in simulations. */
-  maxEntries?: number;
 }
 
 /** A tenant as it is stored. */

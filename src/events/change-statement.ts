@@ -124,7 +124,9 @@ export function changeStatement(
   const scan = limit === 0 ? 0 : maxScanned;
   const entity = ownEntity ?? null;
   const filter = [resources, actions, entity, ownedResources];
-  return preparedStatement(text, [...placeValues(after), scan, limit + 1, ...filter, after.madeAt, maxBytes]);
+  const values = [...placeValues(after), scan, limit + 1, ...filter, after.madeAt, maxBytes];
+
+  return { ...preparedStatement(text, values), isHeavy: limit > 100 };
 }
 
 /** A place as values of a statement: the era, the transaction, and the last ids before it of either table. */

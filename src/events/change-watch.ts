@@ -136,7 +136,7 @@ export class ChangeWatch {
   }
 
   #announce(key: string): void {
-    this.#options.announce(changeTopics.changes, key).catch(() => {}); // a poll shows the changes
+    void this.#options.announce(changeTopics.changes, key);
   }
 
   #begin(server: string, poll: () => Promise<void>): void {

@@ -26,7 +26,7 @@ export interface MetricDefinition {
 }
 
 export interface MetricsSources {
-  databases: Pick<TenantDatabases, 'budgets' | 'readMemory'>;
+  databases: Pick<TenantDatabases, 'budgets' | 'largeReads'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
   masterKey: Pick<MasterKeyWatch, 'isKnown'>;
@@ -65,9 +65,9 @@ export function createMetrics(sources: MetricsSources) {
   counter('password_hashes_total', 'Passwords hashed, for verification or to set them.', () => passwords.usage.hashed);
   gauge('password_hashes_waiting', 'Requests that wait for a password hash.', () => passwords.usage.waiting);
   gauge(
-    'large_read_bytes',
-    'Bytes of large results that were received from tenant databases and are not yet encoded.',
-    () => databases.readMemory.bytes,
+    'large_reads',
+    'Large results that are being received from tenant databases, or encoded.',
+    () => databases.largeReads.running,
   );
   gauge(
     'unsent_response_bytes',
@@ -131,10 +131,6 @@ function addCacheMetrics(
     addValue(registry, 'counter', `response_cache_${name}_total`, help, () => responseCache.counts[name]);
   counter('hits', 'Responses served from memory.');
   counter('misses', 'Cacheable responses that had to be read from a database.');
-  counter(
-    'revalidations',
-    'Cached responses revalidated without a query, because the write monitor proved the database unchanged.',
-  );
   const bytes = 'Memory used by cached responses, in bytes.';
   addValue(registry, 'gauge', 'response_cache_bytes', bytes, () => responseCache.bytes);
   addValue(

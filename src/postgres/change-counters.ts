@@ -1,4 +1,3 @@
-import { sourceExpression } from './server-address.ts';
 import type { Queryable } from './shared-connection.ts';
 
 /** What PostgreSQL has counted of the changes of one database or table, at one poll. */
@@ -13,15 +12,12 @@ export interface ChangeCounters {
 export interface DatabaseCounters extends ChangeCounters {
   /** Its name. */
   readonly name: string;
-  /** As `sourceExpression` and `ownSource` name the database. */
-  readonly source: string;
 }
 
 /**
  * Returns whether nothing that a snapshot could see of a database or table has changed since `proof` was read. Whatever
- * is not proved counts as changed. This is the one proof of that: the write monitor uses it for responses, a backup for
- * archives, `doctor` for what it has found, and a move for the tables that it has copied. Invariants, each with the
- * assumption that it depends on:
+ * is not proved counts as changed. This is the one proof of that: a backup uses it for archives, and a move for the
+ * tables that it has copied. Invariants, each with the assumption that it depends on:
  *
  *   I1 (counting) A committed change of rows raises a counter of its table, and of its database. The session that
  *      commits it adds it to the counters some time after the commit, but before it disappears. That holds also for the
@@ -83,8 +79,8 @@ function fingerprintOf(names: string, counters: string, statsReset: string): str
  * It returns no row while nothing is proved. The order of the columns matters (I2): `numbackends` comes before the
  * counters.
  */
-export const databaseCountersSql = `
-  select datname::text as name, numbackends = 0 as "isUnused", ${sourceExpression('datname', 'datid')} as source,
+const databaseCountersSql = `
+  select datname::text as name, numbackends = 0 as "isUnused",
          ${fingerprintOf('datid', 'tup_inserted, tup_updated, tup_deleted', 'stats_reset')} as fingerprint
     from pg_stat_database where datid <> 0 and ${countsAll}`;
 

@@ -4,15 +4,13 @@ import { responseTypes } from './column-types.ts';
 /** SQL with its values. Each connection prepares it once, under `name`; with an empty name, it is not prepared. */
 export interface Statement {
   readonly name: string;
-  /** Names the statements that return results of about the same size, if they have no name of their own. */
-  readonly group?: string;
   readonly text: string;
   readonly values: unknown[];
   readonly types?: pg.CustomTypesConfig;
   /** True when it reads few records, which it finds by an index. */
   readonly isShort?: boolean;
-  /** True when no index has its order: it may read and sort all records of its table. */
-  readonly isUnindexed?: boolean;
+  /** True when it may return more than 100 records, or sort all of its table. */
+  readonly isHeavy?: boolean;
   /** The same change as a statement that also sets its actor, so that it can be a transaction by itself. */
   readonly withActor?: (actor: string) => Statement;
 }
@@ -43,8 +41,8 @@ export function preparedStatement(text: string, values: unknown[]): Statement {
 }
 
 /** Returns a statement that is planned for its values each time. */
-export function unpreparedStatement(group: string, text: string, values: unknown[]): Statement {
-  return { name: '', group, ...encoded(text, values) };
+export function unpreparedStatement(text: string, values: unknown[]): Statement {
+  return { name: '', ...encoded(text, values) };
 }
 
 /** Returns the `where` clause of conditions, all of which must hold; empty for none. Adds their values to `values`. */

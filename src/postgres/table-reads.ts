@@ -3,7 +3,7 @@ import { continuations, type KeysetKey } from './keyset.ts';
 import { type Conditions, preparedStatement, type Statement, unpreparedStatement, where } from './statement.ts';
 import { TableColumns } from './table-columns.ts';
 
-/** A list of at most so many records is read as one row. */
+/** A list of at most so many records is read as one row. A longer one may be large. */
 const oneRowList = 100;
 /** A list of at most so many records is short. */
 const shortList = 20;
@@ -65,12 +65,12 @@ export class TableReads extends TableColumns {
       limit <= oneRowList && !isRowPerRecord
         ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record${firsts}), ',') as json`
         : `select row_to_json(record)::text as json from (${records}) record${firsts}`;
-    return { ...preparedStatement(text, values), isShort: limit <= shortList };
+    return { ...preparedStatement(text, values), isShort: limit <= shortList, isHeavy: limit > oneRowList };
   }
 
   /** Selects the record with a key, as `selectJson` does. */
   selectRecord(conditions: Conditions): Statement {
-    return { ...this.selectJson(conditions), isShort: true };
+    return { ...this.selectJson(conditions), isShort: true, isHeavy: false };
   }
 
   /** Selects a page of records, in any order: see `pageText`. Each row has `json`, as in `selectJson`, and `keys`. */
@@ -83,7 +83,8 @@ export class TableReads extends TableColumns {
         from ${pageText(this.name, { ...page, conditions, keys: sortKeys }, values)}`;
     const hasIndex = keys.length <= maxIndexedKeys && !keys.some(({ property }) => this.isComputed(property));
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
-    return { ...unpreparedStatement(`page of ${this.name}`, text, values), isUnindexed };
+    const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1; // whether there are more
+    return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
   }
 
   /** Counts records, at most `max` of them. */
@@ -91,7 +92,7 @@ export class TableReads extends TableColumns {
     const values: unknown[] = [];
     const matching = `select from ${this.name}${where(conditions, values)} limit $${values.push(max)}`;
     const text = `select count(*) as count from (${matching}) matching`;
-    return { ...unpreparedStatement(`count of ${this.name}`, text, values), isUnindexed: true };
+    return { ...unpreparedStatement(text, values), isHeavy: true };
   }
 
   /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */

@@ -6,12 +6,8 @@ export interface CachedResponse {
   readonly representation: Representation;
   /** Memory of the bodies that `representation` has made since it was stored, in bytes. */
   codedBytes: number;
-  /** The database that the response was read from, with the run of its server (`sourceExpression`). */
-  readonly source: string;
-  /** A moment before the read, in ms by the clock of the cache. */
-  readonly readAt: number;
-  /** The cache does not serve the response after this moment, unless it is revalidated. */
-  expiresAt: number;
+  /** The cache does not serve the response after this moment, in ms by its clock. */
+  readonly expiresAt: number;
 }
 
 /**

@@ -16,6 +16,7 @@ export async function changeInBackground(
   prepare: Prepare,
   resource?: string,
 ): Promise<RowValues[]> {
-  const announce = (name: string) => responseCache.invalidate(tenant, name);
-  return databases.open(tenant).change({ actor, resource, announce, change: prepare });
+  return responseCache.changing(tenant, resource, beforeCommit =>
+    databases.open(tenant).change({ actor, change: prepare, beforeCommit }),
+  );
 }

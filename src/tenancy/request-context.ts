@@ -132,7 +132,7 @@ export class RequestContext {
       key,
       (deadline = this.deadline) => {
         deadline.trace ??= this.deadline.trace; // of the request that begins a shared read
-        return database.reads.readCacheable(select(), resource, deadline);
+        return database.reads.readCacheable(select(), deadline);
       },
       toBody,
     );
@@ -149,15 +149,18 @@ export class RequestContext {
    */
   async write(change: Statement | Prepare, resource?: string, isRepeatable = true): Promise<RowValues[]> {
     const database = this.#open();
-    const announce = (name: string) => this.#services.responseCache.invalidate(this.tenant, name);
+    const { responseCache } = this.#services;
     const once = isRepeatable ? this.repeatable : undefined;
+    const prepare: Prepare = typeof change === 'function' ? change : async () => change;
+    const made: Statement | Prepare = once ? transaction => once.prepare(transaction, prepare) : change;
+
+    const make = (beforeCommit: () => void): Promise<RowValues[]> =>
+      database.change({ actor: this.actor, change: made, beforeCommit, deadline: this.deadline });
+
     for (let attempt = 1; ; attempt++) {
       try {
-        const options = { actor: this.actor, resource, announce, deadline: this.deadline };
-        if (!once) return await database.change({ ...options, change });
-        const prepare = typeof change === 'function' ? change : async () => change;
-        await database.change({ ...options, change: transaction => once.prepare(transaction, prepare) });
-        return once.rows;
+        const rows = await responseCache.changing(this.tenant, resource, make);
+        return once ? once.rows : rows;
       } catch (error) {
         if (once && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;

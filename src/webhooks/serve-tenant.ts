@@ -100,7 +100,7 @@ export function createTenantServing(options: ServeTenantOptions) {
           }),
         ),
       change: statement => {
-        const change = { actor, resource: undefined, announce: async () => {}, change: statement, isUnfed: true };
+        const change = { actor, change: statement, isUnfed: true };
         return inTurn(served => options.databases.open(served).change(change));
       },
       sealer: openTenantKey(options.secrets, tenant.guid, run.leased.sealedKey),

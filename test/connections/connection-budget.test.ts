@@ -203,7 +203,7 @@ describe('connection budget', () => {
         const databases = harness.openDatabases(2);
         const [frequent, changed, other] = harness.tenants.map(tenant => databases.open(tenant));
         for (let n = 0; n < 5; n++) await frequent!.reads.read(read);
-        await changed!.change({ actor, resource: undefined, announce: async () => {}, change });
+        await changed!.change({ actor, change });
         await other!.reads.read(read);
         expect([frequent!.pool.idle.length, changed!.pool.idle.length]).to.deep.equal([0, 1]);
       }

@@ -37,7 +37,7 @@ describe('connections that fail', () => {
       for (let i = 0; i < 3; i++) {
         await session.query('select pg_advisory_lock(1)');
         const text = `select pg_advisory_xact_lock_shared(1) as "cut ${i}"`;
-        const read = driver.reads.readCacheable({ name: `waiting_${i}`, text, values: [], types }, 'Currency');
+        const read = driver.reads.readCacheable({ name: `waiting_${i}`, text, values: [], types });
         await eventually(() => queryServer(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
         await session.query('select pg_advisory_unlock(1)');
         expect((await read).rows).to.have.length(1);

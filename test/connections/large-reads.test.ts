@@ -1,86 +1,98 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type Read, ReadMemory } from '../../src/connections/read-memory.ts';
-import { LargeReads } from '../../src/connections/tenant-reads.ts';
+import type pg from 'pg';
+import { LargeReads, Turns } from '../../src/connections/large-reads.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { type Deadline, withDeadline } from '../../src/runtime/deadline.ts';
+import { withDeadline } from '../../src/runtime/deadline.ts';
+import type { Client } from '../support/client.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { readLockWaiters } from '../support/lock-waiters.ts';
 import { sql, useWorld } from '../support/world.ts';
 
-const mebibyte = 1024 * 1024;
-const nextTurn = () => new Promise(setImmediate);
+const maxOfProcess = 8;
 
 describe('large reads', () => {
-  const createReads = () => new LargeReads(new ReadMemory(100 * mebibyte));
-  const readBytes = (reads: LargeReads, statement: string, bytes: number, deadline?: Deadline) =>
-    reads.run(statement, async read => read.receive(bytes), deadline);
+  /** A connection on which nothing is received. */
+  const silent = { bytesReceived: 0 };
 
-  /** Returns the largest number of the reads that ran at the same time. */
-  async function concurrency(reads: LargeReads, statement: string, bytes: number): Promise<number> {
-    let running = 0;
-    let max = 0;
-    const query = async (read: Read) => {
-      max = Math.max(max, ++running);
-      await nextTurn();
-      running--;
-      read.receive(bytes);
-    };
-    await Promise.all(Array.from({ length: 5 }, () => reads.run(statement, query)));
-    return max;
+  /** Reads of one tenant, and a list of what they do. */
+  function createTenant(turns = new Turns()) {
+    const reads = new LargeReads(turns);
+    const events: string[] = [];
+    const read = (name: string) =>
+      reads.run(receive =>
+        receive(silent, async () => {
+          events.push(`${name} begins`);
+          await nextTurn();
+          events.push(`${name} ends`);
+        }),
+      );
+    return { reads, events, read };
   }
 
-  it('reads of a statement with a large response run one at a time, and reads of others concurrently', async () => {
-    const reads = createReads();
-    expect(await concurrency(reads, 'list', mebibyte)).to.equal(5);
-    expect(await concurrency(reads, 'list', mebibyte)).to.equal(1);
-    expect(await concurrency(reads, 'record', 100)).to.equal(5);
-  });
+  it('the large reads of a tenant run one after the other, also when one fails', async () => {
+    const { reads, events, read } = createTenant();
+    const first = read('first');
+    const failing = reads.run(async () => Promise.reject(new Error('lost')));
+    const last = read('last');
 
-  it('a failed large read does not block the next one', async () => {
-    const reads = createReads();
-    await readBytes(reads, 'list', mebibyte);
-    const failing = reads.run('list', async () => Promise.reject(new Error('lost')));
-    const next = reads.run('list', async () => 2);
     expect((await errorOf(failing)).message).to.equal('lost');
-    expect(await next).to.equal(2);
+    await Promise.all([first, last]);
+    expect(events).to.deep.equal(['first begins', 'first ends', 'last begins', 'last ends']);
   });
 
-  it('a large result counts until the work that holds it has ended, also when the work fails', async () => {
-    const memory = new ReadMemory(100 * mebibyte);
-    const reads = new LargeReads(memory);
+  it('a turn ends with the work that encodes the result, also when the work fails', async () => {
+    const turns = new Turns();
+    const { reads, events, read } = createTenant(turns);
+    let next: Promise<void> | undefined;
     const work = withDeadline(10_000, async deadline => {
-      await readBytes(reads, 'list', mebibyte, deadline);
-      await readBytes(reads, 'list', mebibyte, deadline);
-      expect(memory.bytes).to.equal(2 * mebibyte);
+      await reads.run(receive => receive(silent, async () => {}, deadline), deadline);
+      next = read('next');
+      await nextTurn();
+      expect([events, turns.running]).to.deep.equal([[], 1]);
       throw new Error('not encoded');
     });
+
     expect((await errorOf(work)).message).to.equal('not encoded');
-    expect(memory.bytes).to.equal(0);
+    await next;
+    expect([events, turns.running]).to.deep.equal([['next begins', 'next ends'], 0]);
   });
 
-  it('work with two large reads does not wait for other reads of its tenant, which wait for its end', async () => {
-    const reads = createReads();
-    await readBytes(reads, 'list', mebibyte);
-    const query = async (read: Read) => {
-      let isPaused = false;
-      const resumed = Promise.withResolvers<void>();
-      read.source = { pause: () => (isPaused = true), resume: resumed.resolve };
-      read.receive(mebibyte);
-      if (isPaused) await resumed.promise;
-      await nextTurn();
-    };
-    const events: string[] = [];
-    const work = (name: string) =>
-      withDeadline(10_000, async deadline => {
-        for (const read of [1, 2]) {
-          await reads.run('list', query, deadline);
-          events.push(`${name}${read}`);
-          await nextTurn();
-        }
-      });
-    await Promise.all([work('A'), work('B')]);
-    expect(events).to.deep.equal(['A1', 'A2', 'B1', 'B2']);
+  it('work with two large reads does not wait for its own end', async () => {
+    const { reads } = createTenant();
+    await withDeadline(10_000, async deadline => {
+      for (const _ of [1, 2]) await reads.run(receive => receive(silent, async () => {}), deadline);
+    });
+  });
+
+  it('a process has eight large reads at a time, and one that receives nothing lets other tenants go on', async () => {
+    const turns = new Turns();
+    let begun = 0;
+    const end = Promise.withResolvers<void>();
+    const readOf = (receiver: { readonly bytesReceived: number }): Promise<void> =>
+      new LargeReads(turns).run(receive =>
+        receive(receiver, async () => {
+          begun++;
+          await end.promise;
+        }),
+      );
+
+    const receiving = { bytesReceived: 0 };
+    const reads = Array.from({ length: maxOfProcess }, () => readOf(receiving));
+    const waiting = readOf(silent);
+    await nextTurn();
+    expect([begun, turns.running]).to.deep.equal([maxOfProcess, maxOfProcess]);
+    receiving.bytesReceived = 1;
+
+    const silentTurns = new Turns(1);
+    const ofSilent = [1, 2].map(() => new LargeReads(silentTurns).run(receive => receive(silent, () => end.promise)));
+    await eventually(() => silentTurns.running === 0);
+    expect(begun).to.equal(maxOfProcess);
+
+    end.resolve();
+    await Promise.all([...reads, waiting, ...ofSilent]);
+    expect([begun, turns.running]).to.deep.equal([maxOfProcess + 1, 0]);
   });
 });
 
@@ -95,18 +107,24 @@ describe('large reads of a service', () => {
     );
   });
 
-  it('the first large reads of a statement hold one result in memory, and 512 KiB each of the others', async () => {
-    const { readMemory } = world.service.databases;
+  it('a tenant has one large list at a time, and small lists beside it', async () => {
     const admin = await world.login(world.acme);
-    expect((await admin.get('/api/v1/Activity?limit=1')).status).to.equal(200);
-    let max = 0;
-    const probe = setInterval(() => (max = Math.max(max, readMemory.bytes)), 0);
-    const responses = await Promise.all(Array.from({ length: 5 }, () => admin.get('/api/v1/Activity?limit=1000')));
-    clearInterval(probe);
-    const sizes = responses.map(({ body }) => JSON.stringify(body).length);
-    expect(Math.min(...sizes)).to.be.above(4_000_000);
-    expect(max).to.be.within(4_000_000, 4_500_000 + 4 * (mebibyte / 2 + 2 * 65_536));
-    expect(readMemory.bytes).to.equal(0);
+    expect((await admin.get('/api/v1/Activity?limit=1000')).status).to.equal(200);
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table activities in access exclusive mode');
+      const large = Array.from({ length: 5 }, () => admin.get('/api/v1/Activity?limit=1000'));
+      await eventually(async () => (await countWaiting(client)) === 1);
+      const small = [1, 2].map(limit => admin.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
+      await eventually(async () => (await countWaiting(client)) === 3);
+      await afterOthers(admin);
+      expect(await countWaiting(client)).to.equal(3);
+      await client.query('commit');
+
+      const sizes = (await Promise.all(large)).map(({ body }) => JSON.stringify(body).length);
+      expect(Math.min(...sizes)).to.be.above(4_000_000);
+      for (const { status } of await Promise.all(small)) expect(status).to.equal(200);
+    });
+    expect(world.service.databases.largeReads.running).to.equal(0);
   });
 
   it('lists of one tenant that no index serves are read one at a time, and lists that have an index beside them', async () => {
@@ -117,17 +135,29 @@ describe('large reads of a service', () => {
     ];
     for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
     await withConnection(world.acme.adminUrl, async client => {
-      const countWaiting = async (): Promise<number> => (await readLockWaiters(client)).length;
       await client.query('begin; lock table activities, entities in access exclusive mode');
       const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
-      await eventually(async () => (await countWaiting()) > 0);
+      await eventually(async () => (await countWaiting(client)) > 0);
       const indexed = [1, 2].map(limit => acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
-      await eventually(async () => (await countWaiting()) > 2);
-      // By the end of later requests, the earlier ones have arrived.
-      for (let i = 0; i < 10; i++) await acme.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' });
-      expect(await countWaiting()).to.equal(3);
+      await eventually(async () => (await countWaiting(client)) > 2);
+      await afterOthers(acme);
+      expect(await countWaiting(client)).to.equal(3);
       await client.query('commit');
       for (const { status } of await Promise.all([...unindexed, ...indexed])) expect(status).to.equal(200);
     });
   });
 });
+
+/** Sessions of the database that wait for a lock. */
+async function countWaiting(client: pg.Client): Promise<number> {
+  await client.query('select pg_stat_clear_snapshot()'); // otherwise a transaction sees the first one again
+  const { rows } = await client.query(
+    `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+  );
+  return rows.length;
+}
+
+/** By the end of later requests, the earlier ones have arrived. */
+async function afterOthers(client: Client): Promise<void> {
+  for (let i = 0; i < 10; i++) await client.get('/api/v1/Countries/DE');
+}

@@ -66,13 +66,12 @@ describe('commits that changes share', () => {
   }
 
   /** Makes a change as a request with this time left does. Those of one turn of the event loop arrive together. */
-  function change(code: string, { ms = 9_500, resource = 'UnitOfMeasure', on = database() as Changes } = {}) {
+  function change(code: string, { ms = 9_500, on = database() as Changes } = {}) {
     const actor = JSON.stringify({ traceId: code, ipAddress: '192.0.2.1' });
     const text = `with actor as materialized (select set_config('app.actor', $2, true))
       insert into units_of_measure (code, name) select $1, '' from actor`;
     const insert = { name: '', text, values: [code, actor], withActor: () => insert };
-    const options = { actor, resource, change: insert, announce: async () => {} };
-    return withDeadline(ms, deadline => on.change({ ...options, deadline }));
+    return withDeadline(ms, deadline => on.change({ actor, change: insert, deadline }));
   }
 
   /** Returns the codes of the units that each transaction created. */
@@ -135,17 +134,6 @@ describe('commits that changes share', () => {
       index % 2 === 0 ? create(code) : admin.post('/api/v1/OrderStatuses', { Name: code, Weighting: index }),
     );
     for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
-  });
-
-  it('a change that waits for a lock does not hold up a change of another resource that arrived with it', async () => {
-    await withConnection(world.acme.adminUrl, async session => {
-      await session.query('begin');
-      await session.query(insertUnit, [['held'], '']);
-      const held = change('held');
-      await change('beside', { resource: 'OrderStatus' });
-      await session.query('rollback');
-      await held;
-    });
   });
 
   it('a change whose deadline is near has a transaction of its own, so that it ends no connection of others', async () => {

@@ -125,10 +125,7 @@ describe('tenant databases', () => {
         }
       }
       const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [
-        () => driver.reads.read(select),
-        () => unusedDriver.reads.readCacheable(select, 'Currency'),
-      ])
+      for (const attempt of [() => driver.reads.read(select), () => unusedDriver.reads.readCacheable(select)])
         expect((await errorOf(attempt())).message).to.include('has been closed');
       expect(databases.budgets.usage).to.deep.equal(noConnections);
     });

@@ -1,13 +1,12 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
-import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ControlCache } from '../../src/control/cache.ts';
-import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { changeTopics } from '../../src/control/change-topics.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { createOwnFeed } from '../support/own-feed.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
@@ -268,11 +267,8 @@ describe('change feed', () => {
 
   describe('change feed and control cache', () => {
     it('a value that was read before a change and arrives after it is not cached', async () => {
-      const feed = new ChangeFeed({
-        url: world.installation.controlUrl,
-        announce: createAnnouncer(world.control),
-        log: world.log,
-      });
+      const own = createOwnFeed(world);
+      const { feed } = own;
       const loads: ((value: object) => void)[] = [];
       const cache = new ControlCache({
         feed,
@@ -282,7 +278,7 @@ describe('change feed', () => {
         load: () => new Promise<object>(resolve => loads.push(resolve)),
       });
       const notified = new Promise(resolve => feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)));
-      await feed.start();
+      await own.start();
       try {
         const early = cache.get('key');
         const shared = cache.get('key');
@@ -300,18 +296,15 @@ describe('change feed', () => {
         expect(await cache.get('key')).to.deep.equal({ revoked: true });
         expect(loads).to.have.length(2);
       } finally {
-        await feed.stop();
+        await own.stop();
       }
       expect(feed.current).to.equal(false);
       expect(cache.getCached('key'), 'without a feed').to.equal(undefined);
     });
 
     it('a failed load is not cached, and the next look-up loads again', async () => {
-      const feed = new ChangeFeed({
-        url: world.installation.controlUrl,
-        announce: createAnnouncer(world.control),
-        log: world.log,
-      });
+      const own = createOwnFeed(world);
+      const { feed } = own;
       let loads = 0;
       const cache = new ControlCache({
         feed,
@@ -324,27 +317,28 @@ describe('change feed', () => {
           return { loads };
         },
       });
-      await feed.start();
+      await own.start();
       try {
         expect(await cache.get('key').catch((error: Error) => error.message)).to.equal(
           'the control database is unreachable',
         );
         expect(await cache.get('key')).to.deep.equal({ loads: 2 });
       } finally {
-        await feed.stop();
+        await own.stop();
       }
     });
 
     it('a change feed that stops while it reconnects leaves no open connection', async () => {
       const proxy = await startProxy(world.installation.controlUrl);
-      const feed = new ChangeFeed({ url: proxy.url, announce: createAnnouncer(world.control), log: world.log });
+      const own = createOwnFeed(world, proxy.url);
+      const { feed } = own;
       try {
-        await feed.start();
+        await own.start();
         expect(feed.current).to.equal(true);
         proxy.hold();
         proxy.cut();
         await proxy.held();
-        await feed.stop();
+        await own.stop();
         proxy.forward();
         await eventually(() => proxy.open() === 0, announcedMs);
         expect(feed.current).to.equal(false);

@@ -6,6 +6,7 @@ import { createDirectory } from '../../src/control/directory.ts';
 import { MasterKeyWatch } from '../../src/control/master-key-watch.ts';
 import { ChangeWatch } from '../../src/events/change-watch.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
+import { createIdleFeed, noBeat } from '../support/own-feed.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 interface Trigger {
@@ -50,17 +51,17 @@ describe('change topics', () => {
 
   it('every topic has exactly one subscriber in the service', async () => {
     const { installation, log } = world;
-    const feed = new RecordingFeed({ url: installation.controlUrl, announce: async () => {}, log });
+    const feed = new RecordingFeed({ url: installation.controlUrl, beat: noBeat, log });
     createDirectory({ ...installation, feed, log });
     new MasterKeyWatch({ control: installation.statements, secrets: installation.secrets, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
-    new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
+    new ResponseCache({ feed, announce: async () => {}, maxBytes: 1 });
     await new ChangeWatch({ feed } as never).stop();
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
   });
 
   it('a second subscriber of a topic is refused, because it would replace the first', () => {
-    const feed = new ChangeFeed({ url: world.installation.controlUrl, announce: async () => {}, log: world.log });
+    const feed = createIdleFeed(world);
     feed.subscribe(changeTopics.users, () => {});
     expect(() => feed.subscribe(changeTopics.users, () => {})).to.throw('has a subscriber already');
   });

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { createDirectory } from '../../src/control/directory.ts';
 import { ChangeWatch } from '../../src/events/change-watch.ts';
+import { createIdleFeed } from '../support/own-feed.ts';
 import { useWorld } from '../support/world.ts';
 
 describe('the watch of changes', () => {
@@ -14,7 +14,7 @@ describe('the watch of changes', () => {
     const { controlUrl, secrets } = installation;
     const control = openControlDatabase(controlUrl);
     const announce = async (): Promise<void> => {};
-    const feed = new ChangeFeed({ url: controlUrl, announce, log }); // not started: nothing is in memory
+    const feed = createIdleFeed(world);
     const directory = createDirectory({ control, controlUrl, secrets, feed, log });
     const databases = { open: () => expect.fail(), lastUsedOn: () => undefined };
     const options = { control, feed, announce, databases, directory, processId: randomUUID(), log };

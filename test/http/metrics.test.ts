@@ -79,7 +79,7 @@ describe('metrics', () => {
     const metrics = createMetrics({
       databases,
       unsentResponses: { bytes: 0, cut: 0 },
-      responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
+      responseCache: { bytes: 0, counts: { hits: 0, misses: 0 } },
       feed: { current: true },
       masterKey: { isKnown: true },
       passwords: world.passwords,

@@ -33,8 +33,7 @@ export interface CacheWorld {
   expectEverywhere(name: string): Promise<void>;
   /**
    * Runs the requests in both processes while every query of the currencies of acme waits for a lock, and expects that
-   * they do not wait. Retries after the end of a burst of changes or a late announcement, because the processes then
-   * have to cache the responses again.
+   * they do not wait. Retries after a late announcement, because the processes then have to cache the responses again.
    */
   fromMemory(request: (client: Client) => Promise<unknown>): Promise<void>;
 }

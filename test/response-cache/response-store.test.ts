@@ -21,7 +21,7 @@ describe('response store', () => {
   function put(tenant: TenantRecord, bytes: number, key = 'list', resource = 'Currency'): CachedResponse {
     // A short body is a string, two bytes for each character; a longer one is a buffer.
     const representation = Representation.of('x'.repeat(bytes > 8_000 ? bytes : bytes / 2));
-    const response = { representation, codedBytes: 0, source: '', readAt: 0, expiresAt: 0 };
+    const response = { representation, codedBytes: 0, expiresAt: 0 };
     store.set(tenant, resource, store.resource(tenant, resource), key, response);
     return response;
   }

@@ -1,5 +1,4 @@
 import { backupMutants } from './backups/backup-mutants.ts';
-import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
 import { databaseMutants } from './databases/database-mutants.ts';
 import type { Mutant } from './mutants.ts';
 import type { SimulationOptions } from './simulation-options.ts';
@@ -14,27 +13,9 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'response-cache' | 'sessions' | 'databases' | 'backups';
+export type PartName = 'databases' | 'backups';
 
 export const parts: Readonly<Record<PartName, Part>> = {
-  'response-cache': {
-    name: 'response-cache',
-    load: async () => {
-      const { simulateCaches } = await import('./caches/cache-simulation.ts');
-      return options => simulateCaches('responses', options);
-    },
-    mutants: responseMutants,
-    folders: ['src', 'test/simulation'],
-  },
-  sessions: {
-    name: 'sessions',
-    load: async () => {
-      const { simulateCaches } = await import('./caches/cache-simulation.ts');
-      return options => simulateCaches('sessions', options);
-    },
-    mutants: sessionMutants,
-    folders: ['src', 'test/simulation'],
-  },
   databases: {
     name: 'databases',
     load: async () => (await import('./databases/database-simulation.ts')).simulateDatabases,

@@ -33,7 +33,7 @@ export const failuresSql = [
   runSql('failed', `'failed'`, `'Relation "labels" of ' || slug || ' exists already' || repeat(' and more', 100)`),
   `update tenants set schema_version = '0001-first'`,
   `insert into doctor_reports (made_by, report) select 'drill', jsonb_build_object(
-     'healthy', false, 'servers', 1, 'tenants', ${recordedTenants}, 'unchanged', 0, 'findings', (
+     'healthy', false, 'servers', 1, 'tenants', ${recordedTenants}, 'findings', (
        select jsonb_agg(jsonb_build_object('id', left(md5(slug), 8), 'check', 'schema_drift', 'server', 'default',
          'tenant', slug, 'severity', 'error', 'fixed', false, 'accepted', null,
          'problem', 'the schema differs from the template: column entities.name of ' || slug || ' is missing',

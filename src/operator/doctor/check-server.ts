@@ -1,8 +1,7 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure } from '../../log/operator-error.ts';
-import type { ChangeCounters } from '../../postgres/change-counters.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
@@ -20,17 +19,14 @@ import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
 import type { ServerMeasures } from './reports.ts';
-import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
   isSelected: (tenant: CheckedTenant) => boolean;
-  /** True to check all of them, also those that are proved unchanged. */
-  full: boolean;
   /** `CONNECTION_BUDGET`; undefined if it is not known. */
   connectionBudget?: number | undefined;
-  /** Called for each selected tenant, when its database was checked or left out. */
+  /** Called for each selected tenant, when its database was checked, or cannot be. */
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
 
@@ -39,27 +35,26 @@ export async function checkServer(
   installation: Installation,
   server: Server,
   control: ControlFacts,
-  { isSelected, full, connectionBudget, onTenant }: Options,
-): Promise<{ findings: Finding[]; unchanged: number; measured?: ServerMeasures }> {
+  { isSelected, connectionBudget, onTenant }: Options,
+): Promise<{ findings: Finding[]; measured?: ServerMeasures }> {
   const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
   let adminUrl: string;
   try {
     adminUrl = installation.servers.adminUrl(server);
   } catch {
     for (const _ of selected) onTenant?.(true);
-    return { findings: [], unchanged: 0 }; // checkControl reports that the URL cannot be decrypted
+    return { findings: [] }; // checkControl reports that the URL cannot be decrypted
   }
   try {
     const sharing = await findSharedSessions(adminUrl);
-    if (sharing) return { findings: [toFinding(server.name, sharing)], unchanged: 0 };
-    const { facts, settings, evidence } = await withConnection(
+    if (sharing) return { findings: [toFinding(server.name, sharing)] };
+    const { facts, settings } = await withConnection(
       adminUrl,
       async client => ({
         facts: await readServerFacts(client, server.prefix),
         settings: await readServerSettings(client),
-        evidence: await readServerEvidence(client, server.prefix),
       }),
-      { settings: evidenceSettings },
+      { settings: catalogQuerySettings },
     );
     const recorded = new Set([
       ...control.tenants.map(({ databaseName }) => databaseName),
@@ -69,20 +64,9 @@ export async function checkServer(
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
     const head = { version: await tenantHead(), fingerprint, comparison };
-    const checks = await checksDigest();
     const examined = selected.filter(tenant => isStable(tenant, control) && isUsable(facts.databases, tenant));
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
-    const { findings, unchanged } = await checkTenants(installation, examined, {
-      head,
-      evidence: new Map(
-        examined.flatMap((tenant): [number, ChangeCounters][] => {
-          const known = tenantEvidence(tenant, evidence, head, checks);
-          return known ? [[tenant.id, known]] : [];
-        }),
-      ),
-      checked: full ? new Map() : control.checkedDatabases,
-      onTenant,
-    });
+    const findings = await checkTenants(installation, examined, head, onTenant);
     const digest = await migrationsDigest();
     const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, digest);
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
@@ -90,7 +74,6 @@ export async function checkServer(
     const measured = { server: server.name, databases, archivedAt: archivedAt?.toISOString() ?? null, archiveFails };
     return {
       findings: [...settingFindings, ...serverFindings, ...findings],
-      unchanged,
       measured: { ...measured, receivers, lagBytes },
     };
   } catch (error) {
@@ -99,7 +82,7 @@ export async function checkServer(
       problem: `it cannot be used: ${connectFailure(error) ?? errorText(error)}`,
       remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
     });
-    return { findings: [unreachable], unchanged: 0 };
+    return { findings: [unreachable] };
   }
 }
 

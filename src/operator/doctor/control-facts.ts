@@ -9,7 +9,6 @@ import { readStored, type StoredDatabase } from '../databases/list-databases.ts'
 import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
-import { readCheckedDatabases } from './checked-databases.ts';
 
 /** What the checks use of a tenant. Plain rows take a fifth of the memory of entities. */
 export type CheckedTenant = Pick<
@@ -49,8 +48,6 @@ export interface ControlFacts {
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
   /** Ids of the servers whose pools a process fills or drains. */
   busyPools: ReadonlySet<number>;
-  /** The evidence of the tenant databases in which nothing was wrong, by the id of the tenant. */
-  checkedDatabases: Map<number, string>;
   lateWebhooks: LateWebhooks[];
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
@@ -91,7 +88,6 @@ export async function readControlFacts(
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     signingKeys: await readSigningKeys(client),
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
-    checkedDatabases: await readCheckedDatabases(statements),
     lateWebhooks: await readLateWebhooks(client),
     processes: await registeredProcesses(statements),
     keyInForce: (await keyInForce(statements, secrets))?.fingerprint,

@@ -9,7 +9,6 @@ const fields = {
   fix: flag(
     'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
   ),
-  full: flag('check also the tenant databases that did not change since nothing was wrong inside'),
   control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database'),
 };
 
@@ -42,11 +41,10 @@ otherwise 1.`,
     const { diagnose } = await import('./doctor.ts');
     const { storeReport } = await import('./reports.ts');
     await requireFindings(values, installation);
-    const { fix, full, control, finding: chosen } = values;
+    const { fix, control, finding: chosen } = values;
     const report = await diagnose(installation, {
       fix,
       chosen,
-      full,
       controlOnly: control,
       connectionBudget: readConfig().connectionBudget,
       onStart: total => progress.start(total),

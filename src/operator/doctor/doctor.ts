@@ -15,8 +15,6 @@ interface Options {
   fix?: boolean | undefined;
   /** The ids of the only findings to repair; none: all. */
   chosen?: readonly string[] | undefined;
-  /** True to open all tenant databases, also those that did not change. */
-  full?: boolean | undefined;
   /** True to open no tenant database. */
   controlOnly?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
@@ -33,24 +31,22 @@ type Place = Pick<Finding, 'server' | 'tenant'>;
 
 interface Checked {
   control: ControlFacts;
-  /** How many tenant databases were not opened. */
-  unchanged: number;
   measured: ServerMeasures[];
   findings: Finding[];
 }
 
 /**
- * Checks the whole installation: the control database, the servers, and the contents of the tenant databases that
- * changed since nothing was wrong inside. When there are findings, it checks their servers and tenants a second time
- * and returns only the findings that recur: the others were changes in progress. After repairs it checks again: `fixed`
- * are the findings that are gone, also those that another repair removed, and findings that appear only now are added.
- * Findings that an operator has accepted are not repaired, and are the last ones.
+ * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
+ * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
+ * others were changes in progress. After repairs it checks again: `fixed` are the findings that are gone, also those
+ * that another repair removed, and findings that appear only now are added. Findings that an operator has accepted are
+ * not repaired, and are the last ones.
  */
 export async function diagnose(
   installation: Installation,
   { fix = false, chosen = [], ...options }: Options = {},
 ): Promise<DoctorReport> {
-  const { control, unchanged, measured, findings: found } = await checkTwice(installation, options);
+  const { control, measured, findings: found } = await checkTwice(installation, options);
   const acceptances = await readAcceptances(installation.statements);
   const toReported = ({ repair, ...finding }: Finding): ReportedFinding => ({
     ...finding,
@@ -81,7 +77,6 @@ export async function diagnose(
     healthy: findings.every(({ fixed, accepted, severity }) => fixed || accepted || severity === 'warning'),
     servers: control.servers.length,
     tenants: control.tenants.length,
-    unchanged,
     measured,
     findings: [...findings.filter(({ accepted }) => !accepted), ...findings.filter(({ accepted }) => accepted)],
   };
@@ -104,10 +99,10 @@ function isTransient({ check }: Finding): boolean {
   return check !== 'server_setting' && check !== 'unverified_tls';
 }
 
-/** @param only findings: checks only the servers and tenant databases that they name, changed or not */
+/** @param only findings: checks only the servers and tenant databases that they name */
 async function runChecks(
   installation: Installation,
-  { full = false, controlOnly = false, connectionBudget, onStart, onTenant }: CheckOptions,
+  { controlOnly = false, connectionBudget, onStart, onTenant }: CheckOptions,
   only?: Place[],
 ): Promise<Checked> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
@@ -118,18 +113,10 @@ async function runChecks(
   const isSelected = ({ slug }: { slug: string }) => !controlOnly && (!slugs || slugs.has(slug));
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
-    servers.map(server =>
-      checkServer(installation, server, control, {
-        isSelected,
-        full: full || only !== undefined,
-        connectionBudget,
-        onTenant,
-      }),
-    ),
+    servers.map(server => checkServer(installation, server, control, { isSelected, connectionBudget, onTenant })),
   );
   return {
     control,
-    unchanged: results.reduce((sum, { unchanged }) => sum + unchanged, 0),
     measured: results.flatMap(({ measured }) => measured ?? []),
     findings: [...controlFindings, ...results.flatMap(({ findings }) => findings)],
   };

@@ -2,9 +2,8 @@ import { colour } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
 
-export function reportText({ servers, tenants, unchanged, findings }: DoctorReport): string {
-  const left = unchanged > 0 ? `, ${unchanged} unchanged since the last check` : '';
-  const checked = `Checked ${countText(tenants, 'tenant')} on ${countText(servers, 'server')}${left}`;
+export function reportText({ servers, tenants, findings }: DoctorReport): string {
+  const checked = `Checked ${countText(tenants, 'tenant')} on ${countText(servers, 'server')}`;
   if (findings.length === 0) return `${checked}: nothing is wrong.`;
   const fixed = findings.filter(finding => finding.fixed).length;
   const accepted = findings.filter(finding => finding.accepted && !finding.fixed).length;

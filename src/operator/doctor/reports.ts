@@ -33,8 +33,6 @@ export interface DoctorReport {
   /** How many servers and tenants were checked. */
   servers: number;
   tenants: number;
-  /** How many tenant databases were not opened, because they did not change since nothing was wrong inside. */
-  unchanged: number;
   /** What was measured of each server that responds. */
   measured: ServerMeasures[];
   /** The accepted ones are the last. */

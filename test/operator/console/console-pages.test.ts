@@ -144,7 +144,7 @@ describe('console: pages', () => {
       receivers: 2,
       lagBytes: 3e6,
     };
-    const counts = { servers: 1, tenants: 2, unchanged: 0, healthy: true, measured: [measured] };
+    const counts = { servers: 1, tenants: 2, healthy: true, measured: [measured] };
     const report = { ...counts, findings: [{ ...finding, ...texts }] };
     await controlSql(
       world,

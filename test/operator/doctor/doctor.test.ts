@@ -9,7 +9,6 @@ import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 import { acceptedFindings } from './accepted-findings.ts';
-import { unchangedDatabases } from './unchanged-databases.ts';
 
 interface ReportedFinding {
   check: string;
@@ -511,6 +510,5 @@ describe('doctor', () => {
   });
 
   // On the same server, which costs more than their tests.
-  describe('doctor on tenant databases that did not change', () => unchangedDatabases(server));
   describe('accepted findings of doctor', () => acceptedFindings(server));
 });

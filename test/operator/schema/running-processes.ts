@@ -46,7 +46,6 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       await eventually(async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200);
     });
 
-    const controlName = () => new URL(world.installation.controlUrl).pathname.slice(1);
     const titles = async () =>
       (await sql<{ title: string }>(world.acme, 'select title from entity_statuses')).map(({ title }) => title);
 
@@ -56,14 +55,14 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       expect((await sql(world.acme, 'select from labels')).length).to.equal(1);
     }
 
-    it('a write that waits for its announcement during a migration gets 503 and changes nothing', async () => {
-      const announcement = proxy.hold(controlName(), packet => packet.includes('announce'));
+    it('a write that is on its way to the database during a migration gets 503 and changes nothing', async () => {
+      const statement = proxy.hold(world.acme.database, packet => packet.includes('Old build'));
       const write = client.post(path, { Title: 'Old build' });
       try {
-        await eventually(() => announcement.isHolding);
+        await eventually(() => statement.isHolding);
         await migrate();
       } finally {
-        announcement.release();
+        statement.release();
       }
       expect((await write).status).to.equal(503);
       expect(await titles()).to.not.include('Old build');

@@ -1,18 +1,17 @@
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
-import { createAnnouncer } from '../../src/control/announcer.ts';
-import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { explain } from '../../src/log/operator-error.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
+import { createOwnFeed } from '../support/own-feed.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
-describe('delivery check of the change feed', () => {
+describe('delivery of notifications to the change feed', () => {
   const world = useWorld();
   let proxy: SilentProxy;
   let installation: Installation;
@@ -35,23 +34,22 @@ describe('delivery check of the change feed', () => {
     startServer({ config: world.config, installation, log: world.log, passwords: world.passwords });
 
   it('a change feed whose notifications no longer arrive is not current until they arrive again', async () => {
-    const announce = createAnnouncer(world.control);
-    const url = proxy.through(world.installation.controlUrl);
-    const feed = new ChangeFeed({ url, announce, log: world.log, deliveryCheckMs: 100 });
+    const own = createOwnFeed(world, proxy.through(world.installation.controlUrl));
+    const { feed } = own;
     let isInvalidated = false;
     feed.subscribe('users', () => (isInvalidated = true));
-    await feed.start();
+    await own.start();
     try {
       expect(feed.current).to.equal(true);
       proxy.dropNotifications(controlName, true);
       await eventually(() => !feed.current, announcedMs);
-      expect(world.logs.join('')).to.include('because notifications do not arrive');
+      await eventually(() => world.logs.join('').includes('because notifications do not arrive'), announcedMs);
       isInvalidated = false;
       proxy.dropNotifications(controlName, false);
       await eventually(() => feed.current, announcedMs);
       expect(isInvalidated, 'everything was dropped before').to.equal(true);
     } finally {
-      await feed.stop();
+      await own.stop();
     }
   });
 
