@@ -132,20 +132,33 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
   const { create, validate } = resource;
   const body = bodyOf(columns, record.cells);
   const key = keyOf(columns, record);
+  const isMarked = isMarkedAsDeleted(columns, record);
   const before = order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
   if (!before) {
     if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '')
       throw fieldProblem('Id', 'names no record', 'unknown_reference');
+    if (isMarked === true) {
+      plan.unchanged++; // there is no record to mark
+      return;
+    }
     const row = toRow(readFields(create, body));
     await validate?.(row, transaction.em, {});
     plan.inserts.push(row);
     return;
   }
   if (order.mode === 'create') throw taken(columns, before);
-  const changed = await changedRow(batch, body, before);
+  const changed = await changedRow(batch, body, before, isMarked);
   if (!changed) plan.unchanged++;
   else if (before.isDeleted === true) throw taken(columns, before);
   else plan.updates.push(changed);
+}
+
+/** Whether the row says that its record is marked as deleted; undefined when the file does not say. */
+function isMarkedAsDeleted({ fields }: Columns, { cells }: CsvRecord): boolean | undefined {
+  const cell = cells[fields.indexOf('IsDeleted')]?.trim().toLowerCase();
+  if (cell === undefined || cell === '') return undefined;
+  if (cell === 'true' || cell === 'false') return cell === 'true';
+  throw fieldProblem('IsDeleted', 'must be true or false', 'wrong_type');
 }
 
 function taken({ keyField = '' }: Columns, { isDeleted }: RowValues): Problem {
@@ -158,6 +171,7 @@ async function changedRow(
   { columns, resource, transaction }: Batch,
   body: Record<string, unknown>,
   before: RowValues,
+  isMarked: boolean | undefined,
 ): Promise<RowValues | undefined> {
   const contract = resource.update ?? resource.create;
   const present = Object.keys(contract.shape).filter(field => columns.fields.includes(field));
@@ -165,11 +179,14 @@ async function changedRow(
   const values = toRow(readFields(picked, body));
   if (columns.keyField !== undefined) delete values[camelCase(columns.keyField)]; // the stored spelling stays
   const changes = Object.entries(values).filter(([property, value]) => !isSame(value, before[property]));
-  if (changes.length === 0) return undefined;
+  const changesMark = isMarked !== undefined && isMarked !== before.isDeleted;
+  if (changes.length === 0 && !changesMark) return undefined;
   const row: RowValues = { ...before, ...Object.fromEntries(changes) };
   await resource.validate?.(row, transaction.em, before);
   const properties = [keyProperty(resource), ...Object.keys(contract.shape).map(camelCase)];
-  return Object.fromEntries(properties.map(property => [property, row[property]]));
+  const changed: RowValues = Object.fromEntries(properties.map(property => [property, row[property]]));
+
+  return changesMark ? { ...changed, isDeleted: isMarked, deletedAt: isMarked ? new Date() : null } : changed;
 }
 
 /** True when the stored value is the one that an export of it would give back. */

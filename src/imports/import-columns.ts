@@ -23,6 +23,18 @@ export interface Columns {
   readonly keyField: string | undefined;
 }
 
+/** The columns that a file means something by only in the tenant that gave the ids in them. */
+export function idFields(
+  { references = [] }: ResourceDefinition,
+  { fields, keyField }: Columns,
+  mode: 'create' | 'upsert',
+): string[] {
+  const referring = new Set(references.map(pascalCase));
+  const isId = (field: string) => referring.has(field) || (field === 'Id' && keyField === 'Id' && mode === 'upsert');
+
+  return fields.filter(isId);
+}
+
 /** More than any resource has fields. */
 const maxColumns = 100;
 /**

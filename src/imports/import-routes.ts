@@ -14,6 +14,9 @@ const path = '/api/v1/Imports';
 const tag = 'Import';
 const maxBytes = 50 * 1024 * 1024;
 
+const idsDescription =
+  '`own` says that the ids in the file are those of this tenant. Needed for a file with ids: `Id` as the key of an ' +
+  'upsert, or columns that refer to other records by id.';
 const modeDescription = '`create` makes new records only; `upsert` also changes those that exist.';
 
 const importError = describeFields(
@@ -76,12 +79,14 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         'The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its ' +
         'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
-        '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all.',
+        '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
+        '`ids=own`: they mean something only in the tenant that gave them.',
       query: z.object({
         resource: z.enum(names).describe('The resource whose records the file has.'),
         mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
         dryRun: flag().describe('Whether to check the file only, and change nothing.'),
         atomic: flag(true).describe('Whether one refused row rejects the whole file.'),
+        ids: z.enum(['own']).optional().describe(idsDescription),
       }),
       upload: { mediaType: 'text/csv', maxBytes, example: 'Title,Weighting\nKey account,3\nFormer customer,4\n' },
       response: view,

@@ -7,6 +7,8 @@ export interface ImportOrder {
   readonly mode: 'create' | 'upsert';
   readonly dryRun: boolean;
   readonly atomic: boolean;
+  /** `own` when the ids in the file are those of this tenant. */
+  readonly ids?: 'own' | undefined;
 }
 
 /** One error of a file, under the names of the API. */

@@ -4,6 +4,7 @@ import type { ReadUpload } from '../http/route.ts';
 import type { RowValues } from '../postgres/statement.ts';
 import { findRepeatable, keyInProgress } from '../tenancy/repeatable-change.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireOwnIds } from './import-ids.ts';
 import type { ImportQueue, QueuedImport } from './import-queue.ts';
 import {
   deleteUpload,
@@ -86,6 +87,7 @@ async function receiveFile(
   const flush = async (): Promise<void> => {
     if (length === 0) return;
     const bytes = Buffer.concat(pending);
+    if (number === 0) await requireOwnIds(order, bytes);
     pending = [];
     length = 0;
     number++;

@@ -44,6 +44,7 @@ export const entities = defineResource({
   search: ['name'],
   computed: ['statusTitle'],
   paged: true,
+  references: ['statusId', 'currencyId'],
   scopedBy: 'id',
   view: z.object({
     Id: longId(),

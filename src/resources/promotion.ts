@@ -119,6 +119,7 @@ export const promotions = defineResource({
   orderBy: { promoCode: 'asc' },
   search: ['promoCode', 'name'],
   longTexts: ['description'],
+  references: ['currencyId', 'entityIds'],
   view: z.object({
     Id: int32(),
     PromoCode: z.string(),

@@ -7,7 +7,7 @@ import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 
 const rows = 30_000;
 const csv = { 'Content-Type': 'text/csv' };
-const path = '/api/v1/Imports?resource=Entity';
+const path = '/api/v1/Imports?resource=Entity&ids=own';
 /** The lease of an import, and the interval at which processes look for imports. */
 const maxResumeMs = 15_000;
 

@@ -99,7 +99,7 @@ describe('imports of CSV files', () => {
       const { length } = (await admin.get(path)).body;
       for (const bom of ['', '?bom=true']) {
         const { body } = await admin.get(`${path}${bom}`, { Accept: 'text/csv' });
-        const done = await importFile(admin, `resource=${resource}&mode=upsert`, body);
+        const done = await importFile(admin, `resource=${resource}&mode=upsert&ids=own`, body);
         expect(done, resource).to.deep.include({ State: 'done', Errors: [], Rows: length, Unchanged: length });
       }
     }
@@ -114,14 +114,18 @@ describe('imports of CSV files', () => {
     expect(done).to.include({ Created: 0, Updated: 2, Refused: 1 });
     const { body } = await admin.get('/api/v1/TaxCodes/code/VAT');
     expect(body).to.include({ Code: 'VAT', Name: 'Twice', Rate: 7.7 });
-    const byId = await importFile(admin, 'resource=OrderStatus&mode=upsert', 'Id,Name\n1,First\n,Second\n99,Nobody\n');
+    const byId = await importFile(
+      admin,
+      'resource=OrderStatus&mode=upsert&ids=own',
+      'Id,Name\n1,First\n,Second\n99,Nobody\n',
+    );
     expect(byId.Errors).to.deep.equal([{ Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' }]);
   });
 
   it('an import is rejected with line, field and code of each invalid reference, unknown column and malformed row', async () => {
     const entities = await importFile(
       admin,
-      'resource=Entity',
+      'resource=Entity&ids=own',
       'Name,EntityType,StatusId,CurrencyId,CountryCode\nA,customer,9,1,CH\nB,customer,1,999,CH\nC,customer,1,1,XX\nD,friend,1,,\n',
     );
     expect(
@@ -184,7 +188,7 @@ describe('imports of CSV files', () => {
   it('an import keeps its first 1,000 errors, however many a row has', async () => {
     const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(200)}"\n`;
     const header = 'PromoCode,Name,DiscountType,DiscountValue,EntityIds\n';
-    const { State, Refused, Errors } = await importFile(admin, 'resource=Promotion', header + row.repeat(300));
+    const { State, Refused, Errors } = await importFile(admin, 'resource=Promotion&ids=own', header + row.repeat(300));
     expect([State, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal(['rejected', 300, 1_000]);
   });
 

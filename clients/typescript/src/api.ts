@@ -1133,7 +1133,7 @@ export interface paths {
         put?: never;
         /**
          * Import a CSV file of one resource
-         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all.
+         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
          *
          *     Needs a token.
          */
@@ -9036,6 +9036,8 @@ export interface operations {
                 dryRun?: boolean;
                 /** @description Whether one refused row rejects the whole file. */
                 atomic?: boolean;
+                /** @description `own` says that the ids in the file are those of this tenant. Needed for a file with ids: `Id` as the key of an upsert, or columns that refer to other records by id. */
+                ids?: "own";
             };
             header?: {
                 /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */

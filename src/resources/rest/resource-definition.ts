@@ -24,6 +24,7 @@ export interface ResourceDefinition extends CommonOptions {
   readonly update?: z.ZodObject;
   readonly example: Record<string, unknown>;
   readonly replacement?: Record<string, unknown>;
+  readonly references?: readonly string[];
   readonly scopedBy?: string;
   readonly search: readonly string[];
   readonly computed?: readonly string[];

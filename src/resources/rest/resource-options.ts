@@ -64,6 +64,8 @@ export interface ResourceOptions<
   replacement?: z.input<Create>;
   /** The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the fields of POST. */
   update?: ContractOf<Row, Update>;
+  /** The properties with ids of other records. */
+  references?: readonly (keyof Row & string)[];
   /** The property with the id of the owning business entity: a caller of scope `Self` reaches only its own records. */
   scopedBy?: keyof Row & string;
   /**
