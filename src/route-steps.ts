@@ -4,6 +4,7 @@ import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { EventStream, sendEventStream } from './http/event-stream.ts';
 import { readIdempotencyKey } from './http/idempotency-key.ts';
+import { extendDuration } from './http/limit-duration.ts';
 import { ListExport } from './http/lists/list-export.ts';
 import { contentRange, Page } from './http/lists/list-page.ts';
 import { readBody } from './http/read-body.ts';
@@ -47,6 +48,7 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
+    if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
     const idempotencyKey = idempotencyKeyOf(ctx, route);
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');

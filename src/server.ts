@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createApp } from './app.ts';
 import { createApiServer } from './http/api-server.ts';
+import { sendingMs } from './http/limit-duration.ts';
 import { createManagementServer, type UnreadyReason } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
@@ -63,7 +64,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     unsentResponses.add(res, req.socket, body, state.tenant?.guid ?? ''),
   );
   const api = createApiServer({
-    silenceMs: deadlineMs + 2_500, // the response at the deadline is still sent
+    silenceMs: deadlineMs + sendingMs,
     handle,
     refuse: refuseUnparsed(options.log, countRequest),
     keepAliveMs: config.keepAliveMs,
@@ -75,9 +76,13 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     await services.close();
     throw error;
   }
-  imports.start();
   services.webhooks.start();
   services.sizes.start();
+  const beginStop = (): void => {
+    stopping.abort();
+    imports.stopWithin(maxStopMs);
+    api.closeAfterResponses();
+  };
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();
     services.changeStreams.stop();
@@ -101,8 +106,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
      * @returns false when requests were cut off
      */
     stop: async (delayMs = 0): Promise<boolean> => {
-      stopping.abort();
-      api.closeAfterResponses();
+      beginStop();
       if (delayMs > 0) await delay(delayMs);
       return drain(maxStopMs - delayMs);
     },
@@ -111,8 +115,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
      * each open connection may send a request and is closed after its response; then `stop`.
      */
     handOver: async (delayMs: number): Promise<boolean> => {
-      stopping.abort();
-      api.closeAfterResponses();
+      beginStop();
       await Promise.race([api.refuseConnections(), delay(delayMs, undefined, { ref: false })]);
       return drain(maxStopMs - delayMs);
     },

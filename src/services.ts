@@ -22,7 +22,7 @@ import { ChangeWatch } from './events/change-watch.ts';
 import type { RequestOutcome } from './http/access-log.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
-import { createImportRunner } from './imports/import-runner.ts';
+import { ImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
 import { createBackgroundTasks } from './log/background-tasks.ts';
 import type { LogOutput } from './log/log-output.ts';
@@ -137,7 +137,7 @@ async function createParts(
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now: clock });
   const background = createBackgroundTasks(log);
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
-  const imports = createImportRunner(leasing);
+  const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
   const usage = createUsageCounter(control, log);
   const mails = createTenantMails(config, log);
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
@@ -203,7 +203,6 @@ async function createParts(
     close: async (): Promise<void> => {
       masterKey.stop();
       rateLimitStore.close();
-      imports.stop();
       webhooks.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();

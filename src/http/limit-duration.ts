@@ -1,4 +1,4 @@
-import type { Middleware } from 'koa';
+import type { Context, Middleware } from 'koa';
 import { withDeadline } from '../runtime/deadline.ts';
 
 /** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
@@ -9,4 +9,13 @@ export function limitDuration(deadlineMs: number): Middleware {
       deadline.trace = ctx.state.trace;
       return next();
     });
+}
+
+/** The response at the deadline is still sent before the connection counts as silent. */
+export const sendingMs = 2_500;
+
+/** Gives a request that takes longer than others `ms` from now; its connection may be silent for as long. */
+export function extendDuration({ state, req }: Context, ms: number): void {
+  state.deadline.extend(ms);
+  req.socket.setTimeout(state.deadline.leftMs + sendingMs); // Node sets the usual one at the next request
 }

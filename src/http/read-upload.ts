@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
-import { problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
 import { askForBody, closing, requirePlain } from './read-body.ts';
 
@@ -10,6 +10,8 @@ export interface UploadContract {
   readonly mediaType: string;
   /** Maximum size of the body in bytes. */
   readonly maxBytes: number;
+  /** What a client reads whose body is larger. */
+  readonly tooLarge?: string;
   /** A valid body, for the documentation. */
   readonly example?: string;
   /** Shortened in tests. */
@@ -18,9 +20,12 @@ export interface UploadContract {
 
 /**
  * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of what a line of 1 Mbit/s carries.
- * So 50 MB take 50 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
+ * So 5 MB take 5 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
  */
 const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
+
+/** Bytes at the beginning of a body in which no text has a NUL. */
+const examinedBytes = 1024;
 
 /** The requests whose body this file reads. */
 const uploads = new WeakSet<IncomingMessage>();
@@ -37,17 +42,18 @@ export function isUploading(request: IncomingMessage): boolean {
  */
 export async function readUpload(
   ctx: Context,
-  { mediaType, maxBytes, minProgress = defaultProgress }: UploadContract,
+  { mediaType, maxBytes, tooLarge, minProgress = defaultProgress }: UploadContract,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
   requirePlain(headers, [mediaType]);
-  if (Number(headers['content-length'] ?? 0) > maxBytes) throw problem('payload_too_large', { headers: closing });
+  const limit = { bytes: maxBytes, exceeded: () => payloadTooLarge(tooLarge) };
+  if (Number(headers['content-length'] ?? 0) > maxBytes) throw limit.exceeded();
   askForBody(ctx);
   const deadline: Deadline = ctx.state.deadline;
   uploads.add(ctx.req);
   try {
-    await deadline.notCounting(() => read(ctx, maxBytes, minProgress, onChunk));
+    await deadline.notCounting(() => read(ctx, limit, minProgress, onChunk));
   } catch (error) {
     ctx.res.shouldKeepAlive = false; // the server no longer limits the time of this body
     throw error;
@@ -56,7 +62,7 @@ export async function readUpload(
 
 async function read(
   { req }: Context,
-  maxBytes: number,
+  limit: { readonly bytes: number; readonly exceeded: () => Problem },
   minProgress: typeof defaultProgress,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
@@ -65,7 +71,7 @@ async function read(
     try {
       decoder.decode(chunk, { stream: chunk !== undefined });
     } catch {
-      throw problem('invalid_request', { detail: 'The body is not valid UTF-8.', headers: closing });
+      throw notUtf8();
     }
   };
   const pieces = req.iterator({ destroyOnReturn: false });
@@ -77,8 +83,10 @@ async function read(
       const chunk = await nextPiece(pieces);
       deadline.check(); // the request has been answered
       if (!chunk) return false;
+      // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.
+      if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw notUtf8();
       bytes += chunk.length;
-      if (bytes > maxBytes) throw problem('payload_too_large', { headers: closing });
+      if (bytes > limit.bytes) throw limit.exceeded();
       decode(chunk);
       await deadline.notCounting(() => onChunk(chunk));
     }
@@ -101,6 +109,14 @@ async function nextPiece(pieces: AsyncIterator<Buffer>): Promise<Buffer | undefi
   } catch {
     throw problem('invalid_request', { detail: 'The body ended too early.', headers: closing });
   }
+}
+
+function payloadTooLarge(detail: string | undefined): Problem {
+  return problem('payload_too_large', { ...(detail !== undefined && { detail }), headers: closing });
+}
+
+function notUtf8(): Problem {
+  return problem('invalid_request', { detail: 'The body is not valid UTF-8.', headers: closing });
 }
 
 function tooSlow({ bytes, ms }: typeof defaultProgress) {

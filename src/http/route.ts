@@ -35,6 +35,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly example?: object | undefined;
   /** Maximum size of the body in bytes. */
   readonly bodyLimit: number;
+  /** Maximum time until the response, in ms, without that of receiving the body; undefined = as for other requests. */
+  readonly deadlineMs?: number | undefined;
   /** A second rate limit beside the limit of all requests; undefined = only the limit of all requests. */
   readonly rateLimit?: RouteLimit | undefined;
   /** Body of a successful response; undefined = no body. */

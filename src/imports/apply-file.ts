@@ -3,11 +3,9 @@ import type { ResourceDefinition } from '../resources/rest/resource-definition.t
 import { TableFullError } from './database-errors.ts';
 import { addErrors, applyBatch, keyOf, refuse } from './import-batch.ts';
 import { type Columns, readColumns } from './import-columns.ts';
-import { type ImportCounts, type StoredImport, selectChunk } from './import-table.ts';
+import { fileError, type ImportCounts, type ImportOrder } from './import-report.ts';
 import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
-import { NotPermittedError } from './sender-rights.ts';
 
-const maxRows = 100_000;
 /**
  * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by (section 10 of the tenant
  * schema).
@@ -18,8 +16,9 @@ const batchLength = 64 * 1024;
 
 export interface FileImport {
   readonly transaction: TenantTransaction;
-  readonly order: StoredImport;
+  readonly order: ImportOrder;
   readonly resource: ResourceDefinition;
+  readonly pieces: readonly Buffer[];
   readonly counts: ImportCounts;
   /** Called before each batch of rows, and when all are written. Throws when the import must not go on. */
   readonly requireRights: () => Promise<void>;
@@ -27,12 +26,11 @@ export interface FileImport {
 
 /**
  * Applies the rows of a file, and counts them.
- * @returns false when the file cannot be read, has more rows than it or the table may have, or its sender lost the
- *   right to make the changes; `counts.errors` says it
- * @throws what `requireRights` throws, except `NotPermittedError`
+ * @returns false when the file cannot be read, or has more rows than the table may have; `counts.errors` says it
+ * @throws what `requireRights` throws
  */
 export async function applyFile(file: FileImport): Promise<boolean> {
-  const { transaction, order, resource, counts, requireRights } = file;
+  const { transaction, order, resource, pieces, counts, requireRights } = file;
   try {
     let columns: Columns | undefined;
     let batch: CsvRecord[] = [];
@@ -45,7 +43,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
       length = 0;
       keys = new Set();
     };
-    for await (const record of readCsv(chunksOf(transaction, order.id))) {
+    for await (const record of readCsv(pieces)) {
       if (!columns) {
         const read = readColumns(resource, record.cells);
         if (Array.isArray(read)) {
@@ -56,10 +54,6 @@ export async function applyFile(file: FileImport): Promise<boolean> {
         continue;
       }
       counts.rows++;
-      if (counts.rows > maxRows) {
-        addErrors(counts, [{ ...fileError('too_many', `a file has at most ${maxRows} rows`), Line: record.line }]);
-        return false;
-      }
       // A row that names the record of an earlier row finds it changed.
       const key = keyOf(columns, record).toLowerCase();
       if (keys.has(key) && key !== '') await flush();
@@ -77,26 +71,14 @@ export async function applyFile(file: FileImport): Promise<boolean> {
     await requireRights();
     return true;
   } catch (error) {
-    if (error instanceof CsvError) refuse(counts, [{ ...fileError('wrong_format', error.message), Line: error.line }]);
+    if (error instanceof CsvError) refuse(counts, [fileError('wrong_format', error.message, error.line)]);
     else if (error instanceof TableFullError) refuse(counts, [tableFull]);
-    else if (error instanceof NotPermittedError)
-      counts.errors.splice(0, Infinity, fileError('forbidden', error.message));
     else throw error;
     return false;
   }
 }
 
-/** An error of a whole file. */
-export const fileError = (Code: string, Reason: string) => ({ Line: 1, Field: '', Code, Reason });
 const tableFull = fileError('limit_reached', 'the tenant has no room for so many of these records');
-
-async function* chunksOf(transaction: TenantTransaction, id: number): AsyncGenerator<Buffer> {
-  for (let number = 1; ; number++) {
-    const [chunk] = await transaction.query(selectChunk(id, number));
-    if (!chunk) return;
-    yield chunk.bytes as Buffer;
-  }
-}
 
 /**
  * Compares the table with its maximum size as it will be after the commit. The trigger of each statement did not see

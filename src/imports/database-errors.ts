@@ -1,7 +1,7 @@
 import { sqlState } from '../postgres/database-error.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { pascalCase } from '../runtime/casing.ts';
-import type { ImportError } from './import-table.ts';
+import type { ImportError } from './import-report.ts';
 
 /** The table may not grow: no further row can be written. */
 export class TableFullError extends Error {

@@ -10,7 +10,7 @@ import type { ResourceDefinition } from '../resources/rest/resource-definition.t
 import { camelCase, toRow } from '../runtime/casing.ts';
 import { databaseErrors } from './database-errors.ts';
 import { bodyOf, type Columns } from './import-columns.ts';
-import type { ImportCounts, ImportError, ImportOrder } from './import-table.ts';
+import type { ImportCounts, ImportError, ImportOrder } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, pascalCase } from '../runtime/casing.ts';
-import type { ImportError } from './import-table.ts';
+import type { ImportError } from './import-report.ts';
 
 /** How the text of a cell becomes the JSON value of its field. */
 type Kind = 'text' | 'number' | 'boolean' | 'numbers';

@@ -1,18 +1,16 @@
 import { z } from 'zod';
 import { problem } from '../errors.ts';
-import { describeFields, flag, int32, longId } from '../http/fields.ts';
-import { pathId } from '../http/route.ts';
+import { describeFields, flag, int32 } from '../http/fields.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireScopeAll } from '../tenancy/require-manager.ts';
-import type { ImportRunner } from './import-runner.ts';
-import { selectImport } from './import-table.ts';
+import { type ImportRunner, importDeadlineMs } from './import-runner.ts';
 import { importableResources } from './importable-resources.ts';
-import { storeUpload } from './store-upload.ts';
 
 const path = '/api/v1/Imports';
 const tag = 'Import';
-const maxBytes = 50 * 1024 * 1024;
+const maxBytes = 5 * 1024 * 1024;
 
 const idsDescription =
   '`own` says that the ids in the file are those of this tenant. Needed for a file with ids: `Id` as the key of an ' +
@@ -30,12 +28,11 @@ const importError = describeFields(
 );
 const view = describeFields(
   {
-    Id: longId(),
     Resource: z.string(),
     Mode: z.enum(['create', 'upsert']),
     DryRun: z.boolean(),
     Atomic: z.boolean(),
-    State: z.enum(['queued', 'running', 'done', 'rejected']),
+    Applied: z.boolean(),
     Rows: int32(),
     Created: int32(),
     Updated: int32(),
@@ -44,12 +41,11 @@ const view = describeFields(
     Errors: z.array(importError),
   },
   {
-    Id: 'The number of the import, which the service chooses.',
     Resource: 'The name of the resource, such as `Country`.',
     Mode: modeDescription,
     DryRun: 'Whether the import only checks the file, and changes nothing.',
     Atomic: 'Whether one refused row rejects the whole file.',
-    State: '`queued`, then `running`, then `done` or `rejected`.',
+    Applied: 'Whether the import has changed the records: false for a dry run and a file that is refused.',
     Rows: 'The rows of the file that have been read, without its header.',
     Created: 'The rows that made a record.',
     Updated: 'The rows that changed a record.',
@@ -66,7 +62,7 @@ export interface ImportServices {
   imports: ImportRunner;
 }
 
-/** Imports of CSV files. A file is stored first; the import runs after the response, in one transaction. */
+/** Imports of CSV files. An import runs inside its request, in one transaction. */
 export function importRoutes(services: ImportServices): TenantRoute[] {
   return [
     defineRoute({
@@ -76,7 +72,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       tag,
       summary: 'Import a CSV file of one resource',
       description:
-        'The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its ' +
+        'The body is CSV in UTF-8, separated by commas or semicolons, of at most 5 MB, 10,000 rows and 100 columns; its ' +
         'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
@@ -88,48 +84,32 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         atomic: flag(true).describe('Whether one refused row rejects the whole file.'),
         ids: z.enum(['own']).optional().describe(idsDescription),
       }),
-      upload: { mediaType: 'text/csv', maxBytes, example: 'Title,Weighting\nKey account,3\nFormer customer,4\n' },
-      response: view,
-      status: 202,
-      location: result => `${path}/${result.Id}`,
-      takesIdempotencyKey: true,
-      problems: ['forbidden', 'limit_reached'],
-      handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
-        const { imports } = services;
-        requireWriter(order.resource, context);
-        const stored = await storeUpload(imports.queue, context, { order, readUpload, idempotencyKey });
-        imports.wake();
-        return stored as z.input<typeof view>;
+      upload: {
+        mediaType: 'text/csv',
+        maxBytes,
+        tooLarge: 'An import takes at most 5 MB: divide the file, and send the parts.',
+        example: 'Title,Weighting\nKey account,3\nFormer customer,4\n',
       },
-    }),
-    defineRoute({
-      method: 'GET',
-      path: `${path}/:id`,
-      access: 'user',
-      tag,
-      summary: 'The state and the result of an import',
-      problems: ['forbidden'],
-      description:
-        'Poll it until `State` is `done` or `rejected`. `Errors` has the first 1,000 errors; line 1 of the file is its ' +
-        'header. An import can be read for 7 days.',
+      deadlineMs: importDeadlineMs,
       response: view,
-      handler: async ({ params }, context) => {
-        const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const [stored] = id ? await context.read(selectImport(id)) : [];
-        if (!stored) throw problem('not_found');
-        requireWriter(String(stored.Resource), context);
-        if (stored.State === 'queued' || stored.State === 'running')
-          services.imports.resume(context.tenant.id, stored.Id as number);
-        return stored as z.input<typeof view>;
+      takesIdempotencyKey: true,
+      problems: ['forbidden', 'validation_failed'],
+      handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
+        const resource = requireWriter(order.resource, context);
+        const report = await services.imports.run(context, { order, resource, readUpload, idempotencyKey });
+        return report as z.input<typeof view>;
       },
     }),
   ];
 }
 
 /** @throws {Problem} 403 unless the caller may change all records of the resource */
-function requireWriter(resource: string, { caller }: RequestContext): void {
-  const permission = importableResources.get(resource)?.access.write;
-  if (!permission) throw problem('not_found');
+function requireWriter(name: string, { caller }: RequestContext): ResourceDefinition {
+  const resource = importableResources.get(name);
+  if (!resource) throw problem('not_found');
+
+  const permission = resource.access.write;
   if (!caller.permissions.has(permission)) throw permissionMissing(permission);
   requireScopeAll(caller);
+  return resource;
 }

@@ -40,7 +40,7 @@ interface ParsedRecord {
  * first line has more of. Empty lines are skipped. It holds the records of 8 KiB in memory, or one of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or take 8 KiB
  */
-export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord> {
+export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvRecord> {
   let parser: Parser | undefined;
   let failure: Error | undefined;
   let lines = 0;
@@ -57,7 +57,7 @@ export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<Cs
   const check = (): void => {
     if (failure) throw new CsvError(lines + 1, describe(failure));
   };
-  for await (const piece of pieces) {
+  for (const piece of pieces) {
     parser ??= createParser(piece).on('error', error => (failure = error));
     for (let start = 0; start < piece.length; start += parsedBytes) {
       // The parser reads these bytes at once, so that its records can be taken without waiting for events.

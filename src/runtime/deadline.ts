@@ -63,6 +63,11 @@ export class Deadline {
     return () => this.#listeners?.delete(listener);
   }
 
+  /** Moves the deadline to `ms` from now, unless it is later. */
+  extend(ms: number): void {
+    this.#endsAt = Math.max(this.#endsAt, performance.now() + ms);
+  }
+
   /** Waits without counting the time of the wait: a client that sends its body slowly costs the service no time. */
   async notCounting<T>(wait: () => Promise<T>): Promise<T> {
     running.remove(this);

@@ -23,19 +23,32 @@ export interface Caller {
   readonly permissions: ReadonlySet<string>;
 }
 
-/** False once the tenant is not active, the login has ended, or the user has fewer rights than at the beginning. */
-export async function isCallerCurrent(
-  { sessionId, legacyTokenHash, userId, entityId, scope, permissions }: Caller,
+type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+
+/** What a caller can lose while the request runs: the tenant is active, the login lasts, the rights are there. */
+export type CallerLoss = 'tenant' | 'login' | 'rights';
+
+/** Returns what a caller has lost. @param permissions those that count */
+export async function findCallerLoss(
+  { sessionId, legacyTokenHash, userId, entityId, scope }: Caller,
+  permissions: Iterable<string>,
   tenantGuid: string,
-  directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>,
-): Promise<boolean> {
+  directory: Lookups,
+): Promise<CallerLoss | undefined> {
   const tenant = await directory.tenant(tenantGuid);
-  if (tenant?.status !== 'active') return false;
+  if (tenant?.status !== 'active') return 'tenant';
+
   const found = await findActiveUser(directory, tenant.id, userId);
-  if (!found || (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory))) return false;
+  if (!found || (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory))) return 'login';
+
   const { user, role } = found;
-  if (user.scope !== scope || user.entityId !== entityId) return false;
-  return [...permissions].every(permission => role.permissions.has(permission));
+  if (user.scope !== scope || user.entityId !== entityId) return 'rights';
+  return [...permissions].every(permission => role.permissions.has(permission)) ? undefined : 'rights';
+}
+
+/** False once the tenant is not active, the login has ended, or the user has fewer rights than at the beginning. */
+export async function isCallerCurrent(caller: Caller, tenantGuid: string, directory: Lookups): Promise<boolean> {
+  return (await findCallerLoss(caller, caller.permissions, tenantGuid, directory)) === undefined;
 }
 
 /** Returns a user with the role; undefined when the user is disabled, deleted or of another tenant. */
@@ -52,13 +65,13 @@ export async function findActiveUser(
 
 /** What a caller has logged in with. */
 interface Login {
-  /** Empty or null for a legacy token. */
-  readonly sessionId: string | null;
-  readonly legacyTokenHash?: string | null | undefined;
+  /** Empty for a legacy token. */
+  readonly sessionId: string;
+  readonly legacyTokenHash?: string | undefined;
 }
 
 /** True once the session or the legacy token is revoked or deleted, or the tenant permits no legacy tokens. */
-export async function isLoginEnded(
+async function isLoginEnded(
   { sessionId, legacyTokenHash }: Login,
   { features }: Pick<TenantRecord, 'features'>,
   directory: Pick<Directory, 'session' | 'legacyToken'>,

@@ -66,14 +66,14 @@ export class RepeatableChange {
 }
 
 /** The problem of a request whose key belongs to a request that is still running. */
-export function keyInProgress(headers: Record<string, string> = {}): Problem {
-  return problem('idempotency_in_progress', { headers: { 'Retry-After': '2', ...headers } });
+function keyInProgress(): Problem {
+  return problem('idempotency_in_progress', { headers: { 'Retry-After': '2' } });
 }
 
 const limitLockWait = { name: 'limit_lock_wait', text: `select set_config('lock_timeout', $1, true)` };
 const lock = { name: 'lock_idempotency_key', text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))' };
 /** Finds the change that an earlier request of the user has made with a key. */
-export const findRepeatable = (userId: number, key: string): Statement => ({
+const findRepeatable = (userId: number, key: string): Statement => ({
   name: 'find_idempotency_key',
   text: `select fingerprint, rows from idempotency_keys
           where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,

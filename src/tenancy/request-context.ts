@@ -5,12 +5,13 @@ import type { Prepare, TenantDriver } from '../connections/tenant-driver.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
+import { invalidToken } from '../http/bearer-token.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
 import { type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
-import { type Caller, isCallerCurrent } from './caller.ts';
+import { type Caller, findCallerLoss, isCallerCurrent } from './caller.ts';
 import { RepeatableChange } from './repeatable-change.ts';
 
 /** Where a request comes from, for the audit log, and whether it accepts a cached response. */
@@ -179,6 +180,20 @@ export class RequestContext {
       if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) throw problem('forbidden');
       return makePart();
     });
+  }
+
+  /**
+   * Checks during a long change that its request may go on, and that the caller could make it now.
+   * @throws {Problem} `tenant_inactive`; `invalid_token` (401) when the login has ended or the user is disabled;
+   *   `forbidden` (403) when the user has not the permission, or another scope
+   * @throws {DeadlineError}
+   */
+  async requireCaller(permission: string): Promise<void> {
+    this.deadline.check();
+    const loss = await findCallerLoss(this.caller, [permission], this.tenant.guid, this.#services.directory);
+    if (loss === 'tenant') throw problem('tenant_inactive');
+    if (loss === 'login') throw invalidToken('session');
+    if (loss === 'rights') throw problem('forbidden');
   }
 
   /** True when a business entity has users; they are stored in the control database. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { type ClientRequest, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
@@ -95,8 +96,8 @@ describe('drill: uploads that are meant to occupy the service', function () {
     return request(path, { method: 'POST', headers: { Authorization, 'Content-Type': 'text/csv', ...headers } });
   }
 
-  /** Sends a body until its end or its response. @returns the status, and the path of the import */
-  async function send(sent: ClientRequest, body: Iterable<Buffer>): Promise<{ status: number; location: string }> {
+  /** Sends a body until its end or its response. */
+  async function send(sent: ClientRequest, body: Iterable<Buffer>): Promise<{ status: number; body: string }> {
     const responded = once(sent, 'response');
     let isAnswered = false;
     const answered = responded.finally(() => (isAnswered = true));
@@ -110,18 +111,18 @@ describe('drill: uploads that are meant to occupy the service', function () {
     }
     sent.end();
     const [response] = await answered;
-    response.resume();
-    return { status: response.statusCode, location: String(response.headers.location) };
+    return { status: response.statusCode, body: await text(response) };
   }
 
+  /** Sends a file again while the process has other imports. */
   async function upload(client: Client, { query, pieces }: UploadedFile): Promise<string> {
-    const { status, location } = await send(open(client, query), pieces());
-    expect(status).to.equal(202);
     const body = await eventually(async () => {
-      const read = await client.at(url).get(location);
-      return ['done', 'rejected'].includes(read.body.State) && read.body;
+      const sent = await send(open(client, query), pieces());
+      if (sent.status === 503) return undefined;
+      expect(sent.status, sent.body).to.equal(200);
+      return JSON.parse(sent.body);
     }, 600_000);
-    return `${body.State} ${body.Rows} ${body.Errors[0]?.Code ?? ''}`;
+    return `${body.Applied ? 'applied' : 'not applied'} ${body.Rows} ${body.Errors[0]?.Code ?? ''}`;
   }
 
   async function expectServed({ grown, served }: Measured, imports = 1): Promise<void> {
@@ -138,11 +139,11 @@ describe('drill: uploads that are meant to occupy the service', function () {
       await expectServed(await measure(file.name, () => upload(sender, file)));
     });
 
-  it('another tenant is served beside the imports of five tenants at a time, some of which wait', async () => {
+  it('another tenant is served beside the imports of five tenants at a time, some of which are sent again', async () => {
     const tenants: TestTenant[] = [world.acme];
     for (const slug of ['initech', 'umbrella', 'hooli', 'soylent']) tenants.push(await world.provision(slug));
     const senders = await Promise.all(tenants.map(tenant => world.login(tenant)));
-    const names = ['100,000 rows of entities', '12,000 rows of 4,000 characters'];
+    const names = ['10,000 rows of entities', '1,200 rows of 4,000 characters'];
     const files = worstFiles.filter(({ name }) => names.includes(name));
     const measured = await measure('five tenants, two files each', () =>
       Promise.all(senders.flatMap(sender => files.map(file => upload(sender, file)))),
@@ -150,16 +151,16 @@ describe('drill: uploads that are meant to occupy the service', function () {
     await expectServed(measured, maxRunning);
   });
 
-  it('another tenant is served beside bodies of 48 MB that are refused at their end or their beginning', async () => {
+  it('another tenant is served beside bodies of 5 MB that are refused at their end or their beginning', async () => {
     const sender = await world.login(world.acme);
     const refused = async (headers: Record<string, string>): Promise<number> =>
       (await send(open(sender, 'resource=Currency', headers), invalidUtf8())).status;
     const measured = await measure('invalid UTF-8, multipart', async () => {
       const statuses = [
-        ...(await Promise.all([1, 2, 3, 4].map(() => refused({})))),
+        ...(await Promise.all([1, 2].map(() => refused({})))),
         await refused({ 'Content-Type': 'multipart/form-data; boundary=x' }),
       ];
-      expect(statuses).to.deep.equal([400, 400, 400, 400, 415]);
+      expect(statuses).to.deep.equal([400, 400, 415]);
     });
     await expectServed(measured, maxRunning);
   });
@@ -167,7 +168,7 @@ describe('drill: uploads that are meant to occupy the service', function () {
   it('another tenant is served beside 10 uploads that each send a little at a time', async () => {
     const sender = await world.login(world.acme);
     const measured = await measure('10 slow uploads', async () => {
-      const uploads = Array.from({ length: 10 }, () => open(sender, 'resource=Currency', { 'Content-Length': 1e7 }));
+      const uploads = Array.from({ length: 10 }, () => open(sender, 'resource=Currency', { 'Content-Length': 5e6 }));
       for (const sent of uploads) sent.on('error', () => {});
       for (let second = 0; second < 20; second++) {
         for (const sent of uploads) sent.write(Buffer.alloc(20 * 1024, 'x'));

@@ -8,6 +8,8 @@ export interface UploadedFile {
 
 const megabyte = 1024 * 1024;
 const pieceLength = 64 * 1024;
+/** A little less than a file may have. */
+const maxBytes = 4.9 * megabyte - pieceLength;
 
 /** Repeats a text until it has so many bytes, and ends it. */
 function* repeat(text: string, bytes: number, before = '', after = ''): Generator<Buffer> {
@@ -25,16 +27,16 @@ function* numbered(count: number, header: string, row: (index: number) => string
     yield Buffer.from(Array.from({ length: Math.min(size, count - first) }, (_, i) => `${row(first + i)}\n`).join(''));
 }
 
-const entity = 'resource=Entity&dryRun=true&ids=own';
+const entity = 'resource=Entity&ids=own';
 const currency = 'resource=Currency&dryRun=true&atomic=false';
 
-/** A body of 48 MB whose last byte is not UTF-8. */
+/** A body of 5 MB whose last byte is not UTF-8. */
 export function* invalidUtf8(): Generator<Buffer> {
-  yield* repeat('x', 48 * megabyte);
+  yield* repeat('x', maxBytes);
   yield Buffer.of(0xff);
 }
 
-/** Files that are meant to occupy the service: none has more than the 50 MB that an upload may have. */
+/** Files that are meant to occupy the service: none has more than the 5 MB and 10,000 rows that an import may have. */
 export const worstFiles: readonly UploadedFile[] = [
   {
     name: 'header of 420,000 columns that do not exist',
@@ -46,58 +48,58 @@ export const worstFiles: readonly UploadedFile[] = [
     query: currency,
     pieces: () => repeat('Name,', 0.46 * megabyte, '', 'Name\nx\n'),
   },
-  { name: 'header of 20 MB of commas', query: currency, pieces: () => repeat(',', 20 * megabyte, '', '\nx\n') },
+  { name: 'header of 5 MB of commas', query: currency, pieces: () => repeat(',', maxBytes, '', '\nx\n') },
   {
-    name: 'row of 40 MB of commas',
+    name: 'row of 5 MB of commas',
     query: currency,
-    pieces: () => repeat(',', 40 * megabyte, 'Code,Name\n', '\nEUR,Euro\n'),
+    pieces: () => repeat(',', maxBytes, 'Code,Name\n', '\nEUR,Euro\n'),
   },
   {
     name: 'rows of 60 KB of commas',
     query: currency,
-    pieces: () => repeat(`${','.repeat(60_000)}\n`, 48 * megabyte, 'Code,Name\n'),
+    pieces: () => repeat(`${','.repeat(60_000)}\n`, maxBytes, 'Code,Name\n'),
   },
   {
-    name: 'quoted cell of 48 MB',
+    name: 'quoted cell of 5 MB',
     query: currency,
-    pieces: () => repeat('x', 48 * megabyte, 'Code,Name\nEUR,"', '"\n'),
+    pieces: () => repeat('x', maxBytes, 'Code,Name\nEUR,"', '"\n'),
   },
   {
-    name: 'quoted cell of 48 MB of quotes',
+    name: 'quoted cell of 5 MB of quotes',
     query: currency,
-    pieces: () => repeat('""', 48 * megabyte, 'Code,Name\nEUR,"', '"\n'),
+    pieces: () => repeat('""', maxBytes, 'Code,Name\nEUR,"', '"\n'),
   },
-  { name: '48 MB of empty lines', query: currency, pieces: () => repeat('\n', 48 * megabyte, 'Code,Name\n') },
+  { name: '5 MB of empty lines', query: currency, pieces: () => repeat('\n', maxBytes, 'Code,Name\n') },
   {
-    name: 'rows of one cell in 48 MB',
+    name: '10,000 rows of one cell',
     query: currency,
-    pieces: () => repeat('x\n', 48 * megabyte, 'Name\n'),
+    pieces: () => numbered(10_000, 'Name', () => 'x'),
   },
   {
-    name: '100,000 rows with an error in each field',
+    name: '10,000 rows with an error in each field',
     query: currency,
-    pieces: () => numbered(100_000, 'Code,Name,DecimalPlaces', i => `${i},"\u0001${'y'.repeat(300)}",x`),
+    pieces: () => numbered(10_000, 'Code,Name,DecimalPlaces', i => `${i},"\u0001${'y'.repeat(300)}",x`),
   },
   {
-    name: '90,000 rows with 250 numbers that are no ids',
+    name: '9,000 rows with 250 numbers that are no ids',
     query: 'resource=Promotion&dryRun=true&atomic=false&ids=own',
     pieces: () =>
-      numbered(90_000, 'PromoCode,Name,DiscountType,DiscountValue,EntityIds', i => `P${i},N,x,1,"${'0,'.repeat(250)}"`),
+      numbered(9_000, 'PromoCode,Name,DiscountType,DiscountValue,EntityIds', i => `P${i},N,x,1,"${'0,'.repeat(250)}"`),
   },
   {
-    name: '700 rows of 32,000 numbers that are no ids',
+    name: '75 rows of 32,000 numbers that are no ids',
     query: 'resource=Promotion&dryRun=true&atomic=false&ids=own',
     pieces: () =>
-      numbered(700, 'PromoCode,Name,DiscountType,DiscountValue,EntityIds', i => `P${i},N,x,1,"${'0,'.repeat(32_000)}"`),
+      numbered(75, 'PromoCode,Name,DiscountType,DiscountValue,EntityIds', i => `P${i},N,x,1,"${'0,'.repeat(32_000)}"`),
   },
   {
-    name: '100,000 rows of entities',
+    name: '10,000 rows of entities',
     query: entity,
-    pieces: () => numbered(100_000, 'Name,EntityType,StatusId', i => `Customer ${i},customer,1`),
+    pieces: () => numbered(10_000, 'Name,EntityType,StatusId', i => `Customer ${i},customer,1`),
   },
   {
-    name: '12,000 rows of 4,000 characters',
+    name: '1,200 rows of 4,000 characters',
     query: 'resource=SystemOption&dryRun=true&atomic=false',
-    pieces: () => numbered(12_000, 'SystemOptionTypeId,Value', i => `1,${`${i}`.padEnd(3_990, 'v')}`),
+    pieces: () => numbered(1_200, 'SystemOptionTypeId,Value', i => `1,${`${i}`.padEnd(3_990, 'v')}`),
   },
 ];

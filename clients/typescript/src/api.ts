@@ -1133,33 +1133,11 @@ export interface paths {
         put?: never;
         /**
          * Import a CSV file of one resource
-         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
+         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
          *
          *     Needs a token.
          */
         post: operations["postImports"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/Imports/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The state and the result of an import
-         * @description Poll it until `State` is `done` or `rejected`. `Errors` has the first 1,000 errors; line 1 of the file is its header. An import can be read for 7 days.
-         *
-         *     Needs a token.
-         */
-        get: operations["getImportsById"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1770,8 +1748,6 @@ export interface components {
         };
         /** Import */
         Import: {
-            /** @description The number of the import, which the service chooses. */
-            Id: number;
             /** @description The name of the resource, such as `Country`. */
             Resource: string;
             /**
@@ -1783,11 +1759,8 @@ export interface components {
             DryRun: boolean;
             /** @description Whether one refused row rejects the whole file. */
             Atomic: boolean;
-            /**
-             * @description `queued`, then `running`, then `done` or `rejected`.
-             * @enum {string}
-             */
-            State: "queued" | "running" | "done" | "rejected";
+            /** @description Whether the import has changed the records: false for a dry run and a file that is refused. */
+            Applied: boolean;
             /** @description The rows of the file that have been read, without its header. */
             Rows: number;
             /** @description The rows that made a record. */
@@ -9058,87 +9031,23 @@ export interface operations {
         };
         responses: {
             /** @description Success. */
-            202: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    Location: components["headers"]["Location"];
-                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "Id": 1,
-                     *       "Resource": "Country",
-                     *       "Mode": "create",
-                     *       "DryRun": false,
-                     *       "Atomic": false,
-                     *       "State": "queued",
-                     *       "Rows": 1,
-                     *       "Created": 1,
-                     *       "Updated": 1,
-                     *       "Unchanged": 1,
-                     *       "Refused": 1,
-                     *       "Errors": [
-                     *         {
-                     *           "Line": 1,
-                     *           "Field": "CountryName",
-                     *           "Code": "the Code",
-                     *           "Reason": "is required"
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Import"];
-                };
-            };
-            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
-            408: components["responses"]["Problem408"];
-            409: components["responses"]["Problem409"];
-            410: components["responses"]["Problem410-gone"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
-            422: components["responses"]["Problem422"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
-    getImportsById: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The id of the record. */
-                id: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     "RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
                     /**
                      * @example {
-                     *       "Id": 1,
                      *       "Resource": "Country",
                      *       "Mode": "create",
                      *       "DryRun": false,
                      *       "Atomic": false,
-                     *       "State": "queued",
+                     *       "Applied": false,
                      *       "Rows": 1,
                      *       "Created": 1,
                      *       "Updated": 1,
@@ -9160,8 +9069,12 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

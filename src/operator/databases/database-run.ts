@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { holdImports } from '../../imports/import-lock.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
@@ -157,6 +158,7 @@ export class DatabaseRun {
   }
 
   async #closeFence(): Promise<void> {
+    await this.#unlessLost(() => this.#inCurrent(holdImports));
     this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
     await closeFence(this.#control, this.#tenant.guid);
   }

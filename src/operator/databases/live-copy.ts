@@ -1,10 +1,10 @@
 import type pg from 'pg';
+import { holdImports } from '../../imports/import-lock.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { awaitShortTransactions } from '../schema/tenant-sessions.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';
@@ -89,7 +89,7 @@ export class LiveCopy {
    */
   async copyAhead(): Promise<void> {
     const { source, role, maxPauseMs } = this.#options;
-    await awaitShortTransactions(source, role);
+    await holdImports(source); // otherwise requests would wait for what one writes meanwhile
     const copied = this.#present();
     for (let round = 0; round < maxRounds; round++) {
       const before = rowsAhead(copied.prefixes);

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import { ForeignSchemaError } from '../../control/foreign-schema.ts';
+import { holdImports } from '../../imports/import-lock.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { findForeignPage } from '../../postgres/migration-names.ts';
@@ -90,6 +91,7 @@ async function bringStateToHead(
   if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
 
   const pending = pendingSteps(run, state);
+  if (pending.length > 0) await holdImports(database);
   let found: SchemaState | undefined;
   if (pending.length === 0) {
     await compare(tenant, database);

@@ -4,7 +4,6 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 
 const maxEndMs = 5_000;
-const maxTransactionMs = 30_000;
 const pollMs = 20;
 
 /** The sessions of a role in the connected database. Cheaper than `pg_stat_activity`, which reads more catalogs. */
@@ -35,16 +34,6 @@ export async function endSessions(database: pg.Client, role: string): Promise<vo
     if ((results as pg.QueryResult[]).at(-1)?.rowCount === 0) return;
     if (performance.now() > deadline) throw new OperatorError(`a session of ${role} could not be ended`);
   }
-}
-
-/**
- * Waits until no transaction of a role in the connected database has run for a second, as an import does; 30 s at most.
- * The login of the connection is a superuser or a member of the role.
- */
-export async function awaitShortTransactions(database: pg.Client, role: string): Promise<void> {
-  const text = `select from ${sessionsOf(role)} and xact_start < clock_timestamp() - interval '1 second'`;
-  for (const deadline = performance.now() + maxTransactionMs; performance.now() < deadline; await sleep(pollMs))
-    if ((await database.query(text)).rowCount === 0) return;
 }
 
 /**

@@ -1,0 +1,75 @@
+/** What a client asks for. */
+export interface ImportOrder {
+  readonly resource: string;
+  readonly mode: 'create' | 'upsert';
+  readonly dryRun: boolean;
+  readonly atomic: boolean;
+  /** `own` when the ids in the file are those of this tenant. */
+  readonly ids?: 'own' | undefined;
+}
+
+/** One error of a file, under the names of the API. */
+export interface ImportError {
+  /** The line on which the row begins; the header is line 1. */
+  readonly Line: number;
+  /** Empty when the error belongs to no single field. */
+  readonly Field: string;
+  readonly Code: string;
+  readonly Reason: string;
+}
+
+/** The number of rows, by what happened to them, and the first errors. */
+export interface ImportCounts {
+  rows: number;
+  created: number;
+  updated: number;
+  unchanged: number;
+  refused: number;
+  errors: ImportError[];
+}
+
+/** What an import has done, under the names of the API. */
+export interface ImportReport {
+  readonly Resource: string;
+  readonly Mode: 'create' | 'upsert';
+  readonly DryRun: boolean;
+  readonly Atomic: boolean;
+  readonly Applied: boolean;
+  readonly Rows: number;
+  readonly Created: number;
+  readonly Updated: number;
+  readonly Unchanged: number;
+  readonly Refused: number;
+  readonly Errors: readonly ImportError[];
+}
+
+/** Returns the counts of a file of which nothing has been read. */
+export function noCounts(): ImportCounts {
+  return { rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] };
+}
+
+/** An error of a whole file. */
+export function fileError(Code: string, Reason: string, Line = 1): ImportError {
+  return { Line, Field: '', Code, Reason };
+}
+
+/** @param isApplied whether the changes of the file are made */
+export function reportOf(
+  { resource, mode, dryRun, atomic }: ImportOrder,
+  { rows, created, updated, unchanged, refused, errors }: ImportCounts,
+  isApplied: boolean,
+): ImportReport {
+  return {
+    Resource: resource,
+    Mode: mode,
+    DryRun: dryRun,
+    Atomic: atomic,
+    Applied: isApplied,
+    Rows: rows,
+    Created: created,
+    Updated: updated,
+    Unchanged: unchanged,
+    Refused: refused,
+    Errors: errors,
+  };
+}
