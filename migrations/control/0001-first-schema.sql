@@ -8,7 +8,7 @@
 --    2  People                   roles, users, sessions, tokens
 --    3  Audit log of people      what changed in section 2; how long logs are kept
 --    4  Idempotency keys         what a POST that is sent again returns
---    5  Background work          imports and webhooks, which processes lease
+--    5  Background work          webhooks, which processes lease
 --    6  Usage                    what each tenant used in each hour
 --    7  Databases of tenants     present, former and future ones; fences
 --    8  Operators                commands, findings of doctor
@@ -652,42 +652,6 @@ create index idempotency_keys_created_at_index on idempotency_keys (created_at);
 -- Work in tenant databases that is unfinished or due, so that a process finds it without
 -- opening each database. A process leases a row: until `leased_until`, only the `holder` works
 -- on it.
-
-create table unfinished_imports (
-  id bigint generated always as identity primary key,
-  tenant_id bigint not null
-    constraint unfinished_imports_tenant_id_fkey references tenants on delete cascade,
-  import_id bigint,
-  session_id uuid,
-  legacy_token_hash bytea,
-  user_id bigint,
-  idempotency_key text,
-  arrived_at timestamptz,
-  holder uuid,
-  leased_until timestamptz not null,
-  lost_runs integer not null default 0,
-  created_at timestamptz not null default now(),
-  constraint unfinished_imports_import_id_unique unique (tenant_id, import_id)
-);
-comment on table unfinished_imports is
-  'One import that has not ended. The import itself, its file and its result are in the '
-  'tenant database.';
-comment on column unfinished_imports.import_id is
-  'the id in the tenant database; null until the import is inserted there';
-comment on column unfinished_imports.session_id is
-  'the session that sent the file; null for a legacy token, which has none';
-comment on column unfinished_imports.legacy_token_hash is
-  'the legacy token that sent the file; it may have been deleted since; null for a session';
-comment on column unfinished_imports.arrived_at is 'null while a process receives the file';
-comment on column unfinished_imports.leased_until is
-  'until then no other process than the holder receives or runs the import; two that do would '
-  'exclude each other by a lock in the tenant database';
-comment on column unfinished_imports.lost_runs is
-  'processes whose lease ended while they ran the import; after one it runs alone, after two '
-  'it is rejected';
--- one request with a key sends its file at a time
-create unique index unfinished_imports_idempotency_key_unique
-  on unfinished_imports (tenant_id, user_id, idempotency_key) where arrived_at is null;
 
 create table webhook_tenants (
   id bigint generated always as identity primary key,

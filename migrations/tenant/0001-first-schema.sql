@@ -12,11 +12,10 @@
 --   5  Identity               whose database this is, and at which version
 --   6  Activities and audit   two append-only logs, and the feed of changes that they make up
 --   7  Idempotency keys       what a POST that is sent again returns
---   8  Imports                CSV files that are applied in the background
---   9  Webhooks               where changes are sent
---  10  Limits                 rows and bytes of the tables whose lists are served whole
---  11  Text search            trigram indexes
---  12  Privileges             what the service may do here
+--   8  Webhooks               where changes are sent
+--   9  Limits                 rows and bytes of the tables whose lists are served whole
+--  10  Text search            trigram indexes
+--  11  Privileges             what the service may do here
 --
 -- Roles. The role that migrates owns everything here. The service connects as the login of the
 -- tenant, which is a member of one group for each server. The page grants privileges to that
@@ -58,7 +57,7 @@ end;
 
 
 -- 2  Reference data ---------------------------------------------------------------------------
--- The API serves each list here whole, so section 10 limits the size of the tables. A unique
+-- The API serves each list here whole, so section 9 limits the size of the tables. A unique
 -- index on `code_key` finds a row by its code in any case, and refuses a second one. A table
 -- with `is_deleted` keeps its deleted rows, because other rows may refer to them.
 
@@ -806,63 +805,7 @@ create trigger require_actor before insert on idempotency_keys
   execute function require_actor();
 
 
--- 8  Imports ----------------------------------------------------------------------------------
--- An import belongs to the process that holds the lock of its row. The lock ends with the
--- process, so that another one can run it again.
-
-create table imports (
-  id bigint generated always as identity primary key,
-  resource text not null,
-  mode text not null constraint imports_mode_check check (mode in ('create', 'upsert')),
-  dry_run boolean not null,
-  atomic boolean not null,
-  state text not null default 'receiving'
-    constraint imports_state_check check (state in ('receiving', 'queued', 'running', 'done', 'rejected')),
-  attempts integer not null default 0,
-  rows integer not null default 0,
-  created integer not null default 0,
-  updated integer not null default 0,
-  unchanged integer not null default 0,
-  refused integer not null default 0,
-  errors jsonb not null default '[]',
-  actor text not null,
-  session_id uuid,
-  legacy_token_hash bytea,
-  created_at timestamptz not null default now(),
-  finished_at timestamptz
-);
-comment on table imports is 'One CSV file that a user sent, and what became of its rows.';
-comment on column imports.atomic is 'true: all rows are applied, or none';
-comment on column imports.attempts is 'how often a process has begun to run it';
-comment on column imports.actor is
-  'app.actor of the request that sent the file: the audit log names it';
-comment on column imports.session_id is
-  'the session that sent the file, whose end rejects the import; null for a legacy token';
-comment on column imports.legacy_token_hash is
-  'the legacy token that sent the file, whose end rejects the import; null for a session';
--- each new import removes some old ones
-create index imports_created_at_index on imports (created_at);
-
-create table import_chunks (
-  import_id bigint not null
-    constraint import_chunks_import_id_fkey references imports on delete cascade,
-  number integer not null,
-  bytes bytea not null,
-  primary key (import_id, number)
-);
--- stored for a minute: compressing would take longer than writing
-alter table import_chunks alter bytes set storage external;
-comment on table import_chunks is 'One part of the file of an import that has not ended.';
-
-create trigger require_actor before insert on imports
-  for each row when (coalesce(current_setting('app.actor', true), '') = '')
-  execute function require_actor();
-create trigger require_actor before insert on import_chunks
-  for each row when (coalesce(current_setting('app.actor', true), '') = '')
-  execute function require_actor();
-
-
--- 9  Webhooks ---------------------------------------------------------------------------------
+-- 8  Webhooks ---------------------------------------------------------------------------------
 
 create table webhooks (
   id integer generated always as identity primary key,
@@ -968,7 +911,7 @@ comment on column webhook_deliveries.response is 'the beginning of the body of t
 create index webhook_deliveries_webhook_id_index on webhook_deliveries (webhook_id, id desc);
 
 
--- 10  Limits ----------------------------------------------------------------------------------
+-- 9  Limits -----------------------------------------------------------------------------------
 -- A list that is served whole must stay small. The size of a table is measured with a change of
 -- it, and not counted: a counter would be a row that all changes of the table update in turn,
 -- each waiting for the commit of the one before.
@@ -1156,7 +1099,7 @@ begin
 end $$;
 
 
--- 11  Text search -----------------------------------------------------------------------------
+-- 10  Text search -----------------------------------------------------------------------------
 -- Lists search for a part of a text (`ilike '%…%'`). Trigram indexes serve these searches, if
 -- the server has the extension `pg_trgm`, which the owner of a database may create (it is
 -- trusted). Without it, a search reads the whole table: 0.1 s for 100,000 rows.
@@ -1186,7 +1129,7 @@ begin
 end $$;
 
 
--- 12  Privileges ------------------------------------------------------------------------------
+-- 11  Privileges ------------------------------------------------------------------------------
 -- The group that the logins of the service are members of gets these privileges, and has no
 -- others. Functions keep PostgreSQL's default, `execute` for everybody, unless the page revokes
 -- it.
@@ -1202,7 +1145,7 @@ begin
     'select, insert, update, delete on countries, currencies, units_of_measure, tax_codes',
     'select, insert, update, delete on order_statuses, system_options',
     'select, insert, update, delete on entity_statuses, entities, promotions',
-    'select, insert, update, delete on idempotency_keys, imports, import_chunks',
+    'select, insert, update, delete on idempotency_keys',
     'select, insert, update, delete on webhooks, webhook_secrets',
     'select, insert, update, delete on webhook_messages, webhook_deliveries',
 

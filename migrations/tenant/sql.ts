@@ -23,7 +23,7 @@ export function audit(table: string, resource: string, keyColumn: string, entity
 }
 
 /**
- * Limits the rows of a new table whose list is served whole, and the text in them, as section 10 of the first schema
+ * Limits the rows of a new table whose list is served whole, and the text in them, as section 9 of the first schema
  * explains. The limits stay in `table_sizes`, as an operator may have raised them, when the migration is reverted.
  */
 export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {

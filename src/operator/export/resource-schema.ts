@@ -58,7 +58,7 @@ export interface ExportedResource {
 }
 
 /** Tables that the service uses for itself, and no data of the tenant. */
-const internalTables = [...identityTables, 'table_sizes', 'idempotency_keys', 'imports', 'import_chunks'];
+const internalTables = [...identityTables, 'table_sizes', 'idempotency_keys'];
 
 /** Returns the tables of a tenant's database. */
 export async function tableResources(client: pg.Client): Promise<ExportedResource[]> {

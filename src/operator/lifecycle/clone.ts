@@ -133,7 +133,6 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
 
 /**
  * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
- * Removes the imports, which belong to the tenant that received their files.
  */
 async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
   await client.query(
@@ -148,6 +147,5 @@ async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
     update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
     update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
     alter table activities enable trigger user;
-    alter table audit_log enable trigger user;
-    truncate imports, import_chunks`);
+    alter table audit_log enable trigger user`);
 }

@@ -39,7 +39,6 @@ const privileges: Record<string, string> = {
   mail_tokens: readAndWrite,
   legacy_tokens: readAndWrite,
   processes: readAndWrite,
-  unfinished_imports: readAndWrite,
   webhook_tenants: 'select, insert, update',
   tenant_usage: readAndWrite,
   usage_writers: readAndWrite,
