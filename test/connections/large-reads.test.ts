@@ -7,7 +7,6 @@ import { withDeadline } from '../../src/runtime/deadline.ts';
 import type { Client } from '../support/client.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
-import { readLockWaiters } from '../support/lock-waiters.ts';
 import { sql, useWorld } from '../support/world.ts';
 
 const maxOfProcess = 8;

@@ -3,7 +3,6 @@ import { expect } from 'chai';
 import { resources } from '../../src/resources/index.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { readLockWaiters } from '../support/lock-waiters.ts';
 import { controlSql, sql, type TestTenant, type World } from '../support/world.ts';
 import {
   asOperator,

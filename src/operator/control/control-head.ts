@@ -18,7 +18,12 @@ import { onServer, readState, restoringName } from './restoring-database.ts';
  * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all,
  *   or when a restore of it has not ended
  */
-export async function requireControlHead({ controlUrl, embedded, dataFolder, secrets }: InstallationAccess): Promise<void> {
+export async function requireControlHead({
+  controlUrl,
+  embedded,
+  dataFolder,
+  secrets,
+}: InstallationAccess): Promise<void> {
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
