@@ -72,12 +72,22 @@ export async function createServices(options: ServiceOptions) {
     log,
   });
 
+  const feed = new ChangeFeed({ url: installation.controlUrl, beat, log, processId: beat.process.id });
+
   try {
-    return await createParts(options, heads, beat);
+    return await createParts(options, { heads, beat, feed });
   } catch (error) {
+    await feed.stop();
     await beat.leave();
     throw error;
   }
+}
+
+/** What a start that fails ends again. */
+interface Joined {
+  readonly heads: { readonly tenant: string; readonly control: string };
+  readonly beat: Beat;
+  readonly feed: ChangeFeed;
 }
 
 async function createParts(
@@ -90,19 +100,12 @@ async function createParts(
     now = Date.now,
     clock,
   }: ServiceOptions,
-  heads: { readonly tenant: string; readonly control: string },
-  beat: Beat,
+  { heads, beat, feed }: Joined,
 ) {
   const { control, controlUrl, secrets } = installation;
   const { process } = beat;
   const announcer = new Announcer(control);
   const { announce } = announcer;
-  const feed = new ChangeFeed({
-    url: controlUrl,
-    beat,
-    log,
-    processId: process.id,
-  });
   const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const usageStore = createUsageStore(control, process, randomUUID());

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
+import { readLockWaiters } from '../support/lock-waiters.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -19,7 +20,7 @@ describe('a tenant that floods the service', () => {
     expect((await acme.get(`${path}/1`)).status).to.equal(200);
     await withConnection(world.acme.adminUrl, async holder => {
       await holder.query('begin; lock table entity_statuses in access exclusive mode');
-      const flood = Array.from({ length: 100 }, () => acme.get(path, noCache));
+      const flood = Array.from({ length: 100 }, (_, n) => acme.put(`${path}/2`, { Weighting: n }));
       await eventually(() => world.service.databases.budgets.usage.waiting > 80);
       for (let i = 0; i < 20; i++) {
         expect((await globex.get(path, noCache)).status).to.equal(200);
@@ -32,6 +33,23 @@ describe('a tenant that floods the service', () => {
       for (const { status } of await Promise.all(flood)) expect(status).to.be.oneOf([200, 503]);
     });
     expect((await acme.get(path, noCache)).status).to.equal(200);
+  });
+
+  it('a flood of blocked lists delays neither other tenants nor cached responses of its own tenant', async () => {
+    expect((await acme.get(`${path}/1`)).status).to.equal(200);
+    await withConnection(world.acme.adminUrl, async holder => {
+      await holder.query('begin; lock table entity_statuses in access exclusive mode');
+      const flood = Array.from({ length: 100 }, () => acme.get(path, noCache));
+      await eventually(async () => (await readLockWaiters(holder)).length === 1);
+
+      for (let i = 0; i < 20; i++) {
+        expect((await globex.get(path, noCache)).status).to.equal(200);
+        expect((await acme.get(`${path}/1`)).status).to.equal(200);
+      }
+
+      await holder.query('rollback');
+      for (const { status } of await Promise.all(flood)) expect(status).to.equal(200);
+    });
   });
 
   it('all of 300 concurrent requests of one tenant succeed', async () => {
