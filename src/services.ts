@@ -15,7 +15,7 @@ import { controlHead } from './control/control-version.ts';
 import { closeIdleConnections } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
-import { MasterKeyWatch } from './control/master-key-watch.ts';
+import { reportMasterKey } from './control/present-key.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
@@ -68,7 +68,7 @@ export async function createServices(options: ServiceOptions) {
     pool: () => control.em.getConnection().getNativeClient(),
     process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
     budget: config.connectionBudget,
-    keys: secrets,
+    secrets,
     log,
   });
 
@@ -106,7 +106,7 @@ async function createParts(
   const { process } = beat;
   const announcer = new Announcer(control);
   const { announce } = announcer;
-  const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
+  beat.onChange(reportMasterKey(secrets, log));
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const usageStore = createUsageStore(control, process, randomUUID());
   const recorder = new UsageRecorder({ store: usageStore, log, now });
@@ -127,7 +127,6 @@ async function createParts(
   await feed.start(); // before the first beat, which so comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
-  await masterKey.check();
   await recorder.start();
   const responseCache = new ResponseCache({
     feed,
@@ -161,7 +160,7 @@ async function createParts(
     unsentResponses,
     responseCache,
     feed,
-    masterKey,
+    secrets,
     passwords,
     logOutput,
     mails: mails.counts,
@@ -200,11 +199,9 @@ async function createParts(
     tracing,
     log,
     feed,
-    masterKey,
     unsentResponses,
     /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
     close: async (): Promise<void> => {
-      masterKey.stop();
       rateLimitStore.close();
       webhooks.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);

@@ -30,7 +30,8 @@
 -- `\d+` in psql too. A comment above an index names the query that needs it.
 --
 -- Secrets. A *sealed* value is encrypted under the master key of the installation, which no
--- database has. Of a token, only its SHA-256 is stored.
+-- database has, and begins with the fingerprint of that key; section 11 refuses any other one.
+-- Of a token, only its SHA-256 is stored.
 --
 -- Transaction. The page runs in one transaction, in which MikroORM has created the table
 -- `migrations` before.
@@ -1141,20 +1142,64 @@ create index history_removals_tenant_id_index on history_removals (tenant_id, id
 create table installation (
   only_row boolean primary key default true constraint installation_only_row_check check (only_row),
   id uuid not null default gen_random_uuid(),
-  master_key_canary bytea,
-  next_master_key_canary bytea,
   key_fingerprint text,
+  master_key_canary bytea,
   created_at timestamptz not null default now()
 );
 comment on table installation is 'This installation: the only row.';
 comment on column installation.id is 'the issuer of its access tokens';
-comment on column installation.master_key_canary is
-  'the id, sealed: opens only under the right master key; null before the first use of a key';
-comment on column installation.next_master_key_canary is
-  'the id, sealed under the next master key; null unless the master key is being changed';
 comment on column installation.key_fingerprint is
-  'fingerprint of the master key that seals the secrets; null before the first secret';
+  'fingerprint of the present master key, under which every secret is sealed; null before the '
+  'first use of a key';
+comment on column installation.master_key_canary is
+  'the id, sealed: opens only under the present master key; null as key_fingerprint';
 insert into installation default values;
+
+-- Refuses a secret that another key than the present one has sealed, so that none is stored
+-- under a key which the operator is about to remove. `control reseal` locks the row of the
+-- installation before it reads the secrets, and this function before it compares: a secret is
+-- stored before, and sealed again, or refused. It runs as the owner, because the service may not
+-- lock that row. The detail of the error is the fingerprint of the present key.
+--
+-- Argument: the column with the secret.
+create function require_present_key() returns trigger language plpgsql security definer
+  set search_path = pg_catalog, public, pg_temp as $$
+declare
+  sealed bytea := to_jsonb(new) ->> tg_argv[0];
+  present text;
+begin
+  if coalesce(length(sealed), 0) = 0 then
+    return new; -- no secret
+  end if;
+
+  if tg_table_name = 'installation' then
+    present := to_jsonb(new) ->> 'key_fingerprint';
+  else
+    select key_fingerprint into present from installation for share;
+  end if;
+
+  if substr(sealed, 1, 22) is distinct from convert_to(present, 'UTF8') then
+    raise exception 'another key than the present one has sealed %.%', tg_table_name, tg_argv[0]
+      using errcode = 'SB002', detail = coalesce(present, '');
+  end if;
+
+  return new;
+end $$;
+
+create trigger require_present_key before insert or update of admin_url on servers
+  for each row execute function require_present_key('admin_url');
+create trigger require_present_key before insert or update of role_password on tenants
+  for each row execute function require_present_key('role_password');
+create trigger require_present_key before insert or update of role_password on tenant_databases
+  for each row execute function require_present_key('role_password');
+create trigger require_present_key before insert or update of secret on signing_keys
+  for each row execute function require_present_key('secret');
+create trigger require_present_key before insert or update of sealed on webhook_tenants
+  for each row execute function require_present_key('sealed');
+create trigger require_present_key before insert or update of sealed on backup_keys
+  for each row execute function require_present_key('sealed');
+create trigger require_present_key before update of master_key_canary on installation
+  for each row execute function require_present_key('master_key_canary');
 
 create table processes (
   id uuid primary key,
@@ -1164,8 +1209,6 @@ create table processes (
   build text not null,
   tenant_head text,
   control_head text,
-  master_key text,
-  previous_master_key text,
   connection_budget integer,
   shares_limits boolean,
   started_at timestamptz not null default now(),
@@ -1177,10 +1220,6 @@ comment on column processes.tenant_head is
   'while a process starts';
 comment on column processes.control_head is
   'the last control migration of the build; null as tenant_head';
-comment on column processes.master_key is
-  'fingerprint of MASTER_KEY, which tells nothing of the key';
-comment on column processes.previous_master_key is
-  'fingerprint of MASTER_KEY_PREVIOUS; null without one';
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
 comment on column processes.shares_limits is
   'true: it counts the limits of requests in Redis; null for a command';
@@ -1249,9 +1288,6 @@ create trigger announce_change after delete on sessions
   for each row execute function announce_change('sessions', 'id');
 create trigger announce_change after delete on legacy_tokens
   for each row execute function announce_change('legacy_tokens', 'hash');
-create trigger announce_change after update on installation
-  for each row when (old.master_key_canary is distinct from new.master_key_canary)
-  execute function announce_change('master_key', 'id');
 
 -- Updates of columns that no cache holds are not announced: the time of a login, refreshes,
 -- uses of a token.
@@ -1288,6 +1324,4 @@ create trigger announce_truncate after truncate on users
 create trigger announce_truncate after truncate on sessions
   execute function announce_truncate();
 create trigger announce_truncate after truncate on legacy_tokens
-  execute function announce_truncate();
-create trigger announce_truncate after truncate on installation
   execute function announce_truncate();

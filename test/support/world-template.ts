@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import { readConfig } from '../../src/config/config.ts';
+import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
@@ -47,6 +48,7 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
   await withConnection(postgresUrl, client => client.query(`create sequence ${worldNumbers}`));
   const settings = { DATABASE_URL: databaseUrl(postgresUrl, worldControl), MASTER_KEY: masterKey };
   const installation = await openInstallation(readConfig(settings));
+  await requireMasterKey(installation.statements, installation.secrets);
   const tenants: TenantTemplate[] = [];
   for (const slug of ['acme', 'globex']) {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);

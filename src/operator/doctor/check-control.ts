@@ -15,7 +15,6 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...facts.servers.flatMap(server => checkServerUrl(installation, server)),
     ...checkLeftovers(facts),
     ...checkControlRestore(facts.controlRestore, controlServer),
-    ...checkMasterKeys(facts, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
@@ -125,24 +124,6 @@ const whys: Readonly<Record<string, string>> = {
   reserved: 'is not complete, and no process continues',
   condemned: 'is to be dropped, and no process does it',
 };
-
-/**
- * Reports processes of the service that have not the key of the secrets: nobody logs in through them.
- * @param server the name of the server of the control database
- */
-function checkMasterKeys({ processes, keyInForce }: ControlFacts, server: string): Finding[] {
-  if (keyInForce === undefined) return [];
-  const others = processes.filter(
-    ({ kind, key, previous }) => kind === 'service' && ![key, previous].includes(keyInForce),
-  );
-  return others.map(({ host, pid, build }) =>
-    toFinding(server, {
-      check: 'master_key_unknown',
-      problem: `the process ${host} pid ${pid} (build ${build}) does not have the master key of the secrets, so nobody can log in there`,
-      remedy: 'Set its MASTER_KEY to the one of this command, and restart it.',
-    }),
-  );
-}
 
 /**
  * Reports that several processes of the service run, and some of them count the limits of

@@ -1,6 +1,5 @@
 import type pg from 'pg';
 import { Server, type SigningKey, type Tenant } from '../../control/control-entities.ts';
-import { keyInForce } from '../../control/master-key-canary.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
@@ -51,15 +50,13 @@ export interface ControlFacts {
   lateWebhooks: LateWebhooks[];
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
-  /** Fingerprint of the key that seals the secrets; undefined if this command does not have it. */
-  keyInForce: string | undefined;
   /** True while a process provisions, migrates or purges the tenant. */
   isBusy(tenant: Pick<Tenant, 'id' | 'slug'>): boolean;
 }
 
 /** @param client connected to the control database */
 export async function readControlFacts(
-  { control, statements, secrets }: Installation,
+  { control, statements }: Installation,
   client: pg.Client,
 ): Promise<ControlFacts> {
   const em = control.em.fork();
@@ -90,7 +87,6 @@ export async function readControlFacts(
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     lateWebhooks: await readLateWebhooks(client),
     processes: await registeredProcesses(statements),
-    keyInForce: (await keyInForce(statements, secrets))?.fingerprint,
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),
   };

@@ -61,7 +61,6 @@ export const checks = {
   login_fails: 'error',
   missing_key: 'error',
   secret_does_not_open: 'error',
-  master_key_unknown: 'error',
   wrong_identity: 'error',
   version_differs: 'error',
   behind: 'error',

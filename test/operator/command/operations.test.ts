@@ -191,7 +191,6 @@ describe('operations', () => {
       ['clone acme globex', /^The tenant globex exists already and is active. Show it: npx backoffice show globex/],
       ['restore acme --lost', /has database .* of acme: nothing was changed/],
       ['user add acme admin@acme.test', /acme has a user admin@acme.test already/],
-      ['control register-key', /MASTER_KEY_PREVIOUS is not set/],
       ['export nobody --to x.tar', /nobody/],
       ['databases drop acme another', /acme has no database another that can be dropped/],
       ['move acme --back', /acme has no move that can be reversed/],

@@ -10,7 +10,10 @@ describe('two installations with the same prefix on one server', () => {
   before(async () => {
     await server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
     await server.sql('create database other template office');
-    await server.sql('update installation set id = gen_random_uuid()', 'other');
+    await server.sql(
+      'update installation set id = gen_random_uuid(), key_fingerprint = null, master_key_canary = null',
+      'other',
+    );
     for (const [index, control] of controls.entries())
       await server.sql(`alter table tenants alter id restart with ${1_000 * (index + 1)}`, control);
   });

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { createSecretBox } from '../../../src/control/secret-box.ts';
+import { SecretBox } from '../../../src/control/secret-box.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
@@ -496,7 +496,7 @@ describe('doctor', () => {
   });
 
   it('doctor --fix with another master key reports every secret and repairs nothing', async () => {
-    const secrets = createSecretBox(randomBytes(32));
+    const secrets = new SecretBox(randomBytes(32));
     const { findings } = await diagnose({ ...server.installation, secrets }, { fix: true });
     expect(new Set(findings.map(({ check, fixed }) => `${check} ${fixed}`))).to.deep.equal(
       new Set(['secret_does_not_open false']),
