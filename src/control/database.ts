@@ -13,7 +13,7 @@ import { retryRefusedOf } from '../postgres/retry-refused.ts';
 import { ScramClient } from '../postgres/scram-client.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
-import type { Deadline } from '../runtime/deadline.ts';
+import { answerMs, type Deadline } from '../runtime/deadline.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 
@@ -160,6 +160,7 @@ export async function transactControl<Result>(
     deadline?.check();
     isCommitting = true;
     await client.query('commit');
+    deadline?.extend(answerMs);
     return result;
   } catch (error) {
     await client.query('rollback').catch(() => (broken = true)); // the first error is the one to report
