@@ -44,14 +44,17 @@ export class FileMemory {
 }
 
 /**
- * A file that is being received, and then applied. What arrives is copied into blocks: a client may send it byte by byte,
- * and a piece of one byte takes as much memory as some hundred bytes.
+ * A file that is being received, and then applied. What arrives is copied into blocks: a client
+ * may send it byte by byte, and a piece of one byte takes as much memory as some hundred bytes.
  */
 class HeldFile {
   readonly #take: (bytes: number) => void;
   readonly #free: (bytes: number) => void;
   readonly #blocks: Buffer[] = [];
-  /** Of all blocks, and of these the bytes that are not used yet: they are at the end of the last one. */
+  /**
+   * Of all blocks, and of these the bytes that are not used yet: they are at the end of the
+   * last one.
+   */
   #bytes = 0;
   #unused = 0;
 

@@ -3,8 +3,9 @@ import type { Logger } from 'pino';
 import { logReport } from './log-report.ts';
 
 /**
- * SIGHUP, which restarts the workers, from the beginning of the process: without a handler it would end the process. On a
- * terminal it means that the terminal was closed, and is not handled here.
+ * SIGHUP, which restarts the workers, from the beginning of the process: without a handler it
+ * would end the process. On a terminal it means that the terminal was closed, and is not
+ * handled here.
  */
 export class RestartSignal {
   readonly #log: Logger;
@@ -16,7 +17,10 @@ export class RestartSignal {
     if (!isatty(0)) process.on('SIGHUP', () => this.#receive());
   }
 
-  /** Calls back at each signal, and now for those that have come before there were workers to restart. */
+  /**
+   * Calls back at each signal, and now for those that have come before there were workers to
+   * restart.
+   */
   onRestart(restart: () => void): void {
     this.#restart = restart;
     if (this.#isRequested) restart();

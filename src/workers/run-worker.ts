@@ -133,8 +133,8 @@ export async function runWorkers(
 }
 
 /**
- * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP is one of these signals
- * only on a terminal, where it means that the terminal was closed.
+ * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP
+ * is one of these signals only on a terminal, where it means that the terminal was closed.
  */
 function primaryEnd(log: Logger, workers: Workers): Promise<'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'fault'> {
   const hasTerminal = isatty(0);
