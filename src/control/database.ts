@@ -80,7 +80,7 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
       Client: ScramClient,
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
-      onConnect: onPoolConnect,
+      onConnect: onPoolConnect('control'),
       onPoolCreated: (pool: pg.Pool) => {
         dropDeadConnections(pool, timeLimits.control.silenceMs);
         retryRefusedOf(pool, {
