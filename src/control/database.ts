@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
@@ -7,6 +6,7 @@ import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import { connectionConfig, onPoolConnect, timeLimits } from '../postgres/connection.ts';
+import { PoolError } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { retryRefusedOf } from '../postgres/retry-refused.ts';
@@ -120,11 +120,6 @@ export async function queryStatement(control: ControlDatabase, statement: Statem
   return (await pool.query<RowValues>(statement)).rows;
 }
 
-/** A client whose socket a deadline can destroy. */
-function destroy(client: pg.PoolClient): void {
-  (client.connection as unknown as { stream: Socket }).stream.destroy();
-}
-
 interface TransactOptions {
   /** Of the request: when it passes, the connection is destroyed, and nothing is committed afterwards. */
   deadline?: Deadline;
@@ -151,7 +146,9 @@ export async function transactControl<Result>(
 ): Promise<Result> {
   const pool = await control.em.getConnection().getNativeClient();
   const client = await pool.connect();
-  const forgetDeadline = deadline?.onPass(() => destroy(client));
+  const forgetDeadline = deadline?.onPass(() => {
+    (client as unknown as ScramClient).abort(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
+  });
   let broken = false;
   let isCommitting = false;
   try {

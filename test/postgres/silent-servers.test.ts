@@ -7,6 +7,8 @@ import { openControlDatabase, queryControl } from '../../src/control/database.ts
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { connectionConfig, timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { dropDeadConnections } from '../../src/postgres/dead-connections.ts';
+import { ScramClient } from '../../src/postgres/scram-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
@@ -41,6 +43,7 @@ describe('silence limit of database connections', () => {
   it('a query of the control pool fails within the limit, on a connection that was idle for longer', async () => {
     const pool = new pg.Pool({
       ...connectionConfig(proxy.through(world.config.databaseUrl ?? ''), 'control'),
+      Client: ScramClient,
       max: 1,
     });
     pool.on('error', () => {});
@@ -53,6 +56,40 @@ describe('silence limit of database connections', () => {
     expect(await failsAfter(() => pool.query('select 1'))).to.be.within(silenceMs * 0.9, patienceMs);
     expect(pool.totalCount).to.equal(0);
     await pool.end();
+  });
+
+  it('what a network that stalls has held back is not delivered after its query has failed', async () => {
+    const text = 'x'.repeat(1024 * 1024);
+    const arrivedAfter = async (database: string, query: () => Promise<unknown>): Promise<number> => {
+      const goOn = proxy.stall(database);
+      await failsAfter(query);
+      const before = proxy.received(database);
+      goOn();
+      await eventually(async () => proxy.open(database) === 0);
+      return proxy.received(database) - before;
+    };
+    const { controlUrl } = world.installation;
+    const controlName = new URL(controlUrl).pathname.slice(1);
+    const control = new pg.Pool({
+      ...connectionConfig(proxy.through(controlUrl), 'control'),
+      Client: ScramClient,
+      max: 1,
+    });
+    control.on('error', () => {});
+    dropDeadConnections(control, silenceMs);
+    await control.query('select 1');
+    const { pool, budget } = await tenantPool();
+    const client = await pool.connect();
+
+    const ofControl = await arrivedAfter(controlName, () => control.query('select $1', [text]));
+    const ofTenant = await arrivedAfter(world.acme.database, () => client.query('select $1', [text]));
+
+    expect(ofControl).to.be.below(text.length);
+    expect(ofTenant).to.be.below(text.length);
+    client.release();
+    await control.end();
+    await pool.end();
+    await budget.close();
   });
 
   it('a connection that is not answered after its login ends, and its place in the pool is free', async () => {
