@@ -88,11 +88,10 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
           onRefused: () => member?.onControlRefused(),
         });
         const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
-        Object.defineProperty(pool.options, 'max', { get: max }); // read before each connection is opened
-        // After a release, because the pool counts the connection as idle only then.
-        pool.on('release', () => {
-          if (pool.totalCount > max()) setImmediate(() => void closeAbove(pool, max).catch(() => {}));
-        });
+        // Read before a connection is opened, and when one is released: above the maximum, it
+        // is closed after its use, also while others wait for it.
+        Object.defineProperty(pool.options, 'max', { get: max });
+        Object.defineProperty(pool.options, 'maxUses', { get: () => (pool.totalCount > max() ? 1 : Infinity) });
       },
     },
   });
@@ -173,11 +172,8 @@ const maxEndMs = 1_000;
 
 /** Closes idle connections of the pool until `keep` are open or the others are in use, and waits for their ends. */
 export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
-  await closeAbove(await control.em.getConnection().getNativeClient(), () => keep);
-}
-
-async function closeAbove(pool: pg.Pool, max: () => number): Promise<void> {
-  while (!pool.ending && pool.totalCount > max() && pool.idleCount > 0) {
+  const pool = await control.em.getConnection().getNativeClient();
+  while (!pool.ending && pool.totalCount > keep && pool.idleCount > 0) {
     const client = await pool.connect();
     const ended = new Promise(resolve => void client.once('end', resolve));
     client.release(true);
