@@ -789,7 +789,7 @@ insert into usage_sampling default values;
 
 create table tenant_databases (
   id bigint primary key default nextval(pg_get_serial_sequence('tenants', 'id')),
-  tenant_id bigint constraint tenant_databases_tenant_id_fkey references tenants,
+  tenant_id bigint not null constraint tenant_databases_tenant_id_fkey references tenants,
   server_id smallint not null constraint tenant_databases_server_id_fkey references servers,
   database_name text not null,
   role_name text not null,
@@ -800,7 +800,6 @@ create table tenant_databases (
   kept_by text
     constraint tenant_databases_kept_by_check check (kept_by in ('move', 'swap', 'back')),
   keep_until timestamptz,
-  digest text,
   schema_version text,
   compatible_from text,
   schema_fingerprint text,
@@ -814,16 +813,14 @@ create table tenant_databases (
   pause_ms integer,
   error text,
   created_at timestamptz not null default now(),
-  filled_at timestamptz,
-  constraint tenant_databases_warm_check
-    check (tenant_id is not null or state in ('reserved', 'filled', 'condemned'))
+  filled_at timestamptz
 );
 comment on table tenant_databases is
-  'One database that a tenant has, had or may get; or a *warm* one, which is ready for the next '
-  'tenant.';
-comment on column tenant_databases.id is
-  'out of the sequence of tenants.id: names of databases contain it, so none is used twice';
-comment on column tenant_databases.tenant_id is 'null: a warm database, which no tenant has yet';
+  'One database that a tenant has, had or may get.';
+comment on column tenant_databases.id is 'out of the sequence of tenants.id';
+comment on column tenant_databases.database_name is
+  'contains 48 random bits, and is recorded before the database and its role are created: so only '
+  'this row leads to them, also where two installations have the same prefix';
 comment on column tenant_databases.role_password is
   'sealed, as tenants.role_password; null: none yet, or gone';
 comment on column tenant_databases.state is
@@ -836,7 +833,6 @@ comment on column tenant_databases.kept_by is
   'one, has replaced its data';
 comment on column tenant_databases.keep_until is
   'it is kept until then; null: without a limit';
-comment on column tenant_databases.digest is 'digest of the migrations of a warm database';
 comment on column tenant_databases.epoch is
   'epoch of the last run for the tenant: a number above those of all earlier runs';
 comment on column tenant_databases.current_since is
@@ -854,9 +850,6 @@ create unique index tenant_databases_name_unique
   on tenant_databases (database_name) where state <> 'gone';
 -- the databases of a tenant
 create index tenant_databases_tenant_id_index on tenant_databases (tenant_id);
--- the next warm database
-create index tenant_databases_warm_index
-  on tenant_databases (server_id, digest, id) where tenant_id is null;
 
 create table tenant_fences (
   tenant_guid uuid primary key

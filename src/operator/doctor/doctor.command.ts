@@ -7,7 +7,7 @@ import { argument, argumentList, flag, requiredOption, type Values } from '../co
 const fields = {
   finding: argumentList('finding', { description: 'what doctor prints in brackets: with --fix, repair only these' }),
   fix: flag(
-    'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
+    'make repairs without risk: correct login roles and privileges, drop what purges have left, and old templates',
   ),
   control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database'),
 };

@@ -22,7 +22,6 @@ export interface RoleFacts {
   login: boolean;
   /** Attributes that the login role of a tenant does not need, such as `createdb`. */
   attributes: string[];
-  comment: string | null;
   /** The roles that it is a member of. */
   groups: string[];
   /** Databases in which it owns objects; null stands for objects that all databases share. */
@@ -59,7 +58,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_database order by datname`,
   );
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
-    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login, shobj_description(oid, 'pg_authid') as comment,
+    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
               case when rolbypassrls then 'bypassrls' end], null) as attributes,

@@ -36,8 +36,8 @@ interface FirstDatabase {
 }
 
 /**
- * Provisions a tenant: its row, roles and key; its login role and database (a warm one, or a copy of the template) with
- * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
+ * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of the template, with the
+ * data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
  * another database, and an incomplete tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
@@ -106,7 +106,7 @@ export async function populateFrom(
   });
 }
 
-/** Inserts the tenant's row with its roles and first signing key. Its database is not reserved yet. */
+/** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
 async function insertTenant(
   em: EntityManager,
   { secrets }: Installation,
@@ -136,7 +136,7 @@ async function insertTenant(
   });
 }
 
-/** Stands for the name of a database that is not reserved yet. */
+/** Stands for the name of its database until the tenant has one. */
 const noDatabase = (guid: string): string => `none of ${guid}`;
 
 /** Holds a tenant in its provisioning until the transaction ends. @throws {OperatorError} when it is served already */

@@ -22,11 +22,7 @@ export async function capacityPage({ control }: PageRequest) {
     findings: open.filter(finding => finding.server === server.name),
     measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
   }));
-  const links = [
-    operationLink('server add', 'Add a server'),
-    operationLink('pool list', 'Warm databases'),
-    operationLink('databases', 'Databases beside'),
-  ];
+  const links = [operationLink('server add', 'Add a server'), operationLink('databases', 'Databases beside')];
   const main = html`${table('Servers', servers, 'There is no server.', [
     ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
     ['Tenants', ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`)],
