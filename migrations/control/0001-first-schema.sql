@@ -740,46 +740,9 @@ comment on column tenant_usage.hour is 'begin of the hour, UTC';
 comment on column tenant_usage.refused is
   'requests with status 429 or 503, which are also in requests';
 comment on column tenant_usage.database_bytes is
-  'last size of the database in the hour; null: not sampled';
+  'size of the database, as doctor has measured it in the hour; null: not measured';
 -- the usage of all tenants in some hours; rows arrive almost in that order
 create index tenant_usage_hour_index on tenant_usage using brin (hour);
-
-create table usage_writers (
-  id uuid primary key,
-  process uuid not null,
-  host text not null,
-  pid integer not null,
-  batch bigint not null,
-  requests bigint not null,
-  counted_until timestamptz not null,
-  started_at timestamptz not null default now(),
-  written_at timestamptz not null default now(),
-  ended_at timestamptz
-);
-comment on table usage_writers is
-  'One process that adds its counts to tenant_usage, a batch at a time.';
-comment on column usage_writers.batch is
-  'number of the last batch: a batch that is sent again has no effect';
-comment on column usage_writers.requests is 'sum of all batches';
-comment on column usage_writers.counted_until is
-  'requests that ended before are written, by the clock of the process';
-comment on column usage_writers.ended_at is
-  'when the last batch was written; null: the process runs, or was killed';
-
-create table usage_sampling (
-  only_row boolean primary key default true
-    constraint usage_sampling_only_row_check check (only_row),
-  holder uuid,
-  claimed_at timestamptz not null default '-infinity',
-  last_tenant_id bigint not null default 0,
-  round_started_at timestamptz not null default '-infinity'
-);
-comment on table usage_sampling is
-  'Whose turn it is to sample the sizes of databases: the only row.';
-comment on column usage_sampling.holder is
-  'the process that samples; another one may after 30 s without a claim';
-comment on column usage_sampling.last_tenant_id is 'how far the round has come';
-insert into usage_sampling default values;
 
 
 -- 7  Databases of tenants ---------------------------------------------------------------------

@@ -39,18 +39,21 @@ otherwise 1.`,
     const { readConfig } = await import('../../config/config.ts');
     const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
-    const { storeReport } = await import('./reports.ts');
+    const { storeReport, storeSizes } = await import('./reports.ts');
     await requireFindings(values, installation);
     const { fix, control, finding: chosen } = values;
+    const sizes = new Map<number, number>();
     const report = await diagnose(installation, {
       fix,
       chosen,
       controlOnly: control,
       connectionBudget: readConfig().connectionBudget,
+      onSize: ({ id }, bytes) => sizes.set(id, bytes),
       onStart: total => progress.start(total),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
     if (!control) await storeReport(installation.statements, report); // that of all tenants stays the last one
+    await storeSizes(installation.statements, sizes);
     output.result(report, () => reportText(report));
     return report.healthy;
   },

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { withConnection } from '../../postgres/connection.ts';
 
 /** A database on a server, of this installation or of another. */
 interface DatabaseFacts {
@@ -100,4 +101,23 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
       [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [name, rows.map(({ member }) => member)]),
     ),
   };
+}
+
+/** Returns the sizes in bytes of databases that this login may connect to, by their names. */
+export async function readDatabaseSizes(adminUrl: string, names: readonly string[]): Promise<Map<string, number>> {
+  return withConnection(
+    adminUrl,
+    async client => {
+      const { rows } = await client.query<{ name: string; bytes: number | null }>(
+        `select datname as name,
+                case when has_database_privilege(oid, 'connect') then pg_database_size(oid) end::float8 as bytes
+           from pg_database
+          where datname = any ($1)`,
+        [names],
+      );
+
+      return new Map(rows.flatMap(({ name, bytes }) => (bytes === null ? [] : [[name, bytes]])));
+    },
+    { kind: 'doctor' },
+  );
 }

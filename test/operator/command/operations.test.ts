@@ -9,7 +9,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 
 /** Tables that change by themselves while the service runs, or while a command reads. */
-const volatile = ['processes', ...['tenant_usage', 'usage_writers', 'usage_sampling']];
+const volatile = ['processes', 'tenant_usage'];
 
 describe('operations', () => {
   let all: Operation[];
