@@ -18,8 +18,8 @@ describe('operations', () => {
     all = (await Promise.all(catalogue.map(operationsOf))).flat();
     await sql(
       world.acme,
-      `insert into webhooks (url, resources, actions, payload, ordering, is_enabled, position)
-       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', 'strict', true, '')`,
+      `insert into webhooks (url, resources, actions, payload, is_enabled, position)
+       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '')`,
     );
   });
 
