@@ -114,8 +114,12 @@ export async function dropDatabase(
     const isOpen = remains.database === 'open';
     if (isOpen && !(await withConnection(servers.adminUrl(server, database), stampIfOwn))) return;
 
-    // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
-    if (remains.role) await becomeMember(admin, role);
+    // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do. The
+    // role stays where somebody has granted it rights elsewhere: then nobody logs in with it.
+    if (remains.role) {
+      await becomeMember(admin, role);
+      await admin.query(`alter role ${quote(role)} nologin password null`);
+    }
     await admin.query(`drop database if exists ${quote(database)} with (force)`);
     // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
     if (remains.role) {
@@ -157,6 +161,37 @@ function notClosed({ server, database }: Condemned): OperatorError {
     `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
       'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
   );
+}
+
+/** A login role that could not be dropped, because it has rights in other databases. */
+export interface LeftRole {
+  readonly role: string;
+  readonly server: string;
+  /** Where it has them. */
+  readonly databases: string[];
+}
+
+/** Returns the login roles of dropped databases that are still there; one that may log in is of somebody else. */
+export async function findLeftRoles(
+  { servers }: Pick<Installation, 'servers'>,
+  dropped: readonly Condemned[],
+): Promise<LeftRole[]> {
+  const left = await Promise.all(
+    dropped.map(({ server, role }) =>
+      withConnection(servers.adminUrl(server), async admin => {
+        const { rows } = await admin.query<Omit<LeftRole, 'server'>>(
+          `select rolname as role, array(
+                    select distinct datname::text from pg_shdepend join pg_database d on d.oid = dbid
+                     where refclassid = 'pg_authid'::regclass and refobjid = r.oid order by 1) as databases
+             from pg_roles r where rolname = $1 and not rolcanlogin`,
+          [role],
+        );
+        return rows.map(row => ({ ...row, server: server.name }));
+      }),
+    ),
+  );
+
+  return left.flat();
 }
 
 /** An operator has granted the role rights on objects of another database. */

@@ -8,7 +8,7 @@ import { inTransaction } from '../../postgres/in-transaction.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { DatabaseStep } from '../databases/database-protocol.ts';
 import { readDatabases } from '../databases/database-store.ts';
-import { dropCondemned } from '../databases/drop-database.ts';
+import { dropCondemned, findLeftRoles, type LeftRole } from '../databases/drop-database.ts';
 import { namesUnlessAway, readHoldings } from '../databases/foreign-objects.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
@@ -22,6 +22,8 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
  * its archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the
  * slug is free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
+ * @param onLeft called for each login role that somebody has granted rights in other databases: it stays, without a
+ *   password
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
@@ -30,6 +32,7 @@ export async function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
+  onLeft: (role: LeftRole) => void = () => {},
 ): Promise<SignedRecord | UnendedPurge> {
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
@@ -43,10 +46,13 @@ export async function purgeTenant(
     );
     if (!rowCount) throw new OperatorError(`${slug} is not deleted any more: nothing was removed`);
     const databases = await readDatabases(control, id, ['reserved', 'filled', 'kept', 'current']);
+    const condemned = await readDatabases(control, id, ['condemned']);
     const context = { installation, control, tenant: { id, guid: tenant.guid, slug } };
     for (const target of databases)
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
     await dropCondemned(installation, control, context.tenant);
+    for (const left of await findLeftRoles(installation, [...databases, ...condemned])) onLeft(left);
+
     return forget(control, tenant, installation.secrets);
   });
 }
