@@ -886,21 +886,6 @@ create table doctor_reports (
 comment on table doctor_reports is
   'The last report of doctor, as its --json prints it: a new one replaces the row.';
 
-create table accepted_findings (
-  id text primary key,
-  kind text not null,
-  server text not null,
-  tenant text,
-  tenant_id bigint constraint accepted_findings_tenant_id_fkey references tenants on delete cascade,
-  problem text not null,
-  reason text not null,
-  accepted_by text not null,
-  accepted_at timestamptz not null default now()
-);
-comment on table accepted_findings is 'One finding of doctor that an operator has accepted.';
-comment on column accepted_findings.id is 'digest of kind, server, tenant and problem';
-comment on column accepted_findings.tenant is 'slug; null without a tenant';
-
 
 -- 9  Migrations -------------------------------------------------------------------------------
 

@@ -58,8 +58,8 @@ export const timeLimits = {
   move: { connectMs: 5_000, lockMs: 2_000, idleInTransactionMs: 60_000 },
   /** `requireOwnSession` and `findDatabase`. A pooler without a free backend lets a query wait. */
   probe: { connectMs: 5_000, queryMs: 5_000 },
-  /** Checks inside a tenant database. */
-  doctor: { connectMs: 5_000, statementMs: 30_000 },
+  /** Checks inside a tenant database. One whose tables are locked is reported, and holds up no other for long. */
+  doctor: { connectMs: 5_000, lockMs: 3_000, statementMs: 30_000 },
   /** The connection that marks this process as a user of the embedded server. */
   embedded: { connectMs: 5_000 },
 } as const satisfies Record<string, TimeLimits>;

@@ -19,7 +19,10 @@ export function checkTenantDatabase(
     report({
       check: 'renamed_database',
       problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
-      remedy: `Rename it${asOwner(facts, renamed[0])}: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
+      remedy: `Rename ${renamed[0]} to ${databaseName}`,
+      statements: [`alter database ${quote(renamed[0])} rename to ${quote(databaseName)}`],
+      kind: 'named',
+      changes: renamed[0],
     });
   else if (!database)
     report({
@@ -37,7 +40,10 @@ export function checkTenantDatabase(
     report({
       check: 'closed_database',
       problem: `database ${databaseName} accepts no connections`,
-      remedy: `If it was not closed on purpose, open it${asOwner(facts, databaseName)}: alter database ${quote(databaseName)} allow_connections true;`,
+      remedy: 'If it was not closed on purpose, open it',
+      statements: [`alter database ${quote(databaseName)} allow_connections true`],
+      kind: 'named',
+      changes: databaseName,
     });
 }
 

@@ -34,9 +34,15 @@ export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { re
     report({
       check: 'excess_rights',
       problem: `role ${name} owns objects ${placeOf(database)}`,
-      remedy:
-        `Give them another owner, in that database: grant ${quote(name)} to current_user; ` +
-        `reassign owned by ${quote(name)} to current_user; revoke ${quote(name)} from current_user;`,
+      remedy: `Give them to the login of this command`,
+      statements: [
+        `grant ${quote(name)} to current_user`,
+        `reassign owned by ${quote(name)} to current_user`,
+        `revoke ${quote(name)} from current_user`,
+      ],
+      kind: 'named',
+      database: database ?? undefined,
+      alters: name,
     });
 }
 

@@ -1,15 +1,14 @@
 import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
-import type { Acceptance, Finding } from './finding.ts';
+import type { Finding, RepairKind } from './finding.ts';
 
 /** A finding as a report has it: without the statements of its repair, which may hold the verifier of a password. */
 export interface ReportedFinding extends Omit<Finding, 'repair'> {
   /** Names it in commands. */
   id: string;
-  /** Whether `--fix` repairs it. */
-  repairable: boolean;
+  /** When `--fix` repairs it; null: another command does. */
+  repair: RepairKind | null;
   fixed: boolean;
-  accepted: Acceptance | null;
 }
 
 /** What SQL can say of how a server is. It cannot say how much room its disk has. */
@@ -28,14 +27,13 @@ export interface ServerMeasures {
 
 /** What `doctor --json` prints. */
 export interface DoctorReport {
-  /** False when a finding is an error that is neither fixed nor accepted. */
+  /** False when a finding is an error that is not fixed. */
   healthy: boolean;
   /** How many servers and tenants were checked. */
   servers: number;
   tenants: number;
   /** What was measured of each server that responds. */
   measured: ServerMeasures[];
-  /** The accepted ones are the last. */
   findings: ReportedFinding[];
 }
 

@@ -135,7 +135,7 @@ describe('console: pages', () => {
 
   it('a server is shown with the last known size of its data, and with the findings of the server itself', async () => {
     const finding = { id: 'aaaaaaaa', check: 'wal_not_archived', server: 'default', severity: 'warning', tenant: null };
-    const texts = { problem: 'nothing was archived so far', remedy: 'Set archive_mode', fixed: false, accepted: null };
+    const texts = { problem: 'nothing was archived so far', remedy: 'Set archive_mode', repair: null, fixed: false };
     const measured = {
       server: 'default',
       databases: 5,

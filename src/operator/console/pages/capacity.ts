@@ -16,7 +16,7 @@ export async function capacityPage({ control }: PageRequest) {
   const bytes = await bytesByServer(control);
   const processes = await listProcesses(control);
   const report = await readFindings(control, { tenant: null });
-  const open = (report?.findings ?? []).filter(({ fixed, accepted }) => !fixed && !accepted);
+  const open = (report?.findings ?? []).filter(({ fixed }) => !fixed);
   const servers = (await listServers(control)).map(server => ({
     ...server,
     data: bytes.get(server.name),
