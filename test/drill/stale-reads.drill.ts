@@ -1,12 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { statementsOf } from '../../src/postgres/statements.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Fault, type KindProxy, startKindProxy } from '../support/kind-proxy.ts';
+import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
+import { useServerFolder } from '../support/server-folder.ts';
 import { type ServiceProcess, useServiceProcesses } from '../support/service-processes.ts';
-import { postgresUrl } from '../support/test-server.ts';
-import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
+import { Standby } from '../support/standby.ts';
+import { postgresUrl, suiteFolder } from '../support/test-server.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 
 const status = '/api/v1/EntityStatus/3';
 const currencies = '/api/v1/Currency';
@@ -20,22 +25,33 @@ interface Written {
 }
 
 describe('drill: the age of what is served from memory', () => {
+  // First, while the servers run.
+  after(async () => {
+    await processes.killAll();
+    for (const proxy of proxies) proxy.close();
+    await standby?.close();
+    await redis?.close();
+    await withConnection(postgresUrl(), client => client.query(`drop database "${elsewhere}" with (force)`));
+  });
   const world = useWorld();
   const processes = useServiceProcesses();
   const proxies: KindProxy[] = [];
+  const standbyFolder = useServerFolder('standby');
+  let redis: TestRedis | undefined;
+  let standby: Standby | undefined;
+  /** Of the control database, for whoever takes away what a token needs. */
+  let controlUrl: string;
   let suspended: TestTenant;
   let controlName: string;
   let elsewhere: string;
 
   before(async () => {
     suspended = await world.provision('initech');
-    controlName = new URL(world.installation.controlUrl).pathname.slice(1);
+    if (redisInstalled) redis = await startRedis();
+    controlUrl = world.installation.controlUrl;
+    controlName = new URL(controlUrl).pathname.slice(1);
     elsewhere = `${controlName.slice(0, -1)}_`;
     await withConnection(postgresUrl(), client => client.query(`create database "${elsewhere}"`));
-  });
-  after(async () => {
-    for (const proxy of proxies) proxy.close();
-    await withConnection(postgresUrl(), client => client.query(`drop database "${elsewhere}" with (force)`));
   });
 
   /** Starts a process whose connections go through a proxy of its own. */
@@ -49,7 +65,8 @@ describe('drill: the age of what is served from memory', () => {
     return { service, proxy };
   }
 
-  const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
+  const control = (text: string, values: (string | number)[] = []) =>
+    withConnection(controlUrl, client => statementsOf(client).execute(text, values));
 
   async function get(client: Client, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
     const headers = { Authorization: `Bearer ${client.tokens?.accessToken}` };
@@ -64,13 +81,26 @@ describe('drill: the age of what is served from memory', () => {
       const beganAt = performance.now();
       const { body } = await get(client, status);
       seen.reads++;
-      const next = written[written.findIndex(({ value }) => value === body.Title) + 1];
+      const index = written.findIndex(({ value }) => value === body.Title);
+      const next = written.slice(index + 1).find(({ at }) => Number.isFinite(at));
       const ageMs = next ? Math.round(beganAt - next.at) : 0;
       if (ageMs <= 0) continue;
       seen.stale++;
       seen.maxAgeMs = Math.max(seen.maxAgeMs, ageMs);
     }
     return seen;
+  }
+
+  /** Changes the status that `readStale` reads every 300 ms. @param written takes the changes */
+  async function writeOften(client: Client, name: string, written: Written[], isRunning: () => boolean): Promise<void> {
+    for (let n = 0; isRunning(); n++) {
+      const change = { value: `${name} ${n}`, at: Number.POSITIVE_INFINITY };
+      written.push(change);
+      const response = await client.put(status, { Title: change.value });
+      expect(response.status).to.equal(200);
+      change.at = performance.now();
+      await sleep(300);
+    }
   }
 
   /** Takes away what a token needs, and returns how long the process has gone on to accept it, in ms. */
@@ -97,8 +127,8 @@ describe('drill: the age of what is served from memory', () => {
    * Revokes a session, disables a key, suspends a tenant and narrows a role, all at once.
    * @param beforeChanges called when the process has all of it in memory
    */
-  async function refusals(url: string, beforeChanges = () => {}): Promise<Record<string, number>> {
-    const sid = (client: Client): unknown =>
+  async function refusals(url: string, beforeChanges: () => unknown = () => {}): Promise<Record<string, number>> {
+    const sid = (client: Client): string =>
       JSON.parse(Buffer.from(client.tokens?.accessToken.split('.')[1] ?? '', 'base64url').toString()).sid;
     const session = (await world.login(world.acme)).at(url);
     const narrowed = (await world.loginAs(world.acme, { permissions: ['full.read'] })).at(url);
@@ -107,7 +137,7 @@ describe('drill: the age of what is served from memory', () => {
     const me = '/api/v1/auth/me';
     for (let n = 0; n < 3; n++)
       for (const client of [session, narrowed, keyed, idle]) await get(client, '/api/v1/EntityStatus');
-    beforeChanges();
+    await beforeChanges();
 
     const [revoked, disabled, inactive, forbidden] = await Promise.all([
       refusal(session, me, 401, () => control('update sessions set revoked_at = now() where id = ?', [sid(session)])),
@@ -130,40 +160,29 @@ describe('drill: the age of what is served from memory', () => {
 
   it('three processes under load serve nothing for longer than promised, whatever happens to the feed of one', async () => {
     const writing = await start({ REDIS_URL: 'redis://127.0.0.1:1' });
-    const faulty = await start();
+    const faulty = await start(redis ? { REDIS_URL: redis.url } : {});
     const healthy = await start();
     const admin = await world.login(world.acme);
-    const faults: [name: string, fault: Fault, promisedMs: number][] = [
-      ['none', {}, 1_000],
-      ['cut', { isCut: true }, 1_000],
-      ['frozen', { isFrozen: true }, 1_000],
-      ['lagging by 300 ms', { lagMs: 300 }, 1_000],
-      ['lagging by 1 s', { lagMs: 1_000 }, 1_000],
-      ['behind a pooler', { isDeaf: true }, 4_000],
-      ['on another server', { elsewhere }, 4_000],
+    const feed = (fault: Fault) => () => faulty.proxy.set('change-feed', fault);
+    const faults: [name: string, begin: () => unknown, promisedMs: number][] = [
+      ['none', feed({}), 1_000],
+      ['cut', feed({ isCut: true }), 1_000],
+      ['frozen', feed({ isFrozen: true }), 1_000],
+      ['lagging by 300 ms', feed({ lagMs: 300 }), 1_000],
+      ['lagging by 1 s', feed({ lagMs: 1_000 }), 1_000],
+      ['behind a pooler', feed({ isDeaf: true }), 4_000],
+      ['on another server', feed({ elsewhere }), 4_000],
+      ['without Redis', () => redis?.kill(), 1_000],
     ];
 
-    for (const [name, fault, promisedMs] of faults) {
+    for (const [name, begin, promisedMs] of faults) {
       const written: Written[] = [];
-      const refused: Record<string, number>[] = [];
       let isRunning = true;
-      const write = async (): Promise<void> => {
-        for (let n = 0; isRunning; n++) {
-          const value = `${name} ${n}`;
-          const change = { value, at: Number.POSITIVE_INFINITY };
-          written.push(change);
-          const response = await admin.at(writing.service.url).put(status, { Title: value });
-          expect(response.status).to.equal(200);
-          change.at = performance.now();
-          await sleep(300);
-        }
-      };
       const isOn = (): boolean => isRunning;
       const reads = [faulty, healthy].map(({ service }) => readStale(admin.at(service.url), written, isOn));
-      const writes = write();
+      const writes = writeOften(admin.at(writing.service.url), name, written, isOn);
       await sleep(1_500);
-      const ofFault = await refusals(faulty.service.url, () => faulty.proxy.set('change-feed', fault));
-      refused.push(ofFault, await refusals(healthy.service.url));
+      const refused = [await refusals(faulty.service.url, begin), await refusals(healthy.service.url)];
       await sleep(Math.max(0, promisedMs - 1_000));
       isRunning = false;
       await writes;
@@ -226,5 +245,39 @@ describe('drill: the age of what is served from memory', () => {
 
     console.log('after the response, ms', ageMs);
     expect(ageMs).to.be.below(1_000 + slackMs);
+  });
+
+  it('a process that still listens to a former primary, which was not demoted, serves nothing from memory after four seconds', async () => {
+    const promisedMs = 4_000;
+    const [writing, listening] = [await start(), await start()];
+    const admin = await world.login(world.acme);
+    const [writer, reader] = [admin.at(writing.service.url), admin.at(listening.service.url)];
+    const following = await Standby.start(postgresUrl(), suiteFolder(), standbyFolder);
+    standby = following;
+    const written: Written[] = [];
+    let isRunning = true;
+    const isOn = (): boolean => isRunning;
+    const reads = readStale(reader, written, isOn);
+    let writes: Promise<void> | undefined;
+
+    // The feed of one process keeps its connection to the former primary.
+    const promote = async (): Promise<void> => {
+      await following.promote();
+      controlUrl = databaseUrl(following.url, controlName);
+      for (const kind of ['api', 'control'] as const) {
+        for (const { proxy } of [writing, listening]) proxy.set(kind, { server: following.url });
+      }
+      writing.proxy.set('change-feed', { server: following.url });
+      await eventually(async () => (await writer.put(status, { Title: 'promoted' })).status === 200);
+      writes = writeOften(writer, 'promoted', written, isOn);
+    };
+    const refused = await refusals(listening.service.url, promote);
+    await sleep(promisedMs);
+    isRunning = false;
+    await writes;
+    const seen = await reads;
+
+    console.log('on a former primary', { ...seen, ...refused });
+    expect(Math.max(seen.maxAgeMs, ...Object.values(refused))).to.be.below(promisedMs + slackMs);
   });
 });

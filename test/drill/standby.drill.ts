@@ -1,14 +1,13 @@
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl, serverAddressUrl } from '../../src/control/server-urls.ts';
-import { createRunner } from '../../src/embedded/binaries.ts';
-import { findServer } from '../../src/embedded/pid-file.ts';
-import { type EmbeddedPostgres, launchServer, startEmbeddedPostgres, stopServer } from '../../src/embedded/postgres.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
+import { Standby } from '../support/standby.ts';
 import { controlSql, createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/Currency';
@@ -17,8 +16,7 @@ describe('drill: reads that reach a standby', () => {
   let world: World;
   let folder: string;
   let primary: EmbeddedPostgres;
-  let standbyData: string;
-  let standbyUrl: string;
+  let standby: Standby;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-standby-'));
@@ -27,31 +25,10 @@ describe('drill: reads that reach a standby', () => {
   });
   after(async () => {
     await world.close();
-    await stopServer(standbyData);
+    await standby?.close();
     await primary.leave();
     await rm(folder, { recursive: true, force: true });
   });
-
-  /** Copies the data folder of the primary, as `pg_basebackup` would, and starts a standby on it. @returns its URL */
-  async function startStandby(): Promise<string> {
-    standbyData = join(folder, 'standby', 'postgres');
-    await withConnection(primary.url, async client => {
-      await client.query(`select pg_backup_start('standby', true)`);
-      await cp(join(folder, 'primary', 'postgres'), standbyData, { recursive: true });
-      const { rows } = await client.query<{ label: string }>('select labelfile as label from pg_backup_stop()');
-      await writeFile(join(standbyData, 'backup_label'), rows[0]?.label ?? '');
-    });
-    await rm(join(standbyData, 'postmaster.pid'), { force: true });
-    await writeFile(join(standbyData, 'standby.signal'), '');
-    const { hostname, port, password } = new URL(primary.url);
-    const source = `primary_conninfo=host=${hostname} port=${port} user=postgres password=${password}`;
-    await launchServer(standbyData, join(folder, 'standby'), await createRunner(standbyData), [source]);
-    return eventually(async () => {
-      const url = Object.assign(new URL(primary.url), { port: (await findServer(standbyData))?.port }).href;
-      const recovering = 'select from pg_stat_wal_receiver where pg_is_in_recovery()';
-      return withConnection(url, async client => (await client.query(recovering)).rowCount === 1 && url);
-    }, 20_000);
-  }
 
   it('a response that was read from a standby is not cached', async () => {
     const tenant = await world.provision('far', 'second');
@@ -61,11 +38,11 @@ describe('drill: reads that reach a standby', () => {
     const name = async () => (await client.get(`${path}/${currency.Id}`)).body.Name;
     expect(await name()).to.equal('Euro');
 
-    standbyUrl = await startStandby();
-    const sealed = world.installation.secrets.seal(standbyUrl, 'server_url:second');
+    standby = await Standby.start(primary.url, join(folder, 'primary'), join(folder, 'standby'));
+    const sealed = world.installation.secrets.seal(standby.url, 'server_url:second');
     await controlSql(world, `update servers set admin_url = ?, address = ? where name = 'second'`, [
       sealed,
-      serverAddressUrl(standbyUrl),
+      serverAddressUrl(standby.url),
     ]);
     await eventually(
       async () => (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
@@ -76,8 +53,8 @@ describe('drill: reads that reach a standby', () => {
       admin.query(`update currencies set name = 'Changed'`),
     );
     await eventually(async () => {
-      const { rows } = await withConnection(databaseUrl(standbyUrl, database), standby =>
-        standby.query<{ name: string }>('select name from currencies'),
+      const { rows } = await withConnection(databaseUrl(standby.url, database), client =>
+        client.query<{ name: string }>('select name from currencies'),
       );
       return rows[0]?.name === 'Changed';
     });

@@ -20,6 +20,8 @@ export interface Fault {
   readonly isDeaf?: boolean;
   /** Ends them, and opens new ones to this database, whose name is as long. */
   readonly elsewhere?: string;
+  /** Ends them, and opens new ones to the server of this URL. */
+  readonly server?: string;
 }
 
 /** A proxy between one process and PostgreSQL, with faults for some of its connections. */
@@ -40,20 +42,20 @@ interface Connection {
 const notification = 'A'.charCodeAt(0);
 
 export async function startKindProxy(target: string): Promise<KindProxy> {
-  const { hostname, port } = new URL(target);
   const faults = new Map<string, Fault>();
   const connections = new Set<Connection>();
 
   function open(client: Socket, startup: Buffer): void {
     const text = startup.toString('latin1');
     const kind = /application_name\0backoffice-([a-z-]+)/.exec(text)?.[1] ?? '';
-    const { isCut, elsewhere } = faults.get(kind) ?? {};
+    const { isCut, elsewhere, server: url = target } = faults.get(kind) ?? {};
     if (isCut) return void client.resetAndDestroy();
     if (elsewhere !== undefined) {
       const at = text.indexOf('database\0') + 'database\0'.length;
       startup.write(elsewhere, at, 'latin1');
     }
 
+    const { hostname, port } = new URL(url);
     const upstream = connect(Number(port), hostname);
     const connection: Connection = { kind, sockets: [client, upstream], isFrozen: false };
     connections.add(connection);
@@ -97,7 +99,8 @@ export async function startKindProxy(target: string): Promise<KindProxy> {
       if (fault) faults.set(kind, fault);
       else faults.delete(kind);
       // A connection that was frozen has lost bytes, and one that leads elsewhere stays there.
-      if (!fault || fault.isCut || fault.elsewhere !== undefined) endAll(each => each === kind);
+      const { isCut, elsewhere, server: url } = fault ?? {};
+      if (!fault || isCut || elsewhere !== undefined || url !== undefined) endAll(each => each === kind);
     },
     close: () => {
       server.close();
