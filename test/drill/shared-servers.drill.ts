@@ -254,7 +254,7 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
       await eventually(async () => {
         const now = await running();
         return now.length === count && now.every(pid => !before.includes(pid));
-      }, startMs);
+      }, count * startMs);
       console.log({ replaced: count, ms: Math.round(performance.now() - startedAt) });
       await delay(5_000);
 
