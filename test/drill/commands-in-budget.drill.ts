@@ -204,7 +204,6 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['runs list', just()],
     ['runs show', just()],
     ['runs watch', just('--json')],
-    ['pool fill', just('--size', '1')],
     ['pool list', just()],
     ['pool drain', just()],
 

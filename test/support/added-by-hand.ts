@@ -11,3 +11,6 @@ export const readAddedByHand = `
   select pg_typeof("Rate of tax")::text as rate_type, "Rate of tax"::text as rate, mood::text, notes.id,
          pg_typeof(at)::text as at_type, at::text, words
     from currencies, notes where code = 'CHF'`;
+
+/** How `doctor` names the first of them. */
+export const handMadeDifference = /(?:Rate of tax|mood|notes)\S* is not part of it/;

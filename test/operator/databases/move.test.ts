@@ -9,7 +9,7 @@ import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
+import { addByHand, handMadeDifference, readAddedByHand } from '../../support/added-by-hand.ts';
 import { attributesOf, startCollector } from '../../support/collector.ts';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -208,9 +208,7 @@ describe('move of a tenant', () => {
     await servers.move('acme', '--back');
     expect((await query(readAddedByHand)).rows).to.deep.equal(was.rows);
     expect(await servers.namesOn('second', kept?.database), 'of the former move').to.deep.equal([]);
-    expect((await servers.run(['doctor', '--json'])).stdout).to.include(
-      'column currencies.Rate of tax is not part of it',
-    );
+    expect((await servers.run(['doctor', '--json'])).stdout).to.match(handMadeDifference);
     await query('alter table currencies drop "Rate of tax", drop mood; drop table notes');
   });
 

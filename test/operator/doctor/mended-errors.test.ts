@@ -33,6 +33,10 @@ interface Fault {
   cleanUp?: () => Promise<unknown>;
 }
 
+/** SQL for a sealed secret with another last byte: it names the key that sealed it, and does not open. */
+const damaged = (column: string): string =>
+  `set_byte(${column}, octet_length(${column}) - 1, 255 - get_byte(${column}, octet_length(${column}) - 1))`;
+
 /** The commands for which a terminal asks whether it is meant. */
 const asked = /^npx backoffice (purge|restore swap|databases drop|key disable) /;
 
@@ -122,20 +126,21 @@ describe('errors of doctor', () => {
     {
       title: 'the URL of a server that cannot be decrypted',
       check: 'secret_does_not_open',
-      make: () => server.control(`update servers set admin_url = '\\x00' where name = 'far'`),
+      make: () => server.control(`update servers set admin_url = ${damaged('admin_url')} where name = 'far'`),
       input: () => far.url,
     },
     {
       title: 'a password that cannot be decrypted',
       check: 'secret_does_not_open',
-      make: () => server.control(`update tenants set role_password = '\\x00' where slug = 'acme'`),
+      make: () => server.control(`update tenants set role_password = ${damaged('role_password')} where slug = 'acme'`),
     },
     {
       title: 'a retiring signing key that cannot be decrypted',
       check: 'secret_does_not_open',
       make: () =>
         server.control(`insert into signing_keys (kid, tenant_id, secret, status)
-                        select gen_random_uuid(), id, '\\x00', 'retiring' from tenants where slug = 'acme'`),
+                        select gen_random_uuid(), tenant_id, ${damaged('secret')}, 'retiring'
+                          from signing_keys where status = 'active' limit 1`),
     },
     {
       title: 'a tenant without an active key',

@@ -150,7 +150,8 @@ describe('restore of the control database', () => {
       );
     };
     expect((await findings()).map(({ remedy }) => remedy)).to.deep.equal([
-      'If the control database in use is the right one, drop the other: drop database "office_restoring";',
+      'If the control database in use is the right one, drop the other: ' +
+        `psql "$DATABASE_URL" -c 'drop database "office_restoring"'`,
       `Run it again, with --all if lost tenants are to be restored: npx backoffice control restore --archive ${file}`,
     ]);
     await writeFile(join(folder, first), archive);
