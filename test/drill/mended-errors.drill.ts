@@ -3,20 +3,20 @@ import { rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
-import { diagnose } from '../../../src/operator/doctor/doctor.ts';
-import { type Check, errors } from '../../../src/operator/doctor/finding.ts';
-import type { ReportedFinding } from '../../../src/operator/doctor/reports.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
-import { startOwnServer } from '../../support/own-server.ts';
-import { makeServerFolder } from '../../support/server-folder.ts';
-import { backUp } from '../../support/succeed.ts';
-import { quickSettings } from '../../support/test-server.ts';
-import { use } from '../../support/use.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { closedStamp } from '../../src/operator/databases/database-stamp.ts';
+import { diagnose } from '../../src/operator/doctor/doctor.ts';
+import { type Check, errors } from '../../src/operator/doctor/finding.ts';
+import type { ReportedFinding } from '../../src/operator/doctor/reports.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { createDedicatedServer } from '../support/dedicated-server.ts';
+import { startOwnServer } from '../support/own-server.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { backUp } from '../support/succeed.ts';
+import { quickSettings } from '../support/test-server.ts';
+import { use } from '../support/use.ts';
 
-const backoffice = fileURLToPath(new URL('../../../bin/backoffice', import.meta.url));
+const backoffice = fileURLToPath(new URL('../../bin/backoffice', import.meta.url));
 /** The shell of a person in the folder of the project: `npx backoffice` is its command line. */
 const shell = `npx() { shift; ${JSON.stringify(backoffice)} "$@"; }\n`;
 
@@ -52,7 +52,7 @@ const elsewhere: Partial<Record<Check, readonly string[]>> = {
   unfinished_control_restore: ['npx backoffice control restore --archive FILE'],
 };
 
-describe('errors of doctor', () => {
+describe('drill: errors of doctor', () => {
   const server = use(createDedicatedServer);
   const far = use(() => startOwnServer('far', quickSettings));
   const usedCommands = new Set<string>();
