@@ -46,7 +46,7 @@ const operatorLayers = [
   ['control'],
   ['lifecycle', 'export'],
   ['recovery'],
-  ['archives'],
+  ['archives', 'backup'],
   ['servers'],
   ['databases'],
   ['schema'],
