@@ -66,11 +66,11 @@ export const variables = z
       .default(5_000),
     WEBHOOK_TRUSTED_RECEIVERS: hostPorts.default([]),
     BACKUP_TARGET: backupLocation.optional(),
-    BACKUP_KEEP: retention.default({ hours: 24, days: 7, weeks: 5, months: 12 }),
+    BACKUP_KEEP: retention.default({ allMs: 6 * 3_600_000, hours: 48, days: 14, weeks: 8, months: 12 }),
     AWS_ACCESS_KEY_ID: z.string().optional(),
     AWS_SECRET_ACCESS_KEY: z.string().optional(),
     AWS_SESSION_TOKEN: z.string().optional(),
-    AWS_REGION: z.string().default('us-east-1'),
+    AWS_REGION: z.string().optional(),
     AWS_ENDPOINT_URL: url('http:', 'https:').optional(),
     ...tracingVariables,
   })
