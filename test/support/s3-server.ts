@@ -24,6 +24,8 @@ export interface S3Server {
   clockOffsetMs: number;
   /** The logins that it accepts. */
   readonly logins: S3Login[];
+  /** Changes the documents that it sends. */
+  changeBody: (body: string) => string;
   /** Returns the fault of a request; undefined: it is answered as always. */
   faultOf: (request: string) => S3Fault | undefined;
   close(): Promise<void>;
@@ -47,7 +49,10 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     server.requests.push(`${method} ${url}`);
     const fault = server.faultOf(`${method} ${url}`);
     const signed = { method, url, headers, body: await buffer(request) };
-    await send(response, fault, refuse(fault) ?? respond(signed));
+    const right = refuse(fault) ?? respond(signed);
+    const isDocument = right.headers?.['content-type'] === 'application/xml';
+    const changed = isDocument ? { ...right, body: Buffer.from(server.changeBody(right.body.toString())) } : right;
+    await send(response, fault, changed);
   };
   const respond = (request: SignedRequest): S3Response => {
     const refusal = refuseSignature(request, server.logins, Date.now() + server.clockOffsetMs);
@@ -71,6 +76,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     clockOffsetMs: 0,
     logins: [login],
     faultOf: () => undefined,
+    changeBody: body => body,
     close: async () => {
       listener.close();
       listener.closeAllConnections();

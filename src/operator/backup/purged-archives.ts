@@ -87,15 +87,13 @@ export async function removeLeftOfPurged(
   let removed = 0;
 
   for (const { guid } of rows) {
-    const erased = await target
-      .erase(archiveFolder(installation, guid))
-      .catch(
-        (error: Error): Erased => ({
-          removed: 0,
-          left: listing.of(guid).map(({ name }) => name),
-          error: errorText(error),
-        }),
-      );
+    const erased = await target.erase(archiveFolder(installation, guid)).catch(
+      (error: Error): Erased => ({
+        removed: 0,
+        left: listing.of(guid).map(({ name }) => name),
+        error: errorText(error),
+      }),
+    );
     const state = erased.error === null && erased.left.length === 0 ? 'removed' : 'left';
     await recordPurged(control, guid, { state, target: target.description, ...erased });
 

@@ -44,9 +44,14 @@ export function limitCalls(
   };
 }
 
-/** The SDK names so the end of a connection that was not made, or was silent, for the time that it was given. */
+/** Errors of a connection that the store, or a proxy before it, has closed. They are no silence. */
+const closedConnection = ['ECONNRESET', 'EPIPE'];
+
+/** The SDK gives one name to a connection that was silent, to one that was not made in time, and to a closed one. */
 function isSilence(error: unknown): boolean {
-  return (error as Error).name === 'TimeoutError';
+  const { name, code } = error as NodeJS.ErrnoException;
+
+  return name === 'TimeoutError' && !closedConnection.includes(code ?? '');
 }
 
 function refuseRedirect(description: string, { statusCode, headers }: StoreResponse): void {

@@ -3,8 +3,6 @@ import { OperatorError } from '../../../log/operator-error.ts';
 export interface TargetLimits {
   /** Time without a byte in either direction, after which a call fails. */
   readonly maxSilenceMs: number;
-  /** Longest pause before a request is sent again for the first time; it doubles with each further one. */
-  readonly retryMs: number;
 }
 
 /**
@@ -12,7 +10,7 @@ export interface TargetLimits {
  * after the silence does and ends 18 s later, and a call that begins just before that end is silent
  * as long again.
  */
-export const targetLimits: TargetLimits = { maxSilenceMs: 18_000, retryMs: 200 };
+export const targetLimits: TargetLimits = { maxSilenceMs: 18_000 };
 
 /** Silent calls in a row after which the target is given up. One alone can be a single broken connection. */
 const maxSilentCalls = 2;
