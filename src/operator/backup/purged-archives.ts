@@ -78,15 +78,11 @@ export async function removeLeftOfPurged(
   listing: Listing,
   installation: string,
 ): Promise<{ removed: number; left: readonly { readonly name: string; readonly error: string }[] }> {
-  const { rows } = await control.query<{ [Field in keyof LeftArchives]: LeftArchives[Field] }>(
-    `select distinct on (guid) guid, slug from purged_tenants
-      where archives = 'left' or archives = 'removed' and guid = any ($1::uuid[]) order by guid`,
-    [listing.owners.filter(owner => owner !== null)],
-  );
+  const purged = await findLeftOfPurged(control, listing);
   const left: { name: string; error: string }[] = [];
   let removed = 0;
 
-  for (const { guid } of rows) {
+  for (const { guid } of purged) {
     const erased = await target.erase(archiveFolder(installation, guid)).catch(
       (error: Error): Erased => ({
         removed: 0,
@@ -107,6 +103,17 @@ export async function removeLeftOfPurged(
   }
 
   return { removed, left };
+}
+
+/** Returns the purged tenants whose archives are to be removed: they are left, or listed again. */
+export async function findLeftOfPurged(control: Queryable, listing: Listing): Promise<LeftArchives[]> {
+  const { rows } = await control.query<{ [Field in keyof LeftArchives]: LeftArchives[Field] }>(
+    `select distinct on (guid) guid, slug from purged_tenants
+      where archives = 'left' or archives = 'removed' and guid = any ($1::uuid[]) order by guid`,
+    [listing.owners.filter(owner => owner !== null)],
+  );
+
+  return rows;
 }
 
 async function recordPurged(

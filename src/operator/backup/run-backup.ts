@@ -33,16 +33,14 @@ export interface ArchiveOrder {
   readonly url: string;
 }
 
-/** An archive that is being written. */
-export interface ArchiveBody {
-  /** Who destroys it ends the reading of the database. */
-  readonly body: Readable;
-  /** Ends when the last byte is made. */
-  readonly finished: Promise<{ readonly rows: number }>;
-}
-
-/** Takes a snapshot of a database, and makes an archive of it. */
-export type WriteArchive = (order: ArchiveOrder) => Promise<ArchiveBody>;
+/**
+ * Takes a snapshot of a database, makes an archive of it, and has it stored.
+ * @param store writes the body to its end: the archive exists when it has returned
+ */
+export type WriteArchive = <T>(
+  order: ArchiveOrder,
+  store: (body: Readable) => Promise<T>,
+) => Promise<{ readonly rows: number; readonly written: T }>;
 
 /** What a backup run is to archive. */
 export interface BackupRequest {
@@ -257,16 +255,9 @@ class BackupRun {
       recipients: this.#recipients,
     });
 
-    const { body, finished } = await write({ ...subject, name, recipients });
-    finished.catch(() => {}); // an error of the body is the error of the write, too
-    const { size } = await target.write(name.name, body).catch(async error => {
-      body.destroy();
-      await finished.catch(() => {}); // it has left the database
-      throw error;
-    });
-    const { rows } = await finished;
-
-    const archive: StoredArchive = { ...name, size, modifiedAt: name.time };
+    const store = (body: Readable) => target.write(name.name, body);
+    const { rows, written } = await write({ ...subject, name, recipients }, store);
+    const archive: StoredArchive = { ...name, size: written.size, modifiedAt: name.time };
     listing.add(archive);
 
     return { archive, rows };

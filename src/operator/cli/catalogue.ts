@@ -1,3 +1,4 @@
+import { usesAge } from '../../config/backup-format.ts';
 import { groups, type Topic } from '../command/operation.ts';
 
 type Row = readonly [name: string, summary: string, load: Topic['load']];
@@ -49,7 +50,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ['databases', 'databases beside those that tenants have now', () => import('../databases/databases.command.ts')],
   ],
   Backup: [
-    ['backup', 'archives of tenants, their checks and drills', () => import('../archives/backup.command.ts')],
+    [
+      'backup',
+      'archives of tenants, their checks and drills',
+      () => (usesAge() ? import('../backup/backup.command.ts') : import('../archives/backup.command.ts')),
+    ],
     [
       'retention',
       'how long activities and audit entries are kept',
