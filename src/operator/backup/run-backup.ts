@@ -71,7 +71,7 @@ export interface BackupReport {
   failed: number;
   /** Bytes of the archives that were written. */
   bytes: number;
-  /** Tenants whose last archive was no longer in the target, and that were archived again. */
+  /** Tenants whose last archive the target does not have, and that were archived again. */
   lost: readonly string[];
   /** Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed. */
   removed: number;
