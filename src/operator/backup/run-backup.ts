@@ -8,7 +8,6 @@ import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
-import { requireMasterKey } from '../people/require-master-key.ts';
 import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { type BackupCandidate, currentArchive, findCandidates, lostArchives, readPresentTenant } from './candidates.ts';
@@ -92,8 +91,8 @@ export interface BackupReport {
  *   3. The control database is archived after all tenants, with the names of their archives.
  *   4. Removing comes last, after the newer archives are complete.
  *
- * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target
- *   cannot be used or another control database writes there, or a tenant does not exist
+ * @throws {OperatorError} when another run is in progress, the target cannot be used or another
+ *   control database writes there, or a tenant does not exist
  */
 export async function runBackup(
   installation: Installation,
@@ -105,7 +104,6 @@ export async function runBackup(
   const startedAt = performance.now();
 
   return withBackupLock(installation.controlUrl, 'archives', async control => {
-    await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
     const claim = await claimTarget(control, target);
     const id = await beginRun(control);
 
