@@ -116,8 +116,9 @@ export async function initTarget(
   if (!isOwn) {
     const id = randomUUID();
     await control.query('set synchronous_commit = on');
-    await control.query('update installation set target_writer = $1, next_target_writer = null', [id]);
+    await control.query('update installation set next_target_writer = $1', [id]);
     await writeWriter(target, installation, id, document?.version);
+    await control.query('update installation set target_writer = $1, next_target_writer = null', [id]);
   }
 
   return {

@@ -1,8 +1,10 @@
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
+import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config/config.ts';
 import { markerFile } from '../../../src/operator/backup/target/folder-target.ts';
@@ -117,6 +119,30 @@ describe('targets of archives', () => {
     expect(await refusal()).to.include('is not mounted');
     await rm(path, { recursive: true });
     expect(await refusal()).to.match(/^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir/);
+  });
+
+  it('a folder that is mounted to be read only is read and listed, and a write says that it cannot be written', async function () {
+    const path = join(folder, 'read-only');
+    await mkdir(path);
+    const run = promisify(execFile);
+    const mounted = await run('mount', ['-t', 'tmpfs', 'tmpfs', path]).catch(() => undefined);
+    if (!mounted) return this.skip(); // only root mounts
+
+    try {
+      const target = await folderOf(path);
+      await target.mark();
+      await target.write('a/file', chunks(Buffer.from('here')));
+      await run('mount', ['-o', 'remount,ro', path]);
+
+      await target.check();
+      expect(String(await contentOf(target, 'a/file'))).to.equal('here');
+      expect(await listAll(target, '')).to.have.length(1);
+      const refused = await target.write('a/other', chunks(Buffer.from('x'))).catch((error: Error) => error.message);
+      expect(refused).to.include('is mounted to be read only: write a/other (EROFS). Mount it to be written');
+    } finally {
+      await run('umount', [path]);
+      await rm(path, { recursive: true });
+    }
   });
 
   it('a document is replaced only if it still has the version that was read, in a folder and in a bucket', async () => {

@@ -189,26 +189,15 @@ export class FolderTarget implements Target {
     return (await stat(this.#path(name)).catch(ignoreMissing)) !== undefined;
   }
 
-  /** @throws {OperatorError} when the folder does not exist, or cannot be written */
+  /** It need not be writable: whoever only reads may mount it so. @throws {OperatorError} when it does not exist */
   async #checkFolder(): Promise<void> {
     const root = this.#root;
-    const probe = unfinishedPath(join(root, 'write-test'));
+    const found = await this.#wait('check the target', () => stat(root).catch(ignoreMissing));
+    if (found?.isDirectory()) return;
 
-    try {
-      await this.#calls.wait('check the target', async () => {
-        await (await open(probe, 'w', fileMode)).close();
-        await rm(probe);
-      });
-    } catch (cause) {
-      if (cause instanceof OperatorError) throw cause;
-      const { code } = cause as NodeJS.ErrnoException;
-      throw new OperatorError(
-        code === 'ENOENT'
-          ? `The folder of BACKUP_TARGET does not exist: ${root}. Mount it, or make it: mkdir -m 700 -p ${root}`
-          : `The folder of BACKUP_TARGET cannot be written (${code}): ${root}. Mount it, or give this login the right to write`,
-        { cause },
-      );
-    }
+    throw new OperatorError(
+      `The folder of BACKUP_TARGET does not exist: ${root}. Mount it, or make it: mkdir -m 700 -p ${root}`,
+    );
   }
 
   /** Waits for one operation of the file system, as a step of a call. */
@@ -363,6 +352,7 @@ function explainFailure(description: string, call: string, cause: NodeJS.ErrnoEx
     EISDIR: `has a folder in the place of a file: ${call} (${code}). Move it away, then try again`,
     ENOTDIR: `has a file in the place of a folder: ${call} (${code}). Move it away, then try again`,
     ENOSPC: `is full: ${call} (${code}). Make room, then try again`,
+    EROFS: `is mounted to be read only: ${call} (${code}). Mount it to be written`,
     EDQUOT: `is full: ${call} (${code}). Make room, then try again`,
   };
   const otherwise = `cannot be used: ${call} (${code}). Check its mount and the rights of this login, then try again`;

@@ -46,6 +46,8 @@ const partsAtOnce = 2;
 const maxAttempts = 5;
 const connectMs = 10_000;
 const concurrentRemovals = 8;
+/** Refusals in a row after which no further removal is tried: the login may not remove, or a lock holds everything. */
+const maxRefusals = 16;
 const fallbackRegion = 'us-east-1';
 
 /** Responses to a condition that is not met: another version, a write at the same time, no object. */
@@ -126,8 +128,9 @@ class S3Target implements Target {
         yield ETag === undefined ? object : { ...object, checksum: ETag };
       }
 
-      token = page.NextContinuationToken;
-      if (page.IsTruncated && token === undefined)
+      const former = token;
+      token = page.IsTruncated ? page.NextContinuationToken : undefined;
+      if (page.IsTruncated && (token === undefined || token === former))
         throw new OperatorError(`${this.description} ended a list without its next page: ${call}. Try again`);
     } while (token !== undefined);
   }
@@ -174,13 +177,17 @@ class S3Target implements Target {
 
     let error: string | null = null;
     let removed = 0;
+    let refusals = 0;
     await runConcurrently(found, concurrentRemovals, async ({ name, id }) => {
+      if (refusals >= maxRefusals) return;
       const command = new DeleteObjectCommand({ Bucket: this.#bucket, Key: this.#key(name), VersionId: id });
       try {
         await this.#explain(`remove ${name}`, () => this.#client.send(command));
         removed++;
+        refusals = 0;
       } catch (cause) {
         error = (cause as Error).message;
+        refusals++;
       }
     });
     await this.removeUnfinished(prefix);
