@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../src/config/config.ts';
 import { Server } from '../src/control/control-entities.ts';
+import { requireMasterKey } from '../src/control/present-key.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { findServer } from '../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
@@ -67,6 +68,7 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     await migrateControl(controlUrl);
     const masterKey = randomBytes(32).toString('base64');
     const installation = await openInstallation(readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }));
+    await requireMasterKey(installation.statements, installation.secrets);
     let disconnected: Promise<void> | undefined;
     const disconnect = (): Promise<void> => {
       disconnected ??= installation.close();

@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
 import type { ControlDatabase } from './control/database.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
-import { createSecretBox, type SecretBox } from './control/secret-box.ts';
+import { SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedControlUrl, pathExists } from './embedded/cluster.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
@@ -124,7 +124,7 @@ function assemble(
   masterKey: Buffer,
   leave?: () => Promise<void>,
 ): InstallationAccess {
-  const secrets = createSecretBox(masterKey, config.previousMasterKey);
+  const secrets = new SecretBox(masterKey, config.previousMasterKey);
   return {
     controlUrl,
     embedded: leave !== undefined,

@@ -19,3 +19,20 @@ if (!process.features.typescript) {
 // project that shares `node_modules`, or one that was moved, uses them; Node before 24.12 finds them by absolute paths.
 process.env.NODE_COMPILE_CACHE_PORTABLE = '1';
 module.enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));
+
+// Linux gives a process 1, such as that of a container, no signal that it does not handle: without this, the first
+// SIGTERM would be lost while the modules load, and the container would be killed when its time to stop has passed.
+if (process.pid === 1) {
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ]) {
+    const end = () => process.exit(code);
+    process.once(signal, end);
+    process.on('newListener', name => {
+      if (name === signal) {
+        process.off(signal, end);
+      }
+    });
+  }
+}

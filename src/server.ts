@@ -56,7 +56,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, masterKey, metrics, databases, unsentResponses, imports, countRequest } = services;
+  const { feed, secrets, metrics, databases, unsentResponses, imports, countRequest } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -77,7 +77,6 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     throw error;
   }
   services.webhooks.start();
-  services.sizes.start();
   const beginStop = (): void => {
     stopping.abort();
     imports.stopWithin(maxStopMs);
@@ -98,7 +97,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     unreadyReason: (): UnreadyReason | undefined => {
       if (stopping.signal.aborted) return 'stopping';
       if (!feed.current) return 'control_database';
-      return masterKey.isKnown ? undefined : 'master_key';
+      return secrets.isReady ? undefined : 'master_key';
     },
     /**
      * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new

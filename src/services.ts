@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { accountLinks } from './auth/account-link.ts';
@@ -15,7 +14,7 @@ import { controlHead } from './control/control-version.ts';
 import { closeIdleConnections } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
-import { MasterKeyWatch } from './control/master-key-watch.ts';
+import { reportMasterKey } from './control/present-key.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
@@ -32,7 +31,6 @@ import { tenantHead } from './operator/schema/tenant-head.ts';
 import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { startTracing } from './tracing/start-tracing.ts';
-import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
 import { createWebhookSender } from './webhooks/send-webhook.ts';
@@ -68,7 +66,7 @@ export async function createServices(options: ServiceOptions) {
     pool: () => control.em.getConnection().getNativeClient(),
     process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
     budget: config.connectionBudget,
-    keys: secrets,
+    secrets,
     log,
   });
 
@@ -106,10 +104,9 @@ async function createParts(
   const { process } = beat;
   const announcer = new Announcer(control);
   const { announce } = announcer;
-  const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
+  beat.onChange(reportMasterKey(secrets, log));
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
-  const usageStore = createUsageStore(control, process, randomUUID());
-  const recorder = new UsageRecorder({ store: usageStore, log, now });
+  const recorder = new UsageRecorder({ store: createUsageStore(control), log, now });
   const databases = await openDatabases({
     config,
     installation,
@@ -127,8 +124,7 @@ async function createParts(
   await feed.start(); // before the first beat, which so comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
-  await masterKey.check();
-  await recorder.start();
+  recorder.start();
   const responseCache = new ResponseCache({
     feed,
     announce,
@@ -155,13 +151,12 @@ async function createParts(
   });
   await beat.settle(maxSettleMs);
   const unsentResponses = new UnsentResponses();
-  const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const metrics = createMetrics({
     databases,
     unsentResponses,
     responseCache,
     feed,
-    masterKey,
+    secrets,
     passwords,
     logOutput,
     mails: mails.counts,
@@ -195,22 +190,18 @@ async function createParts(
       metrics.count(outcome);
       if (outcome.tenant) recorder.count(outcome.tenant.guid, outcome);
     },
-    sizes,
     rateLimitStore,
     tracing,
     log,
     feed,
-    masterKey,
     unsentResponses,
     /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
     close: async (): Promise<void> => {
-      masterKey.stop();
       rateLimitStore.close();
       webhooks.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();
       await usage.stop();
-      await sizes.stop();
       await recorder.stop();
       await announcer.stop();
       await feed.stop();

@@ -6,7 +6,7 @@ const idle: MetricsSources = {
   databases: { budgets: { all: new Map() }, largeReads: { running: 0 } } as unknown as MetricsSources['databases'],
   responseCache: { bytes: 0, counts: { hits: 0, misses: 0 } },
   feed: { current: true },
-  masterKey: { isKnown: true },
+  secrets: { isReady: true },
   passwords: { usage: { hashed: 0, waiting: 0 } },
   logOutput: { droppedLines: 0 },
   mails: { sent: 0, failed: 0 },

@@ -30,7 +30,8 @@
 -- `\d+` in psql too. A comment above an index names the query that needs it.
 --
 -- Secrets. A *sealed* value is encrypted under the master key of the installation, which no
--- database has. Of a token, only its SHA-256 is stored.
+-- database has, and begins with the fingerprint of that key; section 11 refuses any other one.
+-- Of a token, only its SHA-256 is stored.
 --
 -- Transaction. The page runs in one transaction, in which MikroORM has created the table
 -- `migrations` before.
@@ -752,46 +753,9 @@ comment on column tenant_usage.hour is 'begin of the hour, UTC';
 comment on column tenant_usage.refused is
   'requests with status 429 or 503, which are also in requests';
 comment on column tenant_usage.database_bytes is
-  'last size of the database in the hour; null: not sampled';
+  'size of the database, as doctor has measured it in the hour; null: not measured';
 -- the usage of all tenants in some hours; rows arrive almost in that order
 create index tenant_usage_hour_index on tenant_usage using brin (hour);
-
-create table usage_writers (
-  id uuid primary key,
-  process uuid not null,
-  host text not null,
-  pid integer not null,
-  batch bigint not null,
-  requests bigint not null,
-  counted_until timestamptz not null,
-  started_at timestamptz not null default now(),
-  written_at timestamptz not null default now(),
-  ended_at timestamptz
-);
-comment on table usage_writers is
-  'One process that adds its counts to tenant_usage, a batch at a time.';
-comment on column usage_writers.batch is
-  'number of the last batch: a batch that is sent again has no effect';
-comment on column usage_writers.requests is 'sum of all batches';
-comment on column usage_writers.counted_until is
-  'requests that ended before are written, by the clock of the process';
-comment on column usage_writers.ended_at is
-  'when the last batch was written; null: the process runs, or was killed';
-
-create table usage_sampling (
-  only_row boolean primary key default true
-    constraint usage_sampling_only_row_check check (only_row),
-  holder uuid,
-  claimed_at timestamptz not null default '-infinity',
-  last_tenant_id bigint not null default 0,
-  round_started_at timestamptz not null default '-infinity'
-);
-comment on table usage_sampling is
-  'Whose turn it is to sample the sizes of databases: the only row.';
-comment on column usage_sampling.holder is
-  'the process that samples; another one may after 30 s without a claim';
-comment on column usage_sampling.last_tenant_id is 'how far the round has come';
-insert into usage_sampling default values;
 
 
 -- 7  Databases of tenants ---------------------------------------------------------------------
@@ -801,7 +765,7 @@ insert into usage_sampling default values;
 
 create table tenant_databases (
   id bigint primary key default nextval(pg_get_serial_sequence('tenants', 'id')),
-  tenant_id bigint constraint tenant_databases_tenant_id_fkey references tenants,
+  tenant_id bigint not null constraint tenant_databases_tenant_id_fkey references tenants,
   server_id smallint not null constraint tenant_databases_server_id_fkey references servers,
   database_name text not null,
   role_name text not null,
@@ -812,7 +776,6 @@ create table tenant_databases (
   kept_by text
     constraint tenant_databases_kept_by_check check (kept_by in ('move', 'swap', 'back')),
   keep_until timestamptz,
-  digest text,
   schema_version text,
   compatible_from text,
   schema_fingerprint text,
@@ -830,16 +793,14 @@ create table tenant_databases (
   pause_ms integer,
   error text,
   created_at timestamptz not null default now(),
-  filled_at timestamptz,
-  constraint tenant_databases_warm_check
-    check (tenant_id is not null or state in ('reserved', 'filled', 'condemned'))
+  filled_at timestamptz
 );
 comment on table tenant_databases is
-  'One database that a tenant has, had or may get; or a *warm* one, which is ready for the next '
-  'tenant.';
-comment on column tenant_databases.id is
-  'out of the sequence of tenants.id: names of databases contain it, so none is used twice';
-comment on column tenant_databases.tenant_id is 'null: a warm database, which no tenant has yet';
+  'One database that a tenant has, had or may get.';
+comment on column tenant_databases.id is 'out of the sequence of tenants.id';
+comment on column tenant_databases.database_name is
+  'contains 48 random bits, and is recorded before the database and its role are created: so only '
+  'this row leads to them, also where two installations have the same prefix';
 comment on column tenant_databases.role_password is
   'sealed, as tenants.role_password; null: none yet, or gone';
 comment on column tenant_databases.state is
@@ -852,7 +813,6 @@ comment on column tenant_databases.kept_by is
   'one, has replaced its data';
 comment on column tenant_databases.keep_until is
   'it is kept until then; null: without a limit';
-comment on column tenant_databases.digest is 'digest of the migrations of a warm database';
 comment on column tenant_databases.epoch is
   'epoch of the last run for the tenant: a number above those of all earlier runs';
 comment on column tenant_databases.current_since is
@@ -876,9 +836,6 @@ create unique index tenant_databases_name_unique
   on tenant_databases (database_name) where state <> 'gone';
 -- the databases of a tenant
 create index tenant_databases_tenant_id_index on tenant_databases (tenant_id);
--- the next warm database
-create index tenant_databases_warm_index
-  on tenant_databases (server_id, digest, id) where tenant_id is null;
 
 create table tenant_fences (
   tenant_guid uuid primary key
@@ -951,21 +908,6 @@ create table doctor_reports (
 );
 comment on table doctor_reports is
   'The last report of doctor, as its --json prints it: a new one replaces the row.';
-
-create table accepted_findings (
-  id text primary key,
-  kind text not null,
-  server text not null,
-  tenant text,
-  tenant_id bigint constraint accepted_findings_tenant_id_fkey references tenants on delete cascade,
-  problem text not null,
-  reason text not null,
-  accepted_by text not null,
-  accepted_at timestamptz not null default now()
-);
-comment on table accepted_findings is 'One finding of doctor that an operator has accepted.';
-comment on column accepted_findings.id is 'digest of kind, server, tenant and problem';
-comment on column accepted_findings.tenant is 'slug; null without a tenant';
 
 
 -- 9  Migrations -------------------------------------------------------------------------------
@@ -1216,27 +1158,71 @@ create index history_removals_tenant_id_index on history_removals (tenant_id, id
 create table installation (
   only_row boolean primary key default true constraint installation_only_row_check check (only_row),
   id uuid not null default gen_random_uuid(),
-  master_key_canary bytea,
-  next_master_key_canary bytea,
   key_fingerprint text,
+  master_key_canary bytea,
   target_writer uuid,
   next_target_writer uuid,
   created_at timestamptz not null default now()
 );
 comment on table installation is 'This installation: the only row.';
 comment on column installation.id is 'the issuer of its access tokens';
-comment on column installation.master_key_canary is
-  'the id, sealed: opens only under the right master key; null before the first use of a key';
-comment on column installation.next_master_key_canary is
-  'the id, sealed under the next master key; null unless the master key is being changed';
 comment on column installation.key_fingerprint is
-  'fingerprint of the master key that seals the secrets; null before the first secret';
+  'fingerprint of the present master key, under which every secret is sealed; null before the '
+  'first use of a key';
+comment on column installation.master_key_canary is
+  'the id, sealed: opens only under the present master key; null as key_fingerprint';
 comment on column installation.target_writer is
   'the id in writer.json of the backup target, by which one control database writes there; null: '
   'no target yet';
 comment on column installation.next_target_writer is
   'the id that the present run has written there, or was about to write; null between runs';
 insert into installation default values;
+
+-- Refuses a secret that another key than the present one has sealed, so that none is stored
+-- under a key which the operator is about to remove. `control reseal` locks the row of the
+-- installation before it reads the secrets, and this function before it compares: a secret is
+-- stored before, and sealed again, or refused. It runs as the owner, because the service may not
+-- lock that row. The detail of the error is the fingerprint of the present key.
+--
+-- Argument: the column with the secret.
+create function require_present_key() returns trigger language plpgsql security definer
+  set search_path = pg_catalog, public, pg_temp as $$
+declare
+  sealed bytea := to_jsonb(new) ->> tg_argv[0];
+  present text;
+begin
+  if coalesce(length(sealed), 0) = 0 then
+    return new; -- no secret
+  end if;
+
+  if tg_table_name = 'installation' then
+    present := to_jsonb(new) ->> 'key_fingerprint';
+  else
+    select key_fingerprint into present from installation for share;
+  end if;
+
+  if substr(sealed, 1, 22) is distinct from convert_to(present, 'UTF8') then
+    raise exception 'another key than the present one has sealed %.%', tg_table_name, tg_argv[0]
+      using errcode = 'SB002', detail = coalesce(present, '');
+  end if;
+
+  return new;
+end $$;
+
+create trigger require_present_key before insert or update of admin_url on servers
+  for each row execute function require_present_key('admin_url');
+create trigger require_present_key before insert or update of role_password on tenants
+  for each row execute function require_present_key('role_password');
+create trigger require_present_key before insert or update of role_password on tenant_databases
+  for each row execute function require_present_key('role_password');
+create trigger require_present_key before insert or update of secret on signing_keys
+  for each row execute function require_present_key('secret');
+create trigger require_present_key before insert or update of sealed on webhook_tenants
+  for each row execute function require_present_key('sealed');
+create trigger require_present_key before insert or update of sealed on backup_keys
+  for each row execute function require_present_key('sealed');
+create trigger require_present_key before update of master_key_canary on installation
+  for each row execute function require_present_key('master_key_canary');
 
 create table processes (
   id uuid primary key,
@@ -1246,8 +1232,6 @@ create table processes (
   build text not null,
   tenant_head text,
   control_head text,
-  master_key text,
-  previous_master_key text,
   connection_budget integer,
   shares_limits boolean,
   started_at timestamptz not null default now(),
@@ -1259,10 +1243,6 @@ comment on column processes.tenant_head is
   'while a process starts';
 comment on column processes.control_head is
   'the last control migration of the build; null as tenant_head';
-comment on column processes.master_key is
-  'fingerprint of MASTER_KEY, which tells nothing of the key';
-comment on column processes.previous_master_key is
-  'fingerprint of MASTER_KEY_PREVIOUS; null without one';
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
 comment on column processes.shares_limits is
   'true: it counts the limits of requests in Redis; null for a command';
@@ -1331,9 +1311,6 @@ create trigger announce_change after delete on sessions
   for each row execute function announce_change('sessions', 'id');
 create trigger announce_change after delete on legacy_tokens
   for each row execute function announce_change('legacy_tokens', 'hash');
-create trigger announce_change after update on installation
-  for each row when (old.master_key_canary is distinct from new.master_key_canary)
-  execute function announce_change('master_key', 'id');
 
 -- Updates of columns that no cache holds are not announced: the time of a login, refreshes,
 -- uses of a token.
@@ -1370,6 +1347,4 @@ create trigger announce_truncate after truncate on users
 create trigger announce_truncate after truncate on sessions
   execute function announce_truncate();
 create trigger announce_truncate after truncate on legacy_tokens
-  execute function announce_truncate();
-create trigger announce_truncate after truncate on installation
   execute function announce_truncate();

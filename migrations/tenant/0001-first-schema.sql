@@ -814,7 +814,6 @@ create table webhooks (
   resources text[] not null,
   actions text[] not null,
   payload text not null constraint webhooks_payload_check check (payload in ('thin', 'record')),
-  ordering text not null constraint webhooks_ordering_check check (ordering in ('strict', 'none')),
   is_enabled boolean not null,
   disabled_reason text
     constraint webhooks_disabled_reason_check check (disabled_reason in ('gone', 'failing', 'operator')),
@@ -833,8 +832,6 @@ comment on table webhooks is
 comment on column webhooks.resources is 'the resources whose changes are sent';
 comment on column webhooks.actions is 'the actions that are sent: create, update, delete';
 comment on column webhooks.payload is 'thin: what changed; record: and the record itself';
-comment on column webhooks.ordering is
-  'strict: a change that cannot be delivered holds the later ones';
 comment on column webhooks.disabled_reason is
   'gone: the receiver responded 410; failing: for 5 days; null: enabled, or disabled by its '
   'tenant';
@@ -852,7 +849,7 @@ comment on column webhooks.next_attempt_at is 'when the next change is sent; nul
 create trigger audit_create_delete after insert or delete on webhooks
   for each row execute function audit_change('Webhook', 'id');
 create trigger audit_update
-  after update of url, description, resources, actions, payload, ordering, is_enabled, disabled_reason on webhooks
+  after update of url, description, resources, actions, payload, is_enabled, disabled_reason on webhooks
   for each row when (old.* is distinct from new.*) execute function audit_change('Webhook', 'id');
 
 create table webhook_secrets (
@@ -882,8 +879,7 @@ create table webhook_messages (
   created_at timestamptz not null default now()
 );
 comment on table webhook_messages is
-  'One message that is sent beside the feed: a test, a replay, a gap, or a retry of an '
-  'endpoint without an order.';
+  'One message that is sent beside the feed: a test or a replay.';
 comment on column webhook_messages.message_id is
   'the same in each attempt, so that the receiver recognises a repeated message';
 -- the next messages of an endpoint

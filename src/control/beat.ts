@@ -35,13 +35,16 @@ export interface Fleet {
   readonly services: number;
   /** The smallest `CONNECTION_BUDGET` of them, while their settings differ. */
   readonly budget: number;
-  /** Of the master key that seals the secrets; null before the first secret. */
-  readonly keyFingerprint: string | null;
 }
 
-interface BeatRow {
+/** The other running processes of the service. */
+interface Others {
   readonly others: number;
   readonly leastBudget: number | null;
+}
+
+interface BeatRow extends Others {
+  /** Of the present master key; null before the first use of a key. */
   readonly keyFingerprint: string | null;
 }
 
@@ -51,8 +54,8 @@ interface BeatOptions {
   process: ProcessIdentity;
   /** `CONNECTION_BUDGET` */
   budget: number;
-  /** Of the process: registered by their fingerprints. */
-  keys: Pick<SecretBox, 'current' | 'previous'>;
+  /** Of the process: each confirmed beat says which of its keys is the present one. */
+  secrets: Pick<SecretBox, 'setPresent'>;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
@@ -62,12 +65,11 @@ interface BeatOptions {
  */
 const beatStatement = `
   with beat as (
-    insert into processes (id, kind, host, pid, build, tenant_head, control_head, master_key, previous_master_key,
-                           connection_budget, shares_limits)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    insert into processes (id, kind, host, pid, build, tenant_head, control_head, connection_budget, shares_limits)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         on conflict (id) do update set seen_at = clock_timestamp()
   )
-  select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $12),
+  select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $10),
          count(*)::int as others, min(connection_budget) as "leastBudget",
          (select key_fingerprint from installation) as "keyFingerprint"
     from processes p
@@ -78,7 +80,7 @@ const forgetStatement = `
    where seen_at not between clock_timestamp() - interval '1 minute' and clock_timestamp() + interval '1 minute'`;
 
 const othersStatement = `
-  select count(*)::int as others, min(connection_budget) as "leastBudget", null as "keyFingerprint"
+  select count(*)::int as others, min(connection_budget) as "leastBudget"
     from processes p
    where id <> $1 and kind = 'service' and ${isRunning('p')}`;
 
@@ -106,7 +108,7 @@ export class Beat {
 
   constructor(options: BeatOptions) {
     this.#options = options;
-    this.#fleet = { services: 1, budget: options.budget, keyFingerprint: null };
+    this.#fleet = { services: 1, budget: options.budget };
   }
 
   /** The process, by whose id others know its beats. */
@@ -196,8 +198,8 @@ export class Beat {
       await client.query('begin');
       if (hasRoom) await client.query('select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
       await client.query(forgetStatement);
-      const { rows: others } = await client.query<BeatRow>(othersStatement, [this.process.id]);
-      const joins = hasRoom?.(this.#fleetOf(others[0] as BeatRow)) ?? true;
+      const { rows: others } = await client.query<Others>(othersStatement, [this.process.id]);
+      const joins = hasRoom?.(this.#fleetOf(others[0] as Others)) ?? true;
 
       const sentAt = performance.now();
       const { rows } = joins ? await client.query<BeatRow>(beatStatement, this.#values()) : { rows: [] };
@@ -280,7 +282,7 @@ export class Beat {
 
   /** The values of the next beat, which is sent now. */
   #values(): unknown[] {
-    const { process, budget, keys } = this.#options;
+    const { process, budget } = this.#options;
     const { id, kind, host, pid, build, heads, sharesLimits } = process;
     const now = performance.now();
 
@@ -297,8 +299,6 @@ export class Beat {
       build,
       heads?.tenant,
       heads?.control,
-      keys.current.fingerprint,
-      keys.previous?.fingerprint,
       budget,
       sharesLimits,
       `${beatTopic}:${id}/${this.#number}`,
@@ -309,6 +309,7 @@ export class Beat {
     const wasConfirmed = this.isConfirmed;
     const isFirst = this.#confirmedAt === Number.NEGATIVE_INFINITY;
     this.#fleet = this.#fleetOf(row);
+    this.#options.secrets.setPresent(row.keyFingerprint);
     this.#confirmedAt = sentAt;
 
     const isAlone = isFirst && row.others === 0;
@@ -335,9 +336,9 @@ export class Beat {
     for (const listener of this.#listeners) listener();
   }
 
-  #fleetOf({ others, leastBudget, keyFingerprint }: BeatRow): Fleet {
+  #fleetOf({ others, leastBudget }: Others): Fleet {
     const { process, budget } = this.#options;
-    if (process.kind === 'command') return { services: others, budget: leastBudget ?? budget, keyFingerprint };
-    return { services: others + 1, budget: Math.min(budget, leastBudget ?? budget), keyFingerprint };
+    if (process.kind === 'command') return { services: others, budget: leastBudget ?? budget };
+    return { services: others + 1, budget: Math.min(budget, leastBudget ?? budget) };
   }
 }

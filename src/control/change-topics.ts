@@ -17,8 +17,6 @@ export const changeTopics = {
   legacyTokens: 'legacy_tokens',
   /** Key: the guid of the tenant whose fence begins, closes or is lifted. */
   fences: 'fences',
-  /** Key: the id of the installation. Notified when its secrets are sealed under another master key. */
-  masterKey: 'master_key',
   /** By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. */
   responses: 'responses',
   /**

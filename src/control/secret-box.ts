@@ -1,11 +1,13 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
+import { OperatorError } from '../log/operator-error.ts';
 
 const nonceBytes = 12; // NIST SP 800-38D §5.2.1.1
 const tagBytes = 16;
-const fingerprintBytes = 16;
+/** Characters of base64url, for 16 bytes. */
+const fingerprintLength = 22;
 
 /** Encrypts secrets at rest. */
-export interface Sealer {
+interface Sealer {
   /**
    * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another owner, it cannot be opened.
    */
@@ -14,78 +16,145 @@ export interface Sealer {
   open(sealed: Uint8Array, owner: string): Buffer;
 }
 
-/** One master key. */
-export interface MasterKey extends Sealer {
-  /** Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the key. */
+/** One key: seals secrets and computes message authentication codes, with keys that are derived from it. */
+export class SealingKey implements Sealer {
+  readonly #key: Uint8Array;
+  readonly #sealing: Buffer;
+  /**
+   * Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the key. What the key seals
+   * begins with it.
+   */
   readonly fingerprint: string;
+
+  /** @param key 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869) */
+  constructor(key: Uint8Array) {
+    this.#key = key;
+    this.#sealing = this.#derive('seal');
+    this.fingerprint = this.#derive('fingerprint').toString('base64url').slice(0, fingerprintLength);
+  }
+
+  seal(secret: Uint8Array | string, owner: string): Buffer {
+    const nonce = randomBytes(nonceBytes);
+    const cipher = createCipheriv('aes-256-gcm', this.#sealing, nonce, { authTagLength: tagBytes });
+    cipher.setAAD(Buffer.from(owner));
+    const encrypted = [cipher.update(secret), cipher.final(), cipher.getAuthTag()];
+    return Buffer.concat([Buffer.from(this.fingerprint), nonce, ...encrypted]);
+  }
+
+  open(sealed: Uint8Array, owner: string): Buffer {
+    if (fingerprintOf(sealed) !== this.fingerprint) throw new Error('the secret was sealed under another key');
+
+    const encrypted = sealed.subarray(fingerprintLength);
+    const nonce = encrypted.subarray(0, nonceBytes);
+    const decipher = createDecipheriv('aes-256-gcm', this.#sealing, nonce, { authTagLength: tagBytes });
+    decipher.setAAD(Buffer.from(owner)).setAuthTag(encrypted.subarray(-tagBytes));
+    return Buffer.concat([decipher.update(encrypted.subarray(nonceBytes, -tagBytes)), decipher.final()]);
+  }
+
+  /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
+  mac(purpose: string, ...parts: string[]): Buffer {
+    return createHmac('sha256', this.#derive(`mac:${purpose}`))
+      .update(JSON.stringify(parts))
+      .digest();
+  }
+
+  #derive(purpose: string): Buffer {
+    return Buffer.from(hkdfSync('sha256', this.#key, '', purpose, 32));
+  }
 }
 
-/** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
-export type SecretBox = ReturnType<typeof createSecretBox>;
+/** Returns the fingerprint of the key that sealed a secret. */
+function fingerprintOf(sealed: Uint8Array): string {
+  return Buffer.from(sealed.subarray(0, fingerprintLength)).toString('latin1');
+}
 
 /**
- * @param masterKey 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869)
- * @param previous the former master key: secrets that it sealed can still be opened, and its codes are still valid
+ * Neither `MASTER_KEY` nor `MASTER_KEY_PREVIOUS` is the master key of the control database. The process can seal
+ * nothing; its requests that need the key get 503 `unavailable`.
  */
-export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array) {
-  const current = createKeyring(masterKey);
-  const former = previous && createKeyring(previous);
-  return {
-    seal: current.sealer.seal,
-    open(sealed: Uint8Array, owner: string): Buffer {
-      try {
-        return current.sealer.open(sealed, owner);
-      } catch (error) {
-        if (former) return former.sealer.open(sealed, owner);
-        throw error;
-      }
-    },
-    /** The master key alone. */
-    current: current.sealer,
-    /** The previous master key alone. */
-    previous: former?.sealer,
-    /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
-    mac: (purpose: string, ...parts: string[]) => computeMac(current, purpose, parts),
-    /** Checks, in constant time, that a code was computed for this purpose and these parts. */
-    verifyMac: (code: Uint8Array, purpose: string, ...parts: string[]): boolean =>
-      [current, former].some(keyring => keyring && equalsCode(code, computeMac(keyring, purpose, parts))),
-  };
+export class MasterKeyError extends OperatorError {
+  override name = 'MasterKeyError';
+  readonly code = 'MASTER_KEY';
 }
 
-interface Keyring {
-  readonly sealer: MasterKey;
-  readonly derive: (purpose: string) => Buffer;
-}
+/**
+ * The two master keys of a process, `MASTER_KEY` and `MASTER_KEY_PREVIOUS`. It seals, and computes codes, with the
+ * *present* one: whose fingerprint the control database names (`installation.key_fingerprint`). It opens secrets, and
+ * accepts codes, of both.
+ */
+export class SecretBox implements Sealer {
+  /** `MASTER_KEY` */
+  readonly masterKey: SealingKey;
+  /** `MASTER_KEY_PREVIOUS` */
+  readonly previous: SealingKey | undefined;
+  #present: string;
 
-function createKeyring(masterKey: Uint8Array): Keyring {
-  const derive = (purpose: string): Buffer => Buffer.from(hkdfSync('sha256', masterKey, '', purpose, 32));
-  const fingerprint = derive('fingerprint').subarray(0, fingerprintBytes).toString('base64url');
-  return { sealer: createSealer(derive('seal'), fingerprint), derive };
-}
+  /**
+   * `MASTER_KEY` is the present key until `setPresent` names another one.
+   * @param masterKey 32 random bytes, as for `SealingKey`
+   */
+  constructor(masterKey: Uint8Array, previous?: Uint8Array) {
+    this.masterKey = new SealingKey(masterKey);
+    this.previous = previous && new SealingKey(previous);
+    this.#present = this.masterKey.fingerprint;
+  }
 
-function createSealer(key: Buffer, fingerprint: string): MasterKey {
-  return {
-    fingerprint,
-    seal(secret, owner) {
-      const nonce = randomBytes(nonceBytes);
-      const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes });
-      cipher.setAAD(Buffer.from(owner));
-      return Buffer.concat([nonce, cipher.update(secret), cipher.final(), cipher.getAuthTag()]);
-    },
-    open(sealed, owner) {
-      const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, nonceBytes), {
-        authTagLength: tagBytes,
-      });
-      decipher.setAAD(Buffer.from(owner)).setAuthTag(sealed.subarray(-tagBytes));
-      return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]);
-    },
-  };
-}
+  /**
+   * Says which key is the present one.
+   * @param fingerprint null: there is none yet, and the first one will be `MASTER_KEY`
+   */
+  setPresent(fingerprint: string | null): void {
+    this.#present = fingerprint ?? this.masterKey.fingerprint;
+  }
 
-function computeMac({ derive }: Keyring, purpose: string, parts: string[]): Buffer {
-  return createHmac('sha256', derive(`mac:${purpose}`))
-    .update(JSON.stringify(parts))
-    .digest();
+  /** False while neither key is the present one. */
+  get isReady(): boolean {
+    return this.#find(this.#present) !== undefined;
+  }
+
+  /** The key that seals. @throws {MasterKeyError} while neither key is the present one */
+  get present(): SealingKey {
+    const key = this.#find(this.#present);
+    if (key) return key;
+    throw new MasterKeyError(this.lack);
+  }
+
+  /** Says which setting to change while neither key is the present one, as a sentence without its full stop. */
+  get lack(): string {
+    const { masterKey, previous } = this;
+    const remedy = `set MASTER_KEY to the key with the fingerprint ${this.#present}`;
+
+    return previous
+      ? 'Neither MASTER_KEY nor MASTER_KEY_PREVIOUS is the master key of this control database: ' +
+          `${remedy} (they have ${masterKey.fingerprint} and ${previous.fingerprint})`
+      : `MASTER_KEY is not the master key of this control database: ${remedy} (it has ${masterKey.fingerprint})`;
+  }
+
+  /** Seals under the present key. @throws {MasterKeyError} while neither key is the present one */
+  seal(secret: Uint8Array | string, owner: string): Buffer {
+    return this.present.seal(secret, owner);
+  }
+
+  open(sealed: Uint8Array, owner: string): Buffer {
+    return (this.#find(fingerprintOf(sealed)) ?? this.present).open(sealed, owner);
+  }
+
+  /**
+   * Computes a code with the present key, as `SealingKey` does.
+   * @throws {MasterKeyError} while neither key is the present one
+   */
+  mac(purpose: string, ...parts: string[]): Buffer {
+    return this.present.mac(purpose, ...parts);
+  }
+
+  /** Checks, in constant time, that a code was computed by either key, for this purpose and these parts. */
+  verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean {
+    return [this.masterKey, this.previous].some(key => key && equalsCode(code, key.mac(purpose, ...parts)));
+  }
+
+  #find(fingerprint: string): SealingKey | undefined {
+    return [this.masterKey, this.previous].find(key => key?.fingerprint === fingerprint);
+  }
 }
 
 function equalsCode(code: Uint8Array, expected: Buffer): boolean {

@@ -3,10 +3,15 @@ import { createServer, type Server } from 'node:http';
 /**
  * - `stopping`: the process finishes its running requests, and ends.
  * - `control_database`: it cannot reach the control database.
- * - `master_key`: the secrets were sealed under a key that it does not have.
+ * - `master_key`: neither of its two keys is the present master key.
  * - `starting`: of several workers, none serves.
  */
 export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'starting';
+
+/** What an operator does, where the reason does not say it. */
+const remedies: { readonly [reason in UnreadyReason]?: string } = {
+  master_key: 'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
+};
 
 interface ManagementParts {
   /** Returns why the process is not ready; undefined when it is. */
@@ -27,7 +32,8 @@ export function createManagementServer({ unreadyReason, metrics }: ManagementPar
     const isKnown = path === '/health/live' || path === '/health/ready';
     const reason = path === '/health/ready' ? await unreadyReason() : undefined;
     const status = !isKnown ? 404 : reason ? 503 : 200;
-    const body = JSON.stringify({ status: !isKnown ? 'not_found' : reason ? 'unavailable' : 'ok', reason });
+    const remedy = reason && remedies[reason];
+    const body = JSON.stringify({ status: !isKnown ? 'not_found' : reason ? 'unavailable' : 'ok', reason, remedy });
     response.writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }).end(body);
   });
 }

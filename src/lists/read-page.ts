@@ -45,7 +45,7 @@ function* textsOf(
 }
 
 /** The size of a piece to aim at, in characters: the memory of an export that its client does not read. */
-const pieceLength = 256 * 1024;
+const pieceLength = 128 * 1024;
 const firstRecords = 20;
 /**
  * Records of 32 KB, the largest, that follow small ones then make a piece as large as the largest

@@ -1,5 +1,5 @@
 import { ConfigError } from '../config/config-error.ts';
-import { isServerFull, sqlState } from '../postgres/database-error.ts';
+import { isServerFull, otherKeyDetail, sqlState } from '../postgres/database-error.ts';
 import { describeError } from './describe-error.ts';
 
 /**
@@ -63,6 +63,10 @@ export const serverFullRemedy =
   'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
   'on the server (PostgreSQL 16 or later), restart it, and grant pg_use_reserved_connections to the login of commands';
 
+/** A command seals with the master key that was the present one when it began. */
+const otherKeyText =
+  'The master key was changed while the command ran, which could not store a secret any more. Run it again.';
+
 /** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
 export function connectFailure(error: unknown): string | undefined {
   return connectFailures[sqlState(error) ?? ''];
@@ -75,6 +79,8 @@ export function connectFailure(error: unknown): string | undefined {
 export function explain(error: unknown): string {
   if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;
   if (error instanceof OperatorError) return asSentence(error.message);
+  if (otherKeyDetail(error) !== undefined) return otherKeyText;
+
   const reason = connectFailure(error);
   if (isServerFull(error)) return `PostgreSQL cannot be used: ${reason}. ${serverFullRemedy}.`;
   if (reason) return `PostgreSQL cannot be used: ${reason}. Check DATABASE_URL and the servers of the tenants.`;
@@ -110,7 +116,7 @@ function errorCode(error: unknown): ErrorDocument['code'] {
   if (error instanceof OperatorError && error.usage) return 'usage';
   if (error instanceof OperatorError && error.blockedBy) return 'blocked';
   if (connectFailure(error instanceof OperatorError ? error.cause : error)) return 'database_unusable';
-  return error instanceof OperatorError ? 'failed' : 'unexpected';
+  return error instanceof OperatorError || otherKeyDetail(error) !== undefined ? 'failed' : 'unexpected';
 }
 
 /** Adds a full stop, except after a command, so that the command can be pasted. */

@@ -3,7 +3,7 @@ import type { ConnectionBudget } from '../connections/connection-budget.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
-import type { MasterKeyWatch } from '../control/master-key-watch.ts';
+import type { SecretBox } from '../control/secret-box.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log/log-output.ts';
@@ -29,7 +29,7 @@ export interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets' | 'largeReads'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
-  masterKey: Pick<MasterKeyWatch, 'isKnown'>;
+  secrets: Pick<SecretBox, 'isReady'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
   logOutput: Pick<LogOutput, 'droppedLines'>;
   mails: { readonly sent: number; readonly failed: number };
@@ -58,8 +58,8 @@ export function createMetrics(sources: MetricsSources) {
   addCacheMetrics(registry, responseCache, feed);
   gauge(
     'master_key_known',
-    '1 while the process has the master key of the control database; 0 after a reseal under another one.',
-    () => Number(sources.masterKey.isKnown),
+    '1 while the process has the present master key of the control database; 0 after a reseal under another one.',
+    () => Number(sources.secrets.isReady),
     'min',
   );
   counter('password_hashes_total', 'Passwords hashed, for verification or to set them.', () => passwords.usage.hashed);

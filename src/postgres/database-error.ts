@@ -40,6 +40,14 @@ export function isServerFull(error: unknown): boolean {
   return sqlState(error) === '53300';
 }
 
+/**
+ * Returns the fingerprint of the present key when the control database refused a secret that another key had sealed;
+ * undefined for every other error.
+ */
+export function otherKeyDetail(error: unknown): string | undefined {
+  return sqlState(error) === otherKeyState ? (error as { detail?: string }).detail : undefined;
+}
+
 /** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
 const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
 const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];
@@ -55,6 +63,9 @@ const serverStates =
 /** The SQLSTATE of `check_table_size` in tenant databases: the table may not grow. */
 const limitReachedState = 'SB001';
 
+/** The SQLSTATE of `require_present_key` in the control database: another key than the present one sealed a secret. */
+const otherKeyState = 'SB002';
+
 /** The failures of a database for which a client does not get a 500. The first match decides. */
 const problemByCode = [
   [codes('23505'), 'duplicate'],
@@ -63,7 +74,12 @@ const problemByCode = [
   [codes('TENANT_VERSION'), 'migration_pending'],
   [codes('53300', 'POOL_TIMEOUT'), 'overloaded'],
   [
-    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', ...serverStates, ...network, ...tls),
+    codes(
+      ...['TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', 'MASTER_KEY', otherKeyState],
+      ...serverStates,
+      ...network,
+      ...tls,
+    ),
     'unavailable',
   ],
 ] as const;

@@ -111,19 +111,30 @@ export const fingerprintMethod = fingerprintQuery;
 /** Of the definition of an object, such as a function, in a sentence. */
 const maxLength = 600;
 
-/**
- * Describes, for an operator, the first object in alphabetical order in which a database differs from the template,
- * with its definition in both.
- * @returns undefined when the two are equal
- */
-export function firstDifference(actual: Map<string, string>, expected: Map<string, string>): string | undefined {
+/** An object in which a database differs from the template. */
+export interface Difference {
+  /** `index entities_status_id_index` */
+  readonly object: string;
+  /** Its definition in the database; undefined: it is missing there. */
+  readonly found: string | undefined;
+  /** Its definition in the template; undefined: the template has no such object. */
+  readonly wanted: string | undefined;
+}
+
+/** Returns the objects in which a database differs from the template, in alphabetical order. */
+export function differencesOf(actual: Map<string, string>, expected: Map<string, string>): Difference[] {
   const names = [...new Set([...expected.keys(), ...actual.keys()])].sort();
-  const name = names.find(each => actual.get(each) !== expected.get(each));
-  if (name === undefined) return undefined;
-  const [found, wanted] = [actual, expected].map(objects =>
-    objects.get(name)?.replace(/\s+/g, ' ').slice(0, maxLength),
-  );
-  if (found === undefined) return `${name} is missing, which is: ${wanted}`;
-  if (wanted === undefined) return `${name} is not part of it, which is: ${found}`;
-  return `${name} has another definition: ${found}; the template has: ${wanted}`;
+
+  return names
+    .map(object => ({ object, found: actual.get(object), wanted: expected.get(object) }))
+    .filter(({ found, wanted }) => found !== wanted);
+}
+
+/** Describes a difference for an operator, with the definition in both. */
+export function differenceText({ object, found, wanted }: Difference): string {
+  const [ofDatabase, ofTemplate] = [found, wanted].map(each => each?.replace(/\s+/g, ' ').slice(0, maxLength));
+  if (found === undefined) return `${object} is missing, which is: ${ofTemplate}`;
+  if (wanted === undefined) return `${object} is not part of it, which is: ${ofDatabase}`;
+
+  return `${object} has another definition: ${ofDatabase}; the template has: ${ofTemplate}`;
 }

@@ -5,12 +5,8 @@ export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly failingSince: number | null;
-  /**
-   * When the next change is sent: the one at which a strict endpoint stands, or after a `Retry-After`; null: at once.
-   */
+  /** When the change at which the endpoint stands is sent again; null: at once. */
   readonly nextAttemptAt: number | null;
-  /** `strict`: a change is sent when those before it have arrived. `none`: the others go on while one is retried. */
-  readonly ordering: 'strict' | 'none';
 }
 
 /** What decides which changes a webhook receives, and where it stands. */
@@ -30,8 +26,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly isEnabled: boolean;
   readonly disabledReason: 'gone' | 'failing' | 'operator' | null;
   readonly version: number;
-  /** Messages beside the feed that are still to be sent, and how many of them are due. */
-  readonly messages: number;
+  /** Messages beside the feed that are due. */
   readonly dueMessages: number;
   /** When something is sent again; null: nothing has failed. */
   readonly dueAt: number | null;
@@ -55,15 +50,15 @@ interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: the endpoint keeps its place in the
-   * feed. Else it is sent again as a message, while the endpoint goes on.
+   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: it is a change, and the endpoint keeps
+   * its place in the feed. Else it is a message, which is sent again while the endpoint goes on.
    */
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }
 
 const minute = 60_000;
 const hour = 60 * minute;
-/** The waits before each retry, as Standard Webhooks has them. A strict endpoint goes on with the last one. */
+/** The waits before each retry, as Standard Webhooks has them. A change goes on with the last one. */
 export const retryDelaysMs: readonly number[] = [
   ...[5_000, 5 * minute, 30 * minute],
   ...[2, 5, 10, 14, 20, 24].map(hours => hours * hour),
@@ -74,36 +69,65 @@ export const maxFailingMs = 5 * 24 * hour;
 /** Each wait is up to a tenth longer, so that endpoints that failed together are not retried together. */
 const jitter = 0.1;
 
+type Outcome = Pick<SendResult, 'status' | 'error' | 'retryAfterMs'>;
+
+/** When an attempt ended, and what makes its wait longer: from 0 to 1. */
+interface Times {
+  readonly now: number;
+  readonly random: number;
+}
+
 /**
- * @param message undefined for a change of the feed, or a gap in it
- * @param random from 0 to 1
+ * Says what follows from an attempt to send a change of the feed or a gap in it, or a message beside the feed.
+ * @param message undefined for a change or a gap
  */
 export function afterAttempt(
   endpoint: EndpointState,
   message: Pick<StoredMessage, 'failures'> | undefined,
-  outcome: Pick<SendResult, 'status' | 'error' | 'retryAfterMs'>,
-  { now, random }: { now: number; random: number },
+  outcome: Outcome,
+  times: Times,
 ): Step {
-  const isStrict = endpoint.ordering === 'strict' && !message;
-  const isOwn = isStrict || endpoint.ordering === 'none';
-  if (outcome.error === null) {
-    const nextAttemptAt = isStrict ? null : endpoint.nextAttemptAt; // the pause that another message has asked for
-    const succeeded = { ...endpoint, failures: 0, failingSince: null, nextAttemptAt };
-    return { endpoint: isOwn ? succeeded : endpoint, sent: 'done' };
-  }
-  if (outcome.status === 410)
-    return { endpoint, disable: 'gone', sent: isStrict ? 'stay' : { at: now, failures: message?.failures ?? 0 } };
+  return message ? afterMessage(endpoint, message, outcome, times) : afterChange(endpoint, outcome, times);
+}
 
-  const failures = (isStrict ? endpoint.failures : (message?.failures ?? 0)) + 1;
+/** A change that has not arrived keeps the endpoint in its place, so that changes arrive in their order. */
+function afterChange(endpoint: EndpointState, outcome: Outcome, times: Times): Step {
+  if (outcome.error === null) {
+    return { endpoint: { failures: 0, failingSince: null, nextAttemptAt: null }, sent: 'done' };
+  }
+
+  if (outcome.status === 410) return { endpoint, disable: 'gone', sent: 'stay' };
+
+  const failures = endpoint.failures + 1;
+  const failingSince = endpoint.failingSince ?? times.now;
+  const state = { failures, failingSince, nextAttemptAt: retryAt(failures, outcome, times) };
+  const isDisabled = times.now - failingSince >= maxFailingMs;
+
+  return { endpoint: state, sent: 'stay', ...(isDisabled && { disable: 'failing' as const }) };
+}
+
+/** A message says nothing of the feed: it is tried again by itself, and given up after the last retry. */
+function afterMessage(
+  endpoint: EndpointState,
+  message: Pick<StoredMessage, 'failures'>,
+  outcome: Outcome,
+  times: Times,
+): Step {
+  if (outcome.error === null) return { endpoint, sent: 'done' };
+
+  if (outcome.status === 410) {
+    return { endpoint, disable: 'gone', sent: { at: times.now, failures: message.failures } };
+  }
+
+  const failures = message.failures + 1;
+  if (failures > retryDelaysMs.length) return { endpoint, sent: 'done' };
+
+  return { endpoint, sent: { at: retryAt(failures, outcome, times), failures } };
+}
+
+function retryAt(failures: number, { retryAfterMs }: Outcome, { now, random }: Times): number {
   const delay = (retryDelaysMs[failures - 1] ?? lastDelayMs) * (1 + jitter * random);
-  const askedMs = Math.min(outcome.retryAfterMs ?? 0, lastDelayMs);
-  const at = now + Math.max(delay, askedMs);
-  const pausedUntil = Math.max(endpoint.nextAttemptAt ?? 0, askedMs && now + askedMs) || null;
-  const failingSince = endpoint.failingSince ?? now;
-  const nextAttemptAt = isStrict ? at : pausedUntil;
-  return {
-    endpoint: isOwn ? { ...endpoint, failures: endpoint.failures + 1, failingSince, nextAttemptAt } : endpoint,
-    ...(isOwn && now - failingSince >= maxFailingMs && { disable: 'failing' as const }),
-    sent: isStrict ? 'stay' : failures > retryDelaysMs.length ? 'done' : { at, failures },
-  };
+  const asked = Math.min(retryAfterMs ?? 0, lastDelayMs);
+
+  return now + Math.max(delay, asked);
 }

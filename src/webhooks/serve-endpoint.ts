@@ -8,7 +8,7 @@ import { failedSend, type SendResult, type WebhookRequest } from './send-webhook
 import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
 import { type SecretSealer, signedHeaders } from './webhook-secret.ts';
-import { batchSize, maxMessages, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
+import { batchSize, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
 
 /** What serving one tenant uses. */
 export interface EndpointServices {
@@ -52,11 +52,10 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
   const result: EndpointResult = { isOpen: false, inserted: 0, last: undefined };
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
-    const { id, nextAttemptAt, ordering, positionAt, dueAt, failingSince } = endpoint;
+    const { id, nextAttemptAt, positionAt, dueAt, failingSince } = endpoint;
     const messages = endpoint.dueMessages > 0 ? await read(selectDueMessages(id, now())) : [];
     const isWaiting = nextAttemptAt !== null && nextAttemptAt > now();
-    const isFull = ordering === 'none' && endpoint.messages >= maxMessages;
-    const page = isWaiting || isFull ? undefined : await readNext(read, endpoint, batchSize);
+    const page = isWaiting ? undefined : await readNext(read, endpoint, batchSize);
     result.isOpen ||= page?.isHeld ?? false;
     result.last = page?.last ?? result.last;
     const items = [
@@ -99,21 +98,20 @@ const itemOf = (change: Change, payload: 'thin' | 'record'): Item => ({
   ...{ messageId: messageIdOf(change), type: change.Type, body: changeBody(change, payload), position: change.Id },
 });
 
-/** @returns the results of what was sent: of the changes of a strict endpoint, up to the first that has not arrived */
+/** @returns the results of what was sent: of the changes, up to the first that has not arrived */
 async function sendAll(
   { sealer, send, now }: EndpointServices,
   endpoint: StoredEndpoint,
   items: readonly Item[],
   isSlow: boolean,
 ): Promise<(SendResult | undefined)[]> {
-  const { url, failures, ordering } = endpoint;
+  const { url, failures } = endpoint;
   const secrets = openSecrets(sealer, endpoint);
   const sendItem = async ({ messageId, body }: Item): Promise<SendResult | undefined> => {
     if (!secrets) return failedSend('secret');
     const request = () => ({ url, body, headers: signedHeaders(messageId, body, secrets, now()) });
     return send(isSlow || failures > 0, request);
   };
-  if (ordering === 'none') return Promise.all(items.map(sendItem));
   const [messages, changes] = [items.filter(({ message }) => message), items.filter(({ message }) => !message)];
   const inOrder = async (): Promise<(SendResult | undefined)[]> => {
     const results: (SendResult | undefined)[] = [];

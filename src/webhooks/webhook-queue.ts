@@ -30,11 +30,13 @@ export interface ServedTenant {
 
 /** Times are those of the control database: the clocks of processes may differ. @param ms a parameter, in ms */
 const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
+const active = 'is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1';
+/** Serves the webhooks of a tenant again. */
+const reactivateText = `update webhook_tenants set ${active} where tenant_id = $1 returning sealed`;
 /** Adds a tenant whose webhooks are served, or serves it again. @param $2 its sealed key, unless it has one */
 export const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
-      on conflict (tenant_id) do update
-        set is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1
+      on conflict (tenant_id) do update set ${active}
   returning sealed`;
 const markDueText = `
   update webhook_tenants w
@@ -95,11 +97,15 @@ export class WebhookQueue {
   /**
    * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no webhook is enabled: by then
    * the request that makes one has ended.
+   * @param createKey returns a sealed key, for a tenant that has none
    * @returns the sealed key of its secrets
    */
-  async activate(tenantId: number, newKey: Buffer): Promise<Buffer> {
-    const [row] = await this.#query<{ sealed: Buffer }>('activate', activateText, [tenantId, newKey]);
-    return row!.sealed;
+  async activate(tenantId: number, createKey: () => Buffer): Promise<Buffer> {
+    const [known] = await this.#query<{ sealed: Buffer }>('reactivate', reactivateText, [tenantId]);
+    if (known) return known.sealed;
+
+    const [added] = await this.#query<{ sealed: Buffer }>('activate', activateText, [tenantId, createKey()]);
+    return added!.sealed;
   }
 
   /**

@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { createSecretBox, owners, type SecretBox } from '../control/secret-box.ts';
+import { owners, SealingKey, type SecretBox } from '../control/secret-box.ts';
 
 /** Seals the secrets of the endpoints of one tenant, whose database stores them. */
 export interface SecretSealer {
@@ -25,11 +25,11 @@ export function createTenantKey(secrets: SecretBox, tenantGuid: string): Buffer 
  * database.
  */
 export function openTenantKey(secrets: SecretBox, tenantGuid: string, sealedKey: Uint8Array): SecretSealer {
-  const box = createSecretBox(secrets.open(sealedKey, owners.webhookKey(tenantGuid)));
+  const key = new SealingKey(secrets.open(sealedKey, owners.webhookKey(tenantGuid)));
   const ownerOf = (webhookId: number): string => `webhook:${tenantGuid}:${webhookId}`;
   return {
-    seal: (secret, webhookId) => box.seal(secret, ownerOf(webhookId)),
-    open: (sealed, webhookId) => box.open(sealed, ownerOf(webhookId)).toString(),
+    seal: (secret, webhookId) => key.seal(secret, ownerOf(webhookId)),
+    open: (sealed, webhookId) => key.open(sealed, ownerOf(webhookId)).toString(),
   };
 }
 

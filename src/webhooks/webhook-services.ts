@@ -1,4 +1,5 @@
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { storeSealed } from '../control/present-key.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { problem } from '../errors.ts';
 import { maxInt32 } from '../http/fields.ts';
@@ -44,7 +45,8 @@ export async function changeWebhooks(
   change: (transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
 ): Promise<RowValues | undefined> {
   const { id, guid } = context.tenant;
-  const sealer = openTenantKey(secrets, guid, await webhooks.queue.activate(id, createTenantKey(secrets, guid)));
+  const sealedKey = await storeSealed(secrets, () => webhooks.queue.activate(id, () => createTenantKey(secrets, guid)));
+  const sealer = openTenantKey(secrets, guid, sealedKey);
   const [row] = await context.write(transaction => change(transaction, sealer));
   webhooks.wake(guid);
   if (!row?.Sealed) return row;

@@ -41,14 +41,14 @@ const trim = `
 /** @param id of one endpoint; null: all of the tenant */
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
   preparedStatement(
-    `select id, url, resources, actions, payload, ordering, position, ${ms('position_at')} as "positionAt",
+    `select id, url, resources, actions, payload, position, ${ms('position_at')} as "positionAt",
             is_enabled as "isEnabled", disabled_reason as "disabledReason", version, failures,
             ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
-            ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", messages, "dueMessages",
+            ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", "dueMessages",
             secret, case when previous_until > ${time('$1')} then previous end as previous,
             (select ${writtenSql} from pg_database where datname = current_database()) as written
        from webhooks w join webhook_secrets on webhook_id = id
-      cross join lateral (select count(*)::integer as messages, min(m.next_attempt_at) as next_attempt_at,
+      cross join lateral (select min(m.next_attempt_at) as next_attempt_at,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
                             from webhook_messages m where m.webhook_id = w.id) waiting
       where $2::integer is null or id = $2`,
@@ -101,7 +101,7 @@ export const saveProgress = (
   return disable ? statement : { ...statement, withActor: () => statement };
 };
 
-/** An endpoint without an order reads no more of the feed while it has so many messages to send again. */
+/** The messages beside the feed that an endpoint may have. */
 export const maxMessages = 1_000;
 
 /** Adds a message. No row: the endpoint has as many as it may have. */

@@ -16,7 +16,6 @@ const WebhookSchema = defineEntity({
     resources: p.array(),
     actions: p.array(),
     payload: p.text().$type<'thin' | 'record'>(),
-    ordering: p.text().$type<'strict' | 'none'>(),
     isEnabled: p.boolean(),
     disabledReason: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
@@ -61,7 +60,6 @@ const fields = {
   Resources: 'The resources whose changes are sent. Without it: all whose records the caller may read.',
   Actions: 'The actions that are sent. Without it: all.',
   Payload: '`thin`: what has changed; `record`: also the record as it is afterwards.',
-  Ordering: '`strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.',
   IsEnabled: 'Whether messages are sent. An endpoint that is enabled again goes on where it stood.',
 };
 
@@ -73,7 +71,6 @@ export const webhookView = describeFields(
     Resources: z.array(z.enum(resources)),
     Actions: z.array(z.enum(changeActions)),
     Payload: z.enum(['thin', 'record']),
-    Ordering: z.enum(['strict', 'none']),
     IsEnabled: z.boolean(),
     DisabledReason: z.enum(disabledReasons).nullable(),
     FailingSince: timestamp().nullable(),
@@ -88,7 +85,7 @@ export const webhookView = describeFields(
       'Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), ' +
       '`operator`; else null.',
     FailingSince: 'The first failure since the last success; null if the last attempt succeeded.',
-    NextAttemptAt: 'When a strict endpoint sends again the change at which it stands; null if none has failed.',
+    NextAttemptAt: 'When the endpoint sends again the change at which it stands; null if none has failed.',
     LastSuccessAt: 'When a message has last arrived.',
     CreatedAt: 'When the endpoint was created.',
   },
@@ -107,7 +104,6 @@ export const webhookContract = describeFields(
       .transform(distinct)
       .default([...changeActions]),
     Payload: z.enum(['thin', 'record']).default('thin'),
-    Ordering: z.enum(['strict', 'none']).default('strict'),
     IsEnabled: z.boolean().default(true),
   },
   fields,

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
+import { SecretBox } from '../../src/control/secret-box.ts';
 import { sessionLifetime } from '../../src/control/token-lifetime.ts';
 import { setPassword } from '../../src/operator/people/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
@@ -336,7 +337,7 @@ describe('sessions', () => {
       expect(encodeRefreshToken(session, world.acme.guid, secrets), 'the forged form is right').to.equal(
         client.tokens!.refreshToken,
       );
-      const foreignSecrets = { ...secrets, mac: () => randomBytes(32) };
+      const foreignSecrets = new SecretBox(randomBytes(32));
       for (const token of [
         encodeRefreshToken(session, world.acme.guid, foreignSecrets),
         encodeRefreshToken(session, world.globex.guid, secrets),

@@ -60,7 +60,7 @@ describe('lifetime of tokens and sessions', () => {
     const { idle, total } = sessionLifetime;
     for (const [file, phrase] of [
       ['docs/guide/first-call.md', `${idle} after the last refresh, ${total} after the login`],
-      ['docs/operate/people.md', `After ${total}, run \`reseal\` again`],
+      ['docs/operate/people.md', `After ${total}, remove \`MASTER_KEY_PREVIOUS\``],
       ['.env.example', `sessions from before have ended (${total})`],
     ])
       expect(await readFile(new URL(`../../${file}`, import.meta.url), 'utf8'), file).to.include(phrase);

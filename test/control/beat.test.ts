@@ -3,7 +3,6 @@ import { expect } from 'chai';
 import { pino } from 'pino';
 import { Beat, type Fleet } from '../../src/control/beat.ts';
 import { beatTopic, changeChannel } from '../../src/control/change-topics.ts';
-import { checkMasterKey } from '../../src/control/master-key-canary.ts';
 import { newProcess, type ProcessIdentity } from '../../src/control/process-identity.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
@@ -27,7 +26,7 @@ describe('beats of processes', () => {
   function createBeat(kind: ProcessIdentity['kind'] = 'service', ownBudget = budget): Beat {
     const { control, secrets } = world.installation;
     const pool = () => control.em.getConnection().getNativeClient();
-    const beat = new Beat({ pool, process: newProcess(kind), budget: ownBudget, keys: secrets, log });
+    const beat = new Beat({ pool, process: newProcess(kind), budget: ownBudget, secrets, log });
     beats.push(beat);
     return beat;
   }
@@ -78,19 +77,17 @@ describe('beats of processes', () => {
     expect(beat.sentAt(`${randomUUID()}/2`)).to.equal(undefined);
   });
 
-  it('a beat returns the running processes of the service, their smallest budget, and the fingerprint of the master key', async () => {
+  it('a beat returns the running processes of the service and their smallest budget', async () => {
     await addSilent(0);
     await addSilent(0, 'command');
     await addSilent(6);
     await addSilent(-3_600);
-    await checkMasterKey(world.installation.statements, world.installation.secrets);
     const beat = createBeat();
 
     await beat.join();
 
     expect(beat.fleet.services).to.equal(2);
     expect(beat.fleet.budget).to.equal(20);
-    expect(beat.fleet.keyFingerprint).to.equal(world.installation.secrets.current.fingerprint);
   });
 
   it('a command is no process of the service', async () => {

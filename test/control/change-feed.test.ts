@@ -126,7 +126,9 @@ describe('change feed', () => {
 
     it('an unreadable address of a database server makes its tenants unavailable within 1 s', async () => {
       const client = await warm(await world.login(world.acme));
-      await control(`update servers set admin_url = 'not sealed'`);
+      await control(
+        `update servers set admin_url = convert_to(key_fingerprint || 'not sealed', 'UTF8') from installation`,
+      );
       await expectEverywhere(client, 503, 'unavailable');
       await control('update servers set admin_url = null');
       await expectEverywhere(client, 200);

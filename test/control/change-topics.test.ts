@@ -3,7 +3,6 @@ import { TenantFences } from '../../src/connections/tenant-fences.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
-import { MasterKeyWatch } from '../../src/control/master-key-watch.ts';
 import { ChangeWatch } from '../../src/events/change-watch.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
 import { createIdleFeed, noBeat } from '../support/own-feed.ts';
@@ -53,7 +52,6 @@ describe('change topics', () => {
     const { installation, log } = world;
     const feed = new RecordingFeed({ url: installation.controlUrl, beat: noBeat, log });
     createDirectory({ ...installation, feed, log });
-    new MasterKeyWatch({ control: installation.statements, secrets: installation.secrets, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, maxBytes: 1 });
     await new ChangeWatch({ feed } as never).stop();

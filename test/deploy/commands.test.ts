@@ -16,6 +16,17 @@ describe('commands in deploy/', () => {
     for (const words of commands) expectKnownCommand(program, words);
   });
 
+  it('no printed line empties its file, or stores nothing, when its command fails', async () => {
+    const pages = await Promise.all(['deploy', 'operate/backup', 'operate/day-one', 'operate/day-two'].map(readPage));
+    const lines = pages.flatMap(page => page.replaceAll(/ \\\n +/g, ' ').split('\n'));
+
+    const risky = lines.filter(line =>
+      /backoffice .*\| sudo tee |backoffice [^|]*[^2]> |="\$\(.*backoffice /.test(line),
+    );
+
+    expect(risky).to.deep.equal([]);
+  });
+
   it('a unit of systemd that runs a command with a fence lets its second process live when the command is killed', async () => {
     const folder = join(root, 'deploy');
     const units = (await readdir(folder, { recursive: true })).filter(name => name.endsWith('.service'));
@@ -27,6 +38,8 @@ describe('commands in deploy/', () => {
     }
   });
 });
+
+const readPage = (name: string): Promise<string> => readFile(join(root, `docs/${name}.md`), 'utf8');
 
 async function kubernetes(): Promise<string[][]> {
   const templates = (await readManifests()).flatMap(({ manifest }) => podTemplate(manifest) ?? []);

@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import { expect } from 'chai';
+import { parse } from 'yaml';
 import { readDeploy, readYaml } from './read-deploy.ts';
 
 interface Service {
@@ -98,6 +99,19 @@ describe('compose file', () => {
     expect(formats[0])
       .to.match(/ %HM %HPO %HV"$/)
       .and.not.match(/%(?:\{[^}]*\})?(?:r|HU|HQ|HP)\b/);
+  });
+
+  it('the lines of TLS that the page takes out of their comments serve a certificate that is mounted, on a published port', async () => {
+    const uncommented = (await readDeploy('compose.yaml')).replaceAll(
+      /^( +)# - (.*(?:8443|haproxy\.pem).*)$/gm,
+      '$1- $2',
+    );
+    const { haproxy } = parse(uncommented, { merge: true }).services;
+    const configuration = await readDeploy('haproxy/haproxy.cfg');
+    const [, port, certificate] = /^ *# bind :(\d+) ssl crt (\S+)/m.exec(configuration) ?? [];
+
+    expect(haproxy.ports).to.deep.equal(['8080:8080', `${port}:${port}`]);
+    expect(haproxy.volumes).to.include(`./secrets/haproxy.pem:${certificate}:ro`);
   });
 
   it('no port but that of HAProxy is reachable from other machines, and no secret is in the file', async () => {

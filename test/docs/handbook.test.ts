@@ -9,7 +9,7 @@ import { readConfig, settingNames } from '../../src/config/config.ts';
 import { documentPage, documents, documentText } from '../../src/docs/document-page.ts';
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
-import { checks } from '../../src/operator/doctor/finding.ts';
+import { errors, warnings } from '../../src/operator/doctor/finding.ts';
 import { expectKnownCommand } from '../support/known-commands.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -57,9 +57,21 @@ describe("operators' handbook", () => {
       );
   });
 
-  it('the handbook has a row for every check of doctor, which says whether it is a warning, and no other row', () => {
-    const rows = rowsUnder('Findings of doctor', incidents).map(([, name = '', mark]) => [name, mark ?? 'error']);
-    expect(Object.fromEntries(rows)).to.deep.equal(checks);
+  it('the handbook has a row for every error of doctor, with the commands that mend it, and no other row', () => {
+    const section = incidents.split('\n### Errors\n')[1]?.split('\n### ')[0] ?? '';
+    const rows = [...section.matchAll(/^\| `(\w+)` \| .* \| (.*) \|$/gm)].map(([, name = '', commands = '']) => [
+      name,
+      [...commands.matchAll(/`((?:npx|psql) [^`]+)`/g)].map(([, command]) => command),
+    ]);
+
+    expect(Object.fromEntries(rows)).to.deep.equal(errors);
+  });
+
+  it('the handbook has a row for every warning of doctor, and no other row', () => {
+    const section = incidents.split('\n### Warnings\n')[1]?.split('\n## ')[0] ?? '';
+    const names = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name);
+
+    expect(names).to.deep.equal(warnings);
   });
 
   it('the handbook has a row for every metric of the service, and no row for another one', async () => {

@@ -34,7 +34,7 @@ const pages = [
     );
     const finding = { id: 'aaaaaaaa', check: 'excess_rights', server: 'default', severity: 'error', tenant: 'acme' };
     const texts = { problem: 'role a is createdb', remedy: 'Remove it (npx backoffice doctor --fix aaaaaaaa).' };
-    const findings = [{ ...finding, ...texts, repairable: true, fixed: false, accepted: null }];
+    const findings = [{ ...finding, ...texts, repair: 'safe', fixed: false }];
     const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
     await controlSql(
       world,

@@ -1,4 +1,6 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { guardProcesses, stopCommand } from '../support/stopped-command.ts';
@@ -15,6 +17,19 @@ describe('drill: a command that is process 1 of its container', () => {
     this.skip();
   });
   const { world, run, post, titles } = useRestoredTenant();
+
+  it('process 1 of a container ends at a SIGTERM that comes while its modules still load', async () => {
+    const [program, ...args] = launcher;
+    const loading = `data:text/javascript,console.log('loading'); setTimeout(() => {}, 60000); await new Promise(() => {})`;
+    const node = [process.execPath, '--import', './src/require-node.js', '--import', loading, 'src/main.ts'];
+    const namespace = spawn(program, [...args, ...node], { stdio: ['ignore', 'pipe', 'inherit'] });
+    await once(namespace.stdout, 'data');
+
+    const children = await readFile(`/proc/${namespace.pid}/task/${namespace.pid}/children`, 'utf8');
+    process.kill(Number(children), 'SIGTERM');
+
+    expect(await once(namespace, 'exit')).to.deep.equal([143, null]);
+  });
 
   const ownGuards = async (): Promise<number> =>
     (await guardProcesses()).filter(({ environment }) => environment.includes(`${world.environment.DATABASE_URL}\0`))

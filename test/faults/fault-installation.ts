@@ -4,6 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config/config.ts';
+import { requireMasterKey } from '../../src/control/present-key.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
@@ -58,6 +59,7 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
   await migrateControl(controlUrl);
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
+  await requireMasterKey(installation.statements, installation.secrets);
   const secondUrl = withPort(second.url, secondProxy.port);
   const added = await runScript(
     'scripts/tenant.ts',

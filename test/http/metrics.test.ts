@@ -81,7 +81,7 @@ describe('metrics', () => {
       unsentResponses: { bytes: 0, cut: 0 },
       responseCache: { bytes: 0, counts: { hits: 0, misses: 0 } },
       feed: { current: true },
-      masterKey: { isKnown: true },
+      secrets: { isReady: true },
       passwords: world.passwords,
       logOutput: { droppedLines: 0 },
       mails: { sent: 0, failed: 0 },

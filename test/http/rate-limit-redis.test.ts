@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
 import type { RunningServer } from '../../src/server.ts';
+import { type FaultProxy, startFaultProxy } from '../faults/fault-proxy.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
@@ -228,6 +229,52 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       }
       expect(events()).to.deep.equal(['rate_limits_own', 'rate_limits_own']);
     });
+  });
+
+  describe('two processes and a Redis with a fault', () => {
+    /** What a client may send in a minute; without Redis, to each of the two processes. */
+    const max = 30;
+    const faults: [fault: string, provoke: (proxy: FaultProxy) => unknown, end: (proxy: FaultProxy) => unknown][] = [
+      ['is frozen', () => redis.signal('SIGSTOP'), () => redis.signal('SIGCONT')],
+      ['answers after a second', proxy => proxy.delay(500), proxy => proxy.heal(false)],
+      [
+        'is read-only, as a replica',
+        () => redis.admin.replicaof('127.0.0.1', 1),
+        () => redis.admin.replicaof('NO', 'ONE'),
+      ],
+      ['is killed', () => redis.kill(), () => redis.start()],
+      ['is cut off', proxy => proxy.cut(), proxy => proxy.heal(true)],
+    ];
+    let proxy: FaultProxy;
+    before(async () => {
+      proxy = await startFaultProxy(Number(new URL(redis.url).port));
+    });
+    after(() => proxy.close());
+
+    for (const [fault, provoke, end] of faults) {
+      it(`while Redis ${fault}, each process allows its limit and no more, and every other response is 429`, async () => {
+        timeLimits.restore(); // the real clock
+        const settings = { RATE_LIMIT_GLOBAL: `${max}/1h`, REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+        const [one, two] = await Promise.all([start(settings), start(settings)]);
+        const both = async (address: string, requests: number): Promise<ApiResponse[]> =>
+          (await Promise.all([load(one.get, address, requests), load(two.get, address, requests)])).flat();
+        expect(statusCounts(await both('192.0.2.30', max)), 'shared').to.deep.equal({ 403: max, 429: max });
+
+        await provoke(proxy);
+        const startedAt = performance.now();
+        const during = statusCounts(await both('192.0.2.31', 2 * max));
+        const ms = performance.now() - startedAt;
+        await end(proxy);
+
+        expect(Object.keys(during).sort()).to.deep.equal(['403', '429']);
+        expect(during[403]).to.be.within(max, 2 * max);
+        // One call in a row waits for its time limit, and after three of them none does; a busy machine takes longer.
+        expect(ms).to.be.below(10_000);
+        await eventually(() => events().filter(event => event === 'rate_limits_shared').length === 2, patienceMs);
+        const after = statusCounts(await both('192.0.2.32', max));
+        expect(after, 'shared again').to.deep.equal({ 403: max, 429: max });
+      });
+    }
   });
 
   describe('Redis that is killed and started again', () => {

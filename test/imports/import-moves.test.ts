@@ -3,6 +3,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { useMigrationFleet } from '../operator/schema/migration-fleet.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { TwoServers } from '../support/two-servers.ts';
 import { use } from '../support/use.ts';
 import { sql, type World } from '../support/world.ts';
@@ -106,5 +107,26 @@ describe('imports of a tenant that is migrated', () => {
     expect((await versions()).acme).to.equal(next.head);
     const changed = await sql(world.acme, `select from countries where country_name = 'Changed'`);
     expect(changed).to.have.length(1);
+  });
+});
+
+describe('imports of a tenant whose restored database is swapped', () => {
+  const { world, run } = useRestoredTenant();
+
+  it('a swap waits for the import that runs, keeps its rows in the former database, and refuses those that begin', async () => {
+    const client = await world.login(world.acme);
+
+    const { imported } = await importBeside(world, client, () => run('restore', 'swap', 'acme', '--yes'));
+
+    expect(imported.status, JSON.stringify(imported.body)).to.equal(200);
+    expect(imported.body).to.include(applied);
+    const changed = `select from countries where country_name = 'Changed'`;
+    expect(await sql(world.acme, changed)).to.have.length(1);
+    const after = await eventually(async () => {
+      const response = await post(client, 'BB,Name\n');
+      return response.status === 200 && response;
+    });
+    expect(after.body).to.include({ Applied: true, Created: 1 });
+    expect(await sql(world.acme, `select from countries where country_code = 'BB'`)).to.have.length(0);
   });
 });

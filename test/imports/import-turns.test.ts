@@ -8,6 +8,7 @@ import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { readLockWaiters } from '../support/lock-waiters.ts';
 import { useServiceProcesses } from '../support/service-processes.ts';
+import { succeed } from '../support/succeed.ts';
 import { sql, type TestTenant, useLogin, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
@@ -166,6 +167,45 @@ describe('imports beside each other, moves and the ends of processes', () => {
       expect((await post(admin, code, key)).headers.get('idempotency-replayed')).to.equal('true');
     }
   });
+
+  const command = (...args: string[]) => succeed(world.environment, 'tenant', [...args, '--yes']);
+  const losses: [what: string, status: number, lose: (role: string) => Promise<unknown>][] = [
+    ['is disabled', 401, name => command('user', 'disable', 'acme', `${name}@acme.test`)],
+    [
+      'has a narrower role',
+      403,
+      async name => {
+        const { body } = await admin.get('/api/v1/Roles');
+        const role = body.find(({ Name }: { Name: string }) => Name === name);
+        const changed = await admin.put(`/api/v1/Roles/${role.Id}`, {
+          Name: role.Name,
+          Permissions: ['settings.read'],
+        });
+        expect(changed.status, JSON.stringify(changed.body)).to.equal(200);
+      },
+    ],
+    ['is of a tenant that is suspended', 403, () => command('suspend', 'acme')],
+  ];
+  for (const [what, status, lose] of losses) {
+    it(`an import in another process than the change is ${status} and changes nothing when its sender ${what}`, async () => {
+      const running = await processes.start(world.environment);
+      const sender = await world.loginAs(world.acme, { permissions: ['settings.write'] });
+      const { role: name } = (await sender.get('/api/v1/auth/me')).body;
+
+      const { sent } = await whileWaiting(world.acme, async locked => {
+        const sending = post(sender.at(running.url), 'LA');
+        await isWaiting(locked);
+        await lose(name);
+        const isRefused = async () => (await post(sender.at(running.url), '')).status === status;
+        await eventually(isRefused); // the process knows
+        return { sent: sending };
+      });
+
+      expect((await sent).status).to.equal(status);
+      expect(await countriesOf(world.acme, 'LA')).to.equal(0);
+      if (what.includes('suspended')) await succeed(world.environment, 'tenant', ['resume', 'acme']);
+    });
+  }
 
   it('after SIGTERM an import that runs ends, and one that has less than its deadline left is 503', async () => {
     const running = await processes.start({ ...world.environment, SHUTDOWN_DELAY: '15s' });

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readConfig } from '../../src/config/config.ts';
+import { requireMasterKey } from '../../src/control/present-key.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
@@ -44,6 +45,7 @@ export async function createDedicatedServer(extraSettings: string[] = []): Promi
   );
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
+  await requireMasterKey(installation.statements, installation.secrets);
   const passwords = createQuickPasswords();
   const query = <Row extends object>(url: string, text: string): Promise<Row[]> =>
     withConnection(url, async client => (await client.query(text)).rows as Row[]);

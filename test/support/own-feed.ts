@@ -13,9 +13,9 @@ export interface OwnFeed {
 
 /** @param url of the control database, for the connection of the feed alone */
 export function createOwnFeed({ control, installation, log }: World, url = installation.controlUrl): OwnFeed {
-  const { secrets: keys } = installation;
+  const { secrets } = installation;
   const pool = () => control.em.getConnection().getNativeClient();
-  const beat = new Beat({ pool, process: newProcess('command'), budget: 32, keys, log });
+  const beat = new Beat({ pool, process: newProcess('command'), budget: 32, secrets, log });
   const feed = new ChangeFeed({ url, beat, log });
 
   return {

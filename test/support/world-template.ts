@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import { readConfig } from '../../src/config/config.ts';
+import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
-import { roleComment } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { generatePassword } from '../../src/operator/people/users.ts';
@@ -47,6 +47,7 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
   await withConnection(postgresUrl, client => client.query(`create sequence ${worldNumbers}`));
   const settings = { DATABASE_URL: databaseUrl(postgresUrl, worldControl), MASTER_KEY: masterKey };
   const installation = await openInstallation(readConfig(settings));
+  await requireMasterKey(installation.statements, installation.secrets);
   const tenants: TenantTemplate[] = [];
   for (const slug of ['acme', 'globex']) {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
@@ -105,7 +106,6 @@ export async function copyTenant(client: pg.Client, tenant: TenantTemplate, name
   await client.query(`create database ${quote(name)} template ${quote(tenant.database)} strategy file_copy`);
   await client.query(
     `create role ${quote(name)} login password ${quoteLiteral(tenantVerifier(tenant.rolePassword))};
-     ${roleComment({ role: name, guid: tenant.guid })};
      grant ${quote(tenantGroup(server))} to ${quote(name)};
      ${limitConnect(name, name)}`,
   );

@@ -5,8 +5,8 @@ import { serveWebhooks, Wakes } from '../../src/webhooks/serve-webhooks.ts';
 import { countAndCheck, selectDueMessages, selectEndpoints } from '../../src/webhooks/webhook-store.ts';
 
 const endpointOf = (id: number): StoredEndpoint => ({
-  ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin', ordering: 'strict' },
-  ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, messages: 1, dueMessages: 1 },
+  ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin' },
+  ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, dueMessages: 1 },
   ...{ isEnabled: true, disabledReason: null, dueAt: 60_000, written: '1 2 3' },
   ...{ nextAttemptAt: 60_000, secret: Buffer.alloc(0), previous: null },
 });

@@ -29,7 +29,7 @@ describe('the queue of tenants with webhooks', () => {
     };
     const isDue = async () =>
       (await controlSql<{ due: boolean }>(world, 'select due_at is not null as due from webhook_tenants'))[0]?.due;
-    await queue.activate(acme.id, createTenantKey(installation.secrets, acme.guid));
+    await queue.activate(acme.id, () => createTenantKey(installation.secrets, acme.guid));
 
     await serve();
     await poll(written);

@@ -1441,7 +1441,7 @@ export interface paths {
         };
         /**
          * What the tenant used, by day or by hour
-         * @description Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are added within 10 seconds, and kept for 100 days.
+         * @description Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are added within a minute, and kept for 100 days. When a process of the service is killed, those that it counted in its last minute are missing.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -1800,18 +1800,13 @@ export interface components {
              * @enum {string}
              */
             Payload: "thin" | "record";
-            /**
-             * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
-             * @enum {string}
-             */
-            Ordering: "strict" | "none";
             /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
             IsEnabled: boolean;
             /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
             DisabledReason: ("gone" | "failing" | "operator") | null;
             /** @description The first failure since the last success; null if the last attempt succeeded. */
             FailingSince: string | null;
-            /** @description When a strict endpoint sends again the change at which it stands; null if none has failed. */
+            /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
             NextAttemptAt: string | null;
             /** @description When a message has last arrived. */
             LastSuccessAt: string | null;
@@ -1948,8 +1943,10 @@ export interface components {
             ResponseBytes: number;
             /** @description The time in which connections to the tenant's database were in use, in milliseconds. */
             DatabaseMs: number;
-            /** @description The last known size of the database in this time; null if none is known. */
+            /** @description The size of the database when it was last measured in this time, about once a day; null if it was not. */
             DatabaseBytes: number | null;
+            /** @description The hour in which its size was measured; null if it was not. */
+            DatabaseMeasuredAt: string | null;
         };
         /** @description Problem details (RFC 9457). */
         Problem: {
@@ -9087,8 +9084,8 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
                 after?: string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, Ordering, IsEnabled, DisabledReason, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "Ordering" | "-Ordering" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
@@ -9100,8 +9097,6 @@ export interface operations {
                     Description?: string;
                     /** @enum {string} */
                     Payload?: "thin" | "record";
-                    /** @enum {string} */
-                    Ordering?: "strict" | "none";
                     IsEnabled?: boolean;
                     /** @enum {string} */
                     DisabledReason?: "gone" | "failing" | "operator";
@@ -9228,7 +9223,6 @@ export interface operations {
                      *           "create"
                      *         ],
                      *         "Payload": "thin",
-                     *         "Ordering": "strict",
                      *         "IsEnabled": false,
                      *         "DisabledReason": null,
                      *         "FailingSince": null,
@@ -9239,7 +9233,7 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Webhook"][];
-                    /** @example Id,Url,Description,Resources,Actions,Payload,Ordering,IsEnabled,DisabledReason,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
+                    /** @example Id,Url,Description,Resources,Actions,Payload,IsEnabled,DisabledReason,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
                     "text/csv": string;
                 };
             };
@@ -9292,12 +9286,6 @@ export interface operations {
                      */
                     Payload?: "thin" | "record";
                     /**
-                     * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
-                     * @default strict
-                     * @enum {string}
-                     */
-                    Ordering?: "strict" | "none";
-                    /**
                      * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
                      * @default true
                      */
@@ -9330,7 +9318,6 @@ export interface operations {
                      *         "create"
                      *       ],
                      *       "Payload": "thin",
-                     *       "Ordering": "strict",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
                      *       "FailingSince": null,
@@ -9356,18 +9343,13 @@ export interface operations {
                          * @enum {string}
                          */
                         Payload: "thin" | "record";
-                        /**
-                         * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
-                         * @enum {string}
-                         */
-                        Ordering: "strict" | "none";
                         /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
                         IsEnabled: boolean;
                         /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
                         DisabledReason: ("gone" | "failing" | "operator") | null;
                         /** @description The first failure since the last success; null if the last attempt succeeded. */
                         FailingSince: string | null;
-                        /** @description When a strict endpoint sends again the change at which it stands; null if none has failed. */
+                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
                         NextAttemptAt: string | null;
                         /** @description When a message has last arrived. */
                         LastSuccessAt: string | null;
@@ -9433,7 +9415,6 @@ export interface operations {
                      *         "create"
                      *       ],
                      *       "Payload": "thin",
-                     *       "Ordering": "strict",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
                      *       "FailingSince": null,
@@ -9501,12 +9482,6 @@ export interface operations {
                      */
                     Payload?: "thin" | "record";
                     /**
-                     * @description `strict`: a change is sent when those before it have arrived; `none`: a failed one delays no other.
-                     * @default strict
-                     * @enum {string}
-                     */
-                    Ordering?: "strict" | "none";
-                    /**
                      * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
                      * @default true
                      */
@@ -9538,7 +9513,6 @@ export interface operations {
                      *         "create"
                      *       ],
                      *       "Payload": "thin",
-                     *       "Ordering": "strict",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
                      *       "FailingSince": null,
@@ -10591,7 +10565,8 @@ export interface operations {
                      *         "Writes": 1,
                      *         "ResponseBytes": 1,
                      *         "DatabaseMs": 1,
-                     *         "DatabaseBytes": null
+                     *         "DatabaseBytes": null,
+                     *         "DatabaseMeasuredAt": null
                      *       }
                      *     ]
                      */

@@ -23,16 +23,14 @@ this one has replaced, it takes that one's place: it records its archives.`,
       text: () => `${target.description} ${state}.`,
     };
   },
-  async run({ lost }, { installation: { controlUrl, secrets, statements }, output }) {
+  async run({ lost }, { installation: { controlUrl, secrets }, output }) {
     const { withBackupLock } = await import('./backup-lock.ts');
     const { initTarget } = await import('./target-owner.ts');
     const { readTargetKeys } = await import('./target-keys.ts');
     const { adoptKeys, createKeyring } = await import('./data-keys.ts');
     const { matchLedger } = await import('./match-ledger.ts');
-    const { requireMasterKey } = await import('../people/require-master-key.ts');
     const target = await openBackupTarget();
     const result = await withBackupLock(controlUrl, 'archives', async control => {
-      await requireMasterKey(statements, secrets); // a reseal may have ended just before
       const isNew = await initTarget(control, target, lost, false);
       const keys = await readTargetKeys(target);
       await adoptKeys(control, keys, secrets);

@@ -12,8 +12,8 @@ const locks = {
 /**
  * Runs `work` while no other process has the same lock. The lock ends with the connection, also when this process is
  * killed. `work` writes the ledger on that connection, so a process that has lost its lock cannot go on.
- * @param lock `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are
- *   made; `retention`: old rows are removed from tenants
+ * @param lock `archives`: files are written or removed; `drill`: scratch databases are made; `retention`: old rows are
+ *   removed from tenants
  * @throws {OperatorError} when another process has the lock
  */
 export function withBackupLock<T>(

@@ -64,6 +64,10 @@ async function insertKeys(
 export async function adoptKeys(control: Queryable, found: readonly SealedKey[], secrets: SecretBox): Promise<void> {
   const opened = found.filter(key => opensKey(secrets, key));
   const keys = [...new Map(opened.map(key => [key.fingerprint, key])).values()];
+  const resealed = keys.map(({ tenant, fingerprint, sealed }) => {
+    const owner = owners.backupKey(tenant, fingerprint);
+    return secrets.seal(secrets.open(sealed, owner), owner);
+  });
   await control.query(
     `insert into backup_keys (tenant_id, sealed, fingerprint, created_at)
      select t.id, k.sealed, k.fingerprint, k.created_at
@@ -72,7 +76,7 @@ export async function adoptKeys(control: Queryable, found: readonly SealedKey[],
          on conflict do nothing`,
     [
       keys.map(({ tenant }) => tenant),
-      keys.map(({ sealed }) => sealed),
+      resealed,
       keys.map(({ fingerprint }) => fingerprint),
       keys.map(({ createdAt }) => createdAt),
     ],

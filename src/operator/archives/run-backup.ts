@@ -3,7 +3,6 @@ import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { FleetObservers } from '../command/run-fleet.ts';
-import { requireMasterKey } from '../people/require-master-key.ts';
 import { findCandidates } from './backup-candidates.ts';
 import { type BackupOutcome, type BackupRequest, createBackupEffects } from './backup-effects.ts';
 import { withBackupLock } from './backup-lock.ts';
@@ -45,7 +44,6 @@ export async function runBackup(
 ): Promise<BackupReport> {
   const startedAt = performance.now();
   return withBackupLock(installation.controlUrl, 'archives', async control => {
-    await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
     const files = await requireOwner(control, target);
     const id = await beginRun(control);
     const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };

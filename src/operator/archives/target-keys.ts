@@ -53,7 +53,7 @@ function fileOf({ tenant, fingerprint }: SealedKey, secrets: SecretBox): string 
 
 async function writeKey(target: BackupTarget, secrets: SecretBox, key: SealedKey): Promise<void> {
   const owner = owners.backupKey(key.tenant, key.fingerprint);
-  const sealed = secrets.current.seal(secrets.open(key.sealed, owner), owner);
+  const sealed = secrets.seal(secrets.open(key.sealed, owner), owner);
   const { tenant, fingerprint, createdAt } = key;
   await writeJson(target, fileOf(key, secrets), {
     ...{ format: 1, tenant, fingerprint, sealed: sealed.toString('base64'), createdAt: createdAt.toISOString() },

@@ -5,13 +5,13 @@ import type { OpenControl } from '../../installation.ts';
 
 const noLog = { info: () => {}, warn: () => {} };
 
-/** Runs the work of a command, which beats meanwhile, so that `processes` and a change of the master key know of it. */
+/** Runs the work of a command, which beats meanwhile, so that `processes` knows of it. */
 export async function beating<T>({ pool, secrets }: OpenControl, work: () => Promise<T>): Promise<T> {
   const beat = new Beat({
     pool,
     process: newProcess('command'),
     budget: readConfig().connectionBudget,
-    keys: secrets,
+    secrets,
     log: noLog,
   });
   await beat.join().catch(() => {}); // a control database that takes no write can still be read

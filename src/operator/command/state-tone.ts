@@ -7,7 +7,7 @@ const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [
   ['warn', ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished']],
   ['warn', ['unconfirmed', 'unproved']],
   ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent']],
-  ['off', ['deleted', 'disabled', 'revoked', 'refused', 'accepted', 'skipped', 'condemned']],
+  ['off', ['deleted', 'disabled', 'revoked', 'refused', 'skipped', 'condemned']],
 ];
 
 /** The tones of states by their words. */

@@ -186,6 +186,6 @@ function colourState(text: string): string {
 }
 
 /** Adds colour on a terminal only, and not when NO_COLOR is set. */
-export function colour(name: Colour, text: string): string {
+function colour(name: Colour, text: string): string {
   return styleText(name, text, { stream: process.stdout });
 }

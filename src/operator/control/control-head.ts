@@ -1,5 +1,6 @@
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
+import { requireMasterKey } from '../../control/present-key.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
 import { connectFailure, OperatorError, serverFullRemedy } from '../../log/operator-error.ts';
@@ -8,7 +9,6 @@ import { isServerFull, sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireOwnSessionOf } from '../../postgres/session-probe.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
-import { requireMasterKey } from '../people/require-master-key.ts';
 import { onServer, readState, restoringName } from './restoring-database.ts';
 
 /**

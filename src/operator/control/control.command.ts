@@ -1,69 +1,35 @@
 import { databaseNameOf } from '../../control/server-urls.ts';
-import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
-import type { BlockingHolder } from '../people/master-key-change.ts';
-import {
-  blockingText,
-  confirmBlocking,
-  despiteRunning,
-  planBlocking,
-  processNames,
-} from '../schema/confirm-blocking.ts';
+import { blockingText, confirmBlocking, despiteRunning, planBlocking } from '../schema/confirm-blocking.ts';
 import { afterRestoreOperation, restoreControlOperation } from './restore-control.command.ts';
 
 const resealOperation = defineOperation({
   name: 'control reseal',
-  description: 'encrypt every secret again under MASTER_KEY, and refuse all other keys: the last step of a change',
-  fields: { despiteRunning },
-  examples: [
-    'control reseal --dry-run # open every secret, and name the processes that lack the key',
-    'control reseal',
-  ],
-  help: `The command is refused while a process of the service, or another command, runs with another MASTER_KEY than
-this one: without this key it could open no secret, and with this key as MASTER_KEY_PREVIOUS it could not start again.
-A process that has not beaten for five seconds does not count.`,
+  description: 'make MASTER_KEY the master key, and encrypt every secret again under it',
+  examples: ['control reseal --dry-run # open every secret, and change nothing', 'control reseal'],
+  help: `Run it when every process and every timer has MASTER_KEY, and the former key as MASTER_KEY_PREVIOUS. A process
+that has not is not ready from then on, and says so.`,
   effect: 'locks out',
-  async plan({ despiteRunning }, { installation }) {
-    const { processesBlockingReseal, resealSecrets } = await import('../people/master-key-change.ts');
+  async plan(_, { installation }) {
+    const { resealSecrets } = await import('../people/reseal.ts');
     const secrets = await resealSecrets(installation, true);
-    const blockedBy = await processesBlockingReseal(installation);
-    const { hasFailed, lines } = planBlocking(blockedBy, holdersText, despiteRunning);
     return {
-      document: { secrets, blockedBy, state: 'planned' },
-      text: () => [`${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`, ...lines].join('\n'),
-      hasFailed,
+      document: { secrets, state: 'planned' },
+      text: () => `${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`,
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',
-        consequence: 'will accept MASTER_KEY only: processes with another key stop working',
+        consequence: 'will have MASTER_KEY as its master key: processes without it stop working',
       },
     };
   },
-  async run({ despiteRunning }, context) {
-    const { installation, output } = context;
-    const { processesBlockingReseal, resealSecrets } = await import('../people/master-key-change.ts');
-    const { withBackupLock } = await import('../archives/backup-lock.ts');
-    // A run that goes on meanwhile would seal new keys under the former master key.
-    const secrets = await withBackupLock(installation.controlUrl, 'archives', async () => {
-      await confirmBlocking(await processesBlockingReseal(installation), holdersText, despiteRunning, context);
-      return resealSecrets(installation);
-    });
+  async run(_, { installation, output }) {
+    const { resealSecrets } = await import('../people/reseal.ts');
+    const secrets = await resealSecrets(installation);
     output.result({ secrets }, () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`);
   },
 });
-
-const lacks: Record<BlockingHolder['lack'], string> = {
-  lacks_key: ', which does not have this key',
-  is_previous: ', which has it as MASTER_KEY_PREVIOUS only',
-};
-
-/** Names the processes that `reseal` would cut off from the secrets, as a sentence without its full stop. */
-function holdersText(blockedBy: BlockingHolder[]): string {
-  const subject = countText(blockedBy.length, 'running process', 'running processes');
-  const names = processNames(blockedBy, ({ kind, lack }) => `${kind === 'command' ? ', a command' : ''}${lacks[lack]}`);
-  return `${subject} would not have the only key of the secrets as MASTER_KEY: ${names}`;
-}
 
 const migrate = defineOperation({
   name: 'control migrate',
@@ -91,7 +57,7 @@ const migrate = defineOperation({
     const { installation, output } = context;
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { createControlDatabase, migrateControl } = await import('../schema/migrate-control.ts');
-    const { requireMasterKey } = await import('../people/require-master-key.ts');
+    const { requireMasterKey } = await import('../../control/present-key.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     const { controlUrl } = installation;
     await requireNoLostControl(controlUrl);
@@ -130,32 +96,7 @@ const serviceLogin = defineOperation({
   },
 });
 
-const registerKey = defineChange({
-  name: 'control register-key',
-  description:
-    'let processes start with the key in MASTER_KEY_PREVIOUS as their MASTER_KEY: the first step of a change of the key',
-  examples: ['control register-key'],
-  effect: 'changes',
-  async change(_, { installation }, isDryRun) {
-    const { registerNextKey } = await import('../people/master-key-change.ts');
-    const registered = await registerNextKey(installation, isDryRun);
-    const key = 'The key in MASTER_KEY_PREVIOUS';
-    return {
-      document: { registered },
-      plan: `${key} ${registered ? 'would be' : 'is already'} registered.`,
-      done: `${key} ${registered ? 'is now' : 'was already'} registered.`,
-    };
-  },
-});
-
-export const operations = [
-  migrate,
-  serviceLogin,
-  registerKey,
-  resealOperation,
-  restoreControlOperation,
-  afterRestoreOperation,
-];
+export const operations = [migrate, serviceLogin, resealOperation, restoreControlOperation, afterRestoreOperation];
 
 function serviceLoginText(databaseUrl: string): string {
   return [

@@ -1,6 +1,7 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { requireMasterKey } from '../../control/present-key.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -14,7 +15,6 @@ import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { matchLedger } from '../archives/match-ledger.ts';
 import { readPurgeMarks } from '../archives/target-keys.ts';
 import { countText } from '../command/texts.ts';
-import { requireMasterKey } from '../people/require-master-key.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';

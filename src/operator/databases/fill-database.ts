@@ -5,7 +5,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { createSchemaComparison } from '../schema/schema-comparison.ts';
+import { createSchemaComparison, firstDifferenceText } from '../schema/schema-comparison.ts';
 import { applyStep, compatibleFrom, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
@@ -70,7 +70,7 @@ async function requireHeadSchema(
   client: pg.Client,
 ): Promise<void> {
   const head = await headFingerprint(control, server, servers.adminUrl(server));
-  const difference = await createSchemaComparison(control, server, head)(client);
+  const difference = firstDifferenceText(await createSchemaComparison(control, server, head)(client));
   if (difference !== undefined)
     throw new OperatorError(`The database differs from the template of this build: ${difference}`);
 }

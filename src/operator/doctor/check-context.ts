@@ -2,6 +2,7 @@ import type { Server } from '../../control/control-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import type { Report } from './finding.ts';
+import { psqlCommand } from './psql-command.ts';
 import type { ServerFacts } from './server-facts.ts';
 
 /** The data that all checks of one server use. */
@@ -38,20 +39,18 @@ export function asOwner({ databases }: ServerFacts, name: string): string {
   return !database || database.isOwn ? '' : ` as its owner ${database.owner} or as a superuser`;
 }
 
-/** As `asOwner`, for a statement that drops a role. */
-export function asCreator({ roles }: ServerFacts, name: string): string {
-  return roles.get(name)?.isOwn === false ? ' as a superuser' : '';
-}
-
-/** Removes the automatic repair that the login of this command may not make, and says who may. */
+/** Removes the repair that the login of this command may not make, and says who may, with the command. */
 export function withinRights(report: Report, facts: ServerFacts): Report {
-  const { changes, alters, needsSuperuser, statements, ...rest } = report;
+  const { changes, alters, needsSuperuser, statements, kind: _, control: __, ...rest } = report;
   if (!statements) return report;
+
   const isOwn = changes === undefined || facts.databases.get(changes)?.isOwn !== false;
   const mayAlter = alters === undefined || facts.roles.get(alters)?.isOwn !== false;
   if (isOwn && mayAlter && (!needsSuperuser || facts.isSuperuser)) return report;
+
   const who = isOwn
     ? 'a superuser of the server'
     : `${facts.databases.get(changes ?? '')?.owner}, its owner, or a superuser`;
-  return { ...rest, remedy: `Let ${who} run: ${statements.join('; ')};` };
+
+  return { ...rest, remedy: `${report.remedy}, as ${who}: ${psqlCommand(statements, report.database)}` };
 }

@@ -3,6 +3,7 @@ import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { repeatCommand, restoredFromOf, restoringName } from '../control/restoring-database.ts';
 import { type Finding, toFinding } from './finding.ts';
+import { psqlCommand } from './psql-command.ts';
 
 /** What restores of the control database itself have left. */
 export interface ControlRestoreFacts {
@@ -47,7 +48,7 @@ export function checkControlRestore(
   const findings = leftovers.map(name =>
     report(
       `a restore of the control database was given up, and left database ${name}, with users and password hashes`,
-      `If the control database in use is the right one, drop the other: drop database ${quote(name)};`,
+      `If the control database in use is the right one, drop the other: ${psqlCommand(`drop database ${quote(name)}`)}`,
     ),
   );
   if (restoredFrom === undefined) return findings;

@@ -1,13 +1,16 @@
+import { randomBytes } from 'node:crypto';
 import type { Server } from '../../control/control-entities.ts';
 import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
+import { tenantVerifier } from '../databases/create-database.ts';
 import { isLeftover } from '../databases/list-databases.ts';
 import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
-import { type Finding, toFinding } from './finding.ts';
+import { type Finding, type Report, toFinding } from './finding.ts';
 
 /** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
@@ -18,7 +21,6 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkArchives(facts.archives, controlServer),
     ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
-    ...checkMasterKeys(facts, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
@@ -33,7 +35,7 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
     url = servers.adminUrl(server);
   } catch {
     const problem = `the URL of server ${name} cannot be decrypted with MASTER_KEY`;
-    const remedy = 'Run with the MASTER_KEY that the server was added with.';
+    const remedy = `Give its URL again: npx backoffice server add ${name}`;
     return [toFinding(name, { check: 'secret_does_not_open', problem, remedy })];
   }
   const host = unverifiedHost(url);
@@ -46,7 +48,7 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
 
 function checkTenantRow(installation: Installation, facts: ControlFacts, tenant: CheckedTenant): Finding[] {
   const keys = facts.signingKeys.get(tenant.id) ?? [];
-  const { slug, guid, status, server, roleName, rolePassword } = tenant;
+  const { slug, guid, status, server, rolePassword } = tenant;
   const findings: Finding[] = [];
   const report = (check: Finding['check'], problem: string, remedy: string) =>
     findings.push(toFinding(server.name, { check, tenant: slug, problem, remedy }));
@@ -57,19 +59,14 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
       `Run the provision, clone or restore command of ${slug} again to complete it. ` +
         `Or remove it: npx backoffice purge ${slug}`,
     );
-  if (!canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
-    report(
-      'secret_does_not_open',
-      `the password of login role ${roleName} cannot be decrypted with MASTER_KEY`,
-      'Run with the MASTER_KEY that it was sealed with. If you did, ' +
-        `restore the row of ${slug} in table tenants from a backup.`,
-    );
+  if (status !== 'provisioning' && !canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
+    findings.push(toFinding(server.name, lostPassword(installation, tenant)));
   for (const { kid, secret } of keys)
     if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), signingKeyBytes))
       report(
         'secret_does_not_open',
         `signing key ${kid} cannot be decrypted with MASTER_KEY`,
-        `Check MASTER_KEY. If it is right, disable the key: npx backoffice key disable ${slug} ${kid}`,
+        `Disable the key: npx backoffice key disable ${slug} ${kid}`,
       );
   if (!keys.some(key => key.status === 'active'))
     report(
@@ -78,6 +75,26 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
       `Make a key: npx backoffice key rotate ${slug}`,
     );
   return findings;
+}
+
+/** Reports a password that nobody can read any more: the role gets another one. */
+function lostPassword({ secrets }: Installation, { guid, slug, roleName }: CheckedTenant): Report {
+  const password = randomBytes(24).toString('base64url');
+
+  return {
+    check: 'secret_does_not_open',
+    tenant: slug,
+    problem: `the password of login role ${roleName} cannot be decrypted with MASTER_KEY`,
+    remedy: 'Give the role another one',
+    statements: [`alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`],
+    control: {
+      text: `with sealed as (update tenants set role_password = $2, updated_at = now() where guid = $1 returning id)
+             update tenant_databases set role_password = $2
+              where tenant_id = (select id from sealed) and state = 'current'`,
+      values: [guid, secrets.seal(password, owners.rolePassword(guid))],
+    },
+    kind: 'named',
+  };
 }
 
 /** Returns whether a secret can be decrypted for its owner, and has at least `minBytes`. */
@@ -90,19 +107,9 @@ function canDecrypt({ secrets }: Installation, sealed: Uint8Array, owner: string
 }
 
 /** Reports databases that are neither current nor wanted, and tenants behind a fence, that no process works on. */
-function checkLeftovers({ stored, databases, busyPools }: ControlFacts): Finding[] {
-  const warm = databases.filter(
-    ({ tenantId, state, serverId }) => tenantId === null && state !== 'filled' && !busyPools.has(serverId),
-  );
+function checkLeftovers({ stored }: ControlFacts): Finding[] {
   const left = stored.filter(({ isBusy, isNew, isPurging }) => !isBusy && !isNew && !isPurging);
   return [
-    ...warm.map(({ server, database, state }) =>
-      toFinding(server, {
-        check: 'leftover_database',
-        problem: `warm database ${database} ${whys[state]}`,
-        remedy: 'Replace it: npx backoffice pool fill',
-      }),
-    ),
     ...left.filter(isLeftover).map(({ server, slug, database, state }) =>
       toFinding(server, {
         check: 'leftover_database',
@@ -128,24 +135,6 @@ const whys: Readonly<Record<string, string>> = {
   reserved: 'is not complete, and no process continues',
   condemned: 'is to be dropped, and no process does it',
 };
-
-/**
- * Reports processes of the service that have not the key of the secrets: nobody logs in through them.
- * @param server the name of the server of the control database
- */
-function checkMasterKeys({ processes, keyInForce }: ControlFacts, server: string): Finding[] {
-  if (keyInForce === undefined) return [];
-  const others = processes.filter(
-    ({ kind, key, previous }) => kind === 'service' && ![key, previous].includes(keyInForce),
-  );
-  return others.map(({ host, pid, build }) =>
-    toFinding(server, {
-      check: 'master_key_unknown',
-      problem: `the process ${host} pid ${pid} (build ${build}) does not have the master key of the secrets, so nobody can log in there`,
-      remedy: 'Set its MASTER_KEY to the one of this command, and restart it.',
-    }),
-  );
-}
 
 /**
  * Reports that several processes of the service run, and some of them count the limits of

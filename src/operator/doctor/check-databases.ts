@@ -19,7 +19,10 @@ export function checkTenantDatabase(
     report({
       check: 'renamed_database',
       problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
-      remedy: `Rename it${asOwner(facts, renamed[0])}: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
+      remedy: `Rename ${renamed[0]} to ${databaseName}`,
+      statements: [`alter database ${quote(renamed[0])} rename to ${quote(databaseName)}`],
+      kind: 'named',
+      changes: renamed[0],
     });
   else if (!database)
     report({
@@ -37,11 +40,14 @@ export function checkTenantDatabase(
     report({
       check: 'closed_database',
       problem: `database ${databaseName} accepts no connections`,
-      remedy: `If it was not closed on purpose, open it${asOwner(facts, databaseName)}: alter database ${quote(databaseName)} allow_connections true;`,
+      remedy: 'If it was not closed on purpose, open it',
+      statements: [`alter database ${quote(databaseName)} allow_connections true`],
+      kind: 'named',
+      changes: databaseName,
     });
 }
 
-/** Checks that every complete database that nobody uses exists: warm, restored or kept. */
+/** Checks that every complete database that nobody uses exists: restored or kept. */
 export function checkUnusedDatabases({ server, control, facts, report }: CheckContext): void {
   for (const { database, serverId, tenantId, state } of control.databases) {
     if (serverId !== server.id || (state !== 'filled' && state !== 'kept')) continue;
@@ -50,22 +56,27 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
     report({
       check: 'missing_database',
       tenant: slug,
-      problem:
-        slug === undefined ? `warm database ${database} is missing` : `database ${database}, ${state}, is missing`,
-      remedy:
-        slug === undefined
-          ? 'Make a new one: npx backoffice pool fill'
-          : `Forget it: npx backoffice databases drop ${slug} ${database}`,
+      problem: `database ${database}, ${state}, is missing`,
+      remedy: `Forget it: npx backoffice databases drop ${slug} ${database}`,
     });
   }
 }
 
 /** @param digest of the migrations of this build, which the name of its template contains */
 export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
-  for (const name of facts.databases.keys()) {
-    if (!templateOfOtherBuild(server, name, digest)) continue;
+  for (const { name, open } of facts.databases.values()) {
+    const template = templateOfOtherBuild(server, name, digest);
+    if (!template) continue;
     const drop = `drop database if exists ${quote(name)}`;
     const who = asOwner(facts, name);
+    if (open && name === template) {
+      report({
+        check: 'old_template',
+        problem: `${name} has the name of a template of another build, and accepts connections, which no template does`,
+        remedy: `Find out what it is. If nobody needs it, drop it${who}: ${drop};`,
+      });
+      continue;
+    }
     report({
       check: 'old_template',
       problem: `${name} is the template of another build`,

@@ -1,8 +1,11 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { closedStamp, nobody } from '../databases/database-stamp.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
-import { asCreator, asOwner, type CheckContext, recordedNames } from './check-context.ts';
+import { asOwner, type CheckContext, recordedNames } from './check-context.ts';
+import type { Report } from './finding.ts';
 import { unknownGuid } from './orphan-identities.ts';
+import { psqlCommand } from './psql-command.ts';
+import type { RoleFacts } from './server-facts.ts';
 
 /** Checks that every database and role with a name of this installation is recorded in the control database. */
 export function checkOrphans(context: CheckContext): void {
@@ -23,7 +26,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       report({
         check: 'orphan_database',
         problem: `a command has left database ${name}, whose tenant was purged meanwhile`,
-        remedy: `Drop it: ${drop}`,
+        remedy: 'Drop it',
         statements: [drop, `drop role if exists ${quote(name)}`],
       });
     } else if (broken) {
@@ -35,17 +38,17 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       });
     } else if (isOfUnknownTenant(context, name)) {
       report({
-        check: 'orphan_database',
+        check: 'unknown_tenant',
         problem: `database ${name} has the data of a tenant that the control database does not know`,
         remedy:
-          'Do not drop it. If the control database was lost, and this is a new one: npx backoffice control restore. ' +
-          'If the database is of another installation, leave it to that one.',
+          'Do not drop it. If the control database was lost, and this is a new one: npx backoffice control restore ' +
+          '(if the database is of another installation, leave it to that one)',
       });
     } else {
       report({
         check: 'orphan_database',
         problem: `no tenant has database ${name}${owner ? `, which holds a copy of the data of ${owner.slug}` : ''}`,
-        remedy: `Find out which application uses it. If none does, drop it${asOwner(facts, name)}: drop database ${quote(name)};`,
+        remedy: `Find out which application uses it. If none does, drop it${asOwner(facts, name)}: ${psqlCommand(`drop database ${quote(name)}`)}`,
       });
     }
   }
@@ -74,13 +77,41 @@ function isOfUnknownTenant(context: CheckContext, name: string): boolean {
 
 function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): void {
   const { server, facts, orphanIdentities, report } = context;
-  for (const { name } of facts.roles.values()) {
+  for (const role of facts.roles.values()) {
+    const { name } = role;
     if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) continue;
     if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue; // it is dropped with the database
-    report({
-      check: 'orphan_role',
-      problem: `no tenant has login role ${name}`,
-      remedy: `Find out which application uses it. If none does, drop it${asCreator(facts, name)}: drop role ${quote(name)};`,
-    });
+    report(orphanRole(role));
   }
+}
+
+/** A role can be dropped when it has neither objects nor rights in any database: its repair begins with one of them. */
+function orphanRole({ name, ownsIn, grantedIn }: RoleFacts): Report {
+  const place = [...ownsIn, ...grantedIn].find(database => database !== null);
+  const problem = `no tenant has login role ${name}`;
+  if (place === undefined) {
+    return {
+      check: 'orphan_role',
+      problem,
+      remedy: 'Find out which application uses it. If none does, drop it',
+      statements: [`drop role ${quote(name)}`],
+      kind: 'named',
+      alters: name,
+    };
+  }
+
+  return {
+    check: 'orphan_role',
+    problem: `${problem}, which has rights in database ${place}`,
+    remedy:
+      'Find out which application uses it. If none does, give its objects to the login of this command, and revoke its rights there',
+    statements: [
+      `grant ${quote(name)} to current_user`,
+      `reassign owned by ${quote(name)} to current_user`,
+      `drop owned by ${quote(name)}`,
+    ],
+    kind: 'named',
+    database: place,
+    alters: name,
+  };
 }

@@ -1,9 +1,11 @@
 import type pg from 'pg';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { type Difference, differenceText } from '../../postgres/schema-fingerprint.ts';
 import type { SchemaComparison } from '../schema/schema-comparison.ts';
 import { appendOnlyTables } from '../schema/tenant-tables.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import type { Report } from './finding.ts';
+import { driftRepair } from './repair-drift.ts';
 
 /** The schema of a tenant database at head on one server. */
 export interface Head {
@@ -42,9 +44,9 @@ export function checkVersion(
     });
   else if (version !== head.version)
     report({
-      check: 'behind',
+      check: version === null ? 'behind' : 'newer_schema',
       problem: `the database is at ${version ?? 'no version'}, which this build does not know`,
-      remedy: 'Run doctor of a newer build.',
+      remedy: version === null ? migrate : 'Run doctor of a newer build.',
     });
 }
 
@@ -63,15 +65,40 @@ export async function checkIdentityVersion(client: pg.Client, head: Head, report
   });
 }
 
-/** Compares the schema of a database at head with the template of the server. */
-export async function checkSchema(client: pg.Client, head: Head, report: ReportFinding): Promise<void> {
-  const difference = await head.comparison(client);
-  if (difference === undefined) return;
-  report({
-    check: 'schema_drift',
-    problem: `the schema differs from the template: ${difference}`,
-    remedy: 'Change the object back to what the migrations define.',
-  });
+/**
+ * Compares the schema of a database at head with the template of the server. Reports one difference: its repair may
+ * remove others, and the check after the repair finds what is left.
+ * @param group the group role of all tenants
+ */
+export async function checkSchema(
+  client: pg.Client,
+  head: Head,
+  { slug, group }: { slug: string; group: string },
+  report: ReportFinding,
+): Promise<void> {
+  const differences = await head.comparison(client);
+  const difference = differences.find(isForeignHolder) ?? differences[0];
+  if (!difference) return;
+
+  const problem = `the schema differs from the template: ${differenceText(difference)}`;
+  const statements = driftRepair(difference, group);
+  if (statements) {
+    const remedy =
+      'If nobody needs the change, undo it; data that the template has no place for are kept in the schema kept';
+    report({ check: 'schema_drift', problem, remedy, statements, kind: 'named' });
+    return;
+  }
+  const remedy =
+    `Make a database with the right schema: npx backoffice restore ${slug} --archive latest. ` +
+    `Then compare it, and swap it: npx backoffice restore swap ${slug}`;
+  report({ check: 'schema_drift', problem, remedy });
+}
+
+/**
+ * A table or a type that the template does not have: its columns, constraints, indexes and rights go where it goes.
+ */
+function isForeignHolder({ object, wanted }: Difference): boolean {
+  return wanted === undefined && /^(table|type) /.test(object);
 }
 
 /** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */

@@ -9,6 +9,7 @@ import { headFingerprint, migrationsDigest } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
 import { checkOldTemplates, checkTenantDatabase, checkUnusedDatabases } from './check-databases.ts';
+import { checkOperatorRights } from './check-operator-rights.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
 import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
@@ -18,14 +19,17 @@ import { checkTenantGroup } from './check-unprivileged.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
+import { psqlCommand } from './psql-command.ts';
 import type { ServerMeasures } from './reports.ts';
-import { readServerFacts, type ServerFacts } from './server-facts.ts';
+import { readDatabaseSizes, readServerFacts, type ServerFacts } from './server-facts.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
   isSelected: (tenant: CheckedTenant) => boolean;
   /** `CONNECTION_BUDGET`; undefined if it is not known. */
   connectionBudget?: number | undefined;
+  /** Called with the size of the database of each selected tenant that can be measured. */
+  onSize?: ((tenant: CheckedTenant, bytes: number) => void) | undefined;
   /** Called for each selected tenant, when its database was checked, or cannot be. */
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
@@ -35,7 +39,7 @@ export async function checkServer(
   installation: Installation,
   server: Server,
   control: ControlFacts,
-  { isSelected, connectionBudget, onTenant }: Options,
+  { isSelected, connectionBudget, onSize, onTenant }: Options,
 ): Promise<{ findings: Finding[]; measured?: ServerMeasures }> {
   const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
   let adminUrl: string;
@@ -46,7 +50,7 @@ export async function checkServer(
     return { findings: [] }; // checkControl reports that the URL cannot be decrypted
   }
   try {
-    const sharing = await findSharedSessions(adminUrl);
+    const sharing = await findSharedSessions(server, adminUrl);
     if (sharing) return { findings: [toFinding(server.name, sharing)] };
     const { facts, settings } = await withConnection(
       adminUrl,
@@ -56,6 +60,7 @@ export async function checkServer(
       }),
       { settings: catalogQuerySettings },
     );
+    if (onSize) await measureDatabases(adminUrl, selected, onSize);
     const recorded = new Set([
       ...control.tenants.map(({ databaseName }) => databaseName),
       ...control.databases.map(({ database }) => database),
@@ -66,7 +71,8 @@ export async function checkServer(
     const head = { version: await tenantHead(), fingerprint, comparison };
     const examined = selected.filter(tenant => isStable(tenant, control) && isUsable(facts.databases, tenant));
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
-    const findings = await checkTenants(installation, examined, head, onTenant);
+    const guids = new Set([...control.tenants.map(({ guid }) => guid), ...control.purgedTenants]);
+    const findings = await checkTenants(installation, examined, { head, guids }, onTenant);
     const digest = await migrationsDigest();
     const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, digest);
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
@@ -80,9 +86,26 @@ export async function checkServer(
     const unreachable = toFinding(server.name, {
       check: 'server_unreachable',
       problem: `it cannot be used: ${connectFailure(error) ?? errorText(error)}`,
-      remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
+      remedy: `None of its tenants was checked. Start the server${otherUrl(server)}`,
     });
     return { findings: [unreachable] };
+  }
+}
+
+/** Measures what can be measured: a missing size is no finding. */
+async function measureDatabases(
+  adminUrl: string,
+  tenants: readonly CheckedTenant[],
+  onSize: (tenant: CheckedTenant, bytes: number) => void,
+): Promise<void> {
+  const sizes = await readDatabaseSizes(
+    adminUrl,
+    tenants.map(({ databaseName }) => databaseName),
+  ).catch(() => new Map());
+
+  for (const tenant of tenants) {
+    const bytes = sizes.get(tenant.databaseName);
+    if (bytes !== undefined) onSize(tenant, bytes);
   }
 }
 
@@ -119,6 +142,7 @@ function checkServerFacts(
   checkUnusedDatabases(context);
   checkOldTemplates(context, digest);
   checkPublicAccess(context);
+  checkOperatorRights(context);
   checkTenantGroup(context);
   return findings;
 }
@@ -135,15 +159,23 @@ function isStable(tenant: CheckedTenant, control: ControlFacts): boolean {
  * operator may intend to rename it back, or to restore from it.
  */
 function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, string>): Report {
-  const { changes, statements, ...rest } = report;
-  if (!statements || changes === undefined || !orphanIdentities.has(changes)) return report;
-  const commands = `${statements.join('; ')};`;
-  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${commands}`;
+  const { changes, statements, kind, ...rest } = report;
+  if (!statements || kind === 'named' || changes === undefined || !orphanIdentities.has(changes)) return report;
+
+  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${psqlCommand(statements)}`;
+
   return { ...rest, remedy };
 }
 
+/** Says how the commands get another URL of a server. */
+function otherUrl({ name, adminUrl }: Server): string {
+  return adminUrl === null
+    ? ', or correct DATABASE_URL.'
+    : `, or give another URL of it: npx backoffice server add ${name}`;
+}
+
 /** Finds a pooler in transaction or statement mode between this process and a server. */
-async function findSharedSessions(url: string): Promise<Report | undefined> {
+async function findSharedSessions(server: Server, url: string): Promise<Report | undefined> {
   try {
     await requireOwnSession(url);
     return undefined;
@@ -152,8 +184,7 @@ async function findSharedSessions(url: string): Promise<Report | undefined> {
     const problem =
       'the URL of the server leads to a pooler in transaction or statement mode, which gives locks, settings and ' +
       'notifications of one session to another';
-    const remedy =
-      'Connect to the server directly, or set the pooler to session mode. None of its tenants was checked.';
+    const remedy = `None of its tenants was checked. Set the pooler to session mode${otherUrl(server)}`;
     return { check: 'shared_sessions', problem, remedy };
   }
 }

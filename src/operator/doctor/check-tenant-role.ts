@@ -1,7 +1,6 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
-import { roleComment } from '../databases/role-owner.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -23,20 +22,16 @@ export function checkTenantRole(tenant: CheckedTenant, context: CheckContext): v
 function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, report }: CheckContext): void {
   const { databaseName, roleName } = tenant;
   const password = openPassword(tenant, secrets);
-  const problem = `login role ${roleName} is missing`;
-  if (password === undefined) {
-    const remedy = 'Run doctor --fix with the right MASTER_KEY: the stored password of the role cannot be decrypted.';
-    report({ check: 'missing_role', problem, remedy });
-    return;
-  }
   const hasDatabase = facts.databases.has(databaseName);
+  // Without a password nobody logs in: checkControl reports that it cannot be decrypted, and gives the role another one.
+  const withPassword = password === undefined ? '' : ` password ${quoteLiteral(tenantVerifier(password))}`;
+
   report({
     check: 'missing_role',
-    problem,
+    problem: `login role ${roleName} is missing`,
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
-      `create role ${quote(roleName)} login password ${quoteLiteral(tenantVerifier(password))}`,
-      roleComment({ role: roleName, guid: tenant.guid }),
+      `create role ${quote(roleName)} login${withPassword}`,
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
       ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
     ],
@@ -93,10 +88,18 @@ function checkExcess(role: RoleFacts, { guid, databaseName, roleName }: CheckedT
     report({
       check: 'excess_rights',
       problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
-      remedy:
-        'Find out who granted them and why, then revoke them there: ' +
-        `revoke all on all tables in schema public from ${quote(roleName)};`,
+      remedy: 'Find out who granted them and why, then revoke them there',
+      // It revokes also the rights on databases, and owns nothing: `checkUnprivileged` reports what it owns first.
+      statements: role.ownsIn.length > 0 ? undefined : dropRights(roleName, databaseName),
+      kind: 'named',
+      database: database ?? undefined,
+      needsSuperuser: true,
     });
+}
+
+/** Returns the statements that revoke all rights of a role that owns nothing, but CONNECT on its own database. */
+function dropRights(role: string, database: string): string[] {
+  return [`drop owned by ${quote(role)}`, `grant connect on database ${quote(database)} to ${quote(role)}`];
 }
 
 /** Returns the stored password of the role; undefined when it cannot be decrypted. */

@@ -10,6 +10,7 @@ import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
+import { tenantGroup } from '../schema/template.ts';
 import { checkAppendOnlyTables, checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
 import { openPassword } from './check-tenant-role.ts';
 import type { CheckedTenant } from './control-facts.ts';
@@ -18,6 +19,13 @@ import { type Finding, type Report, toFinding } from './finding.ts';
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const maxTenants = 4;
 
+/** What the databases of tenants are compared with. */
+interface Expected {
+  head: Head;
+  /** The guids of all tenants, and of those that were purged. */
+  guids: ReadonlySet<string>;
+}
+
 /**
  * Checks the databases of tenants inside.
  * @param onTenant called when the database of a tenant was checked
@@ -25,11 +33,13 @@ const maxTenants = 4;
 export async function checkTenants(
   installation: Installation,
   tenants: readonly CheckedTenant[],
-  head: Head,
+  expected: Expected,
   onTenant: ((hasFindings: boolean) => void) | undefined,
 ): Promise<Finding[]> {
   const findings = await pLimit(fleetTasks(maxTenants)).map(tenants, async tenant => {
-    const found = await checkTenant(installation, tenant, head).catch((error: unknown) => [notExamined(tenant, error)]);
+    const found = await checkTenant(installation, tenant, expected).catch((error: unknown) => [
+      notExamined(tenant, error),
+    ]);
     onTenant?.(found.length > 0);
     return found;
   });
@@ -41,7 +51,12 @@ function notExamined({ slug, databaseName, server }: CheckedTenant, error: unkno
     check: 'not_examined',
     tenant: slug,
     problem: `database ${databaseName} was not checked: ${errorText(error)}`,
-    remedy: 'Find out why the database does not respond, then check it again: npx backoffice doctor',
+    remedy: 'If a session in it holds a transaction open, end the session',
+    statements: [
+      `select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = ${quoteLiteral(databaseName)} and pid <> pg_backend_pid() and state like 'idle in transaction%'`,
+    ],
+    kind: 'named',
   });
 }
 
@@ -49,11 +64,11 @@ function notExamined({ slug, databaseName, server }: CheckedTenant, error: unkno
  * Checks the contents of one tenant database. Connects as the service does, with the login of the tenant, to find what
  * prevents the service from connecting. If that login is refused, connects with the login of the operator.
  */
-async function checkTenant(installation: Installation, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
+async function checkTenant(installation: Installation, tenant: CheckedTenant, expected: Expected): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;
   const adminUrl = installation.servers.adminUrl(tenant.server);
   const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
-    withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, head), {
+    withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, expected), {
       kind: 'doctor',
       settings: catalogQuerySettings,
     });
@@ -82,10 +97,10 @@ function setPassword(roleName: string, password: string): string {
 }
 
 /** @param client on the tenant's database */
-async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
+async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, guids }: Expected): Promise<Finding[]> {
   const findings: Finding[] = [];
   const report = (finding: Omit<Report, 'tenant'>): void => {
-    findings.push(toFinding(tenant.server.name, { ...finding, tenant: tenant.slug }, tenant.databaseName));
+    findings.push(toFinding(tenant.server.name, { database: tenant.databaseName, ...finding, tenant: tenant.slug }));
   };
   const { guid, applied } = await readSchemaState(client);
   if (guid === closedStamp(tenant.guid)) {
@@ -97,13 +112,8 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head)
     return findings;
   }
   if (guid !== tenant.guid) {
-    report({
-      check: 'wrong_identity',
-      problem: guid ? `the database belongs to the tenant with guid ${guid}` : 'the database has no identity',
-      remedy:
-        `Correct the names in the row of ${tenant.slug} in table tenants, and in its current one in tenant_databases. ` +
-        'Until then the service refuses the database.',
-    });
+    const isOther = applied.length === 0 || (guid !== null && guids.has(guid));
+    report(isOther ? otherDatabase(tenant, guid) : lostIdentity(tenant, guid));
     return findings;
   }
   const version = applied.at(-1) ?? null;
@@ -111,10 +121,51 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head)
   await checkAppendOnlyTables(client, tenant.roleName, report);
   if (version !== head.version) return findings;
   await checkIdentityVersion(client, head, report);
-  await checkSchema(client, head, report);
+  await checkSchema(client, head, { slug: tenant.slug, group: tenantGroup(tenant.server) }, report);
   await checkLargeObjects(client, report);
   return findings;
 }
+
+/**
+ * Reports a database that is empty, or has the data of another tenant. Nothing gives it the guid of this one: it is
+ * renamed, and the next check finds the database of this tenant under another name, or that it is missing.
+ */
+function otherDatabase({ slug, databaseName }: CheckedTenant, found: string | null): Report {
+  return {
+    check: 'wrong_identity',
+    problem: wrongIdentity(found),
+    remedy: `Put it aside as ${asideName(databaseName)}, and check again what ${slug} has`,
+    statements: [`alter database ${quote(databaseName)} rename to ${quote(asideName(databaseName))}`],
+    kind: 'named',
+    database: undefined,
+    changes: databaseName,
+  };
+}
+
+/** Reports a database whose guid is of nobody: it may have been changed by hand. */
+function lostIdentity({ slug, guid }: CheckedTenant, found: string | null): Report {
+  return {
+    check: 'wrong_identity',
+    problem: wrongIdentity(found),
+    remedy: `If it has the data of ${slug}, give it the guid of ${slug} again`,
+    statements: [
+      found === null
+        ? // Its changes begin a new era: it is not known which was the last one.
+          `insert into tenant_identity (guid, feed_era, feed_since)
+           select ${quoteLiteral(guid)}, era, era
+             from (select 1 + greatest((select max(feed_era) from audit_log), (select max(feed_era) from activities), 0)
+                  ) as last (era)`
+        : `update tenant_identity set guid = ${quoteLiteral(guid)}`,
+    ],
+    kind: 'named',
+  };
+}
+
+function wrongIdentity(found: string | null): string {
+  return found ? `the database belongs to the tenant with guid ${found}` : 'the database has no identity';
+}
+
+const asideName = (database: string): string => `${database}_aside`;
 
 /** The functions of PostgreSQL that create or change large objects and that PUBLIC may execute by default. */
 const writers = [

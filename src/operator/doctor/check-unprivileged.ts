@@ -1,5 +1,5 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';
 import type { RoleFacts } from './server-facts.ts';
@@ -34,9 +34,15 @@ export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { re
     report({
       check: 'excess_rights',
       problem: `role ${name} owns objects ${placeOf(database)}`,
-      remedy:
-        `Give them another owner, in that database: grant ${quote(name)} to current_user; ` +
-        `reassign owned by ${quote(name)} to current_user; revoke ${quote(name)} from current_user;`,
+      remedy: `Give them to the login of this command`,
+      statements: [
+        `grant ${quote(name)} to current_user`,
+        `reassign owned by ${quote(name)} to current_user`,
+        `revoke ${quote(name)} from current_user`,
+      ],
+      kind: 'named',
+      database: database ?? undefined,
+      alters: name,
     });
 }
 

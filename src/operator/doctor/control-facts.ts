@@ -1,6 +1,5 @@
 import type pg from 'pg';
 import { Server, type SigningKey, type Tenant } from '../../control/control-entities.ts';
-import { keyInForce } from '../../control/master-key-canary.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
@@ -20,10 +19,9 @@ export type CheckedTenant = Pick<
   isPurging: boolean;
 };
 
-/** A database that the control database records, of a tenant or of the pool. */
+/** A database of a tenant that the control database records. */
 interface RecordedDatabase {
-  /** Null: a warm database. */
-  tenantId: number | null;
+  tenantId: number;
   serverId: number;
   server: string;
   database: string;
@@ -49,20 +47,16 @@ export interface ControlFacts {
   purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
-  /** Ids of the servers whose pools a process fills or drains. */
-  busyPools: ReadonlySet<number>;
   lateWebhooks: LateWebhooks[];
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
-  /** Fingerprint of the key that seals the secrets; undefined if this command does not have it. */
-  keyInForce: string | undefined;
   /** True while a process provisions, migrates or purges the tenant. */
   isBusy(tenant: Pick<Tenant, 'id' | 'slug'>): boolean;
 }
 
 /** @param client connected to the control database */
 export async function readControlFacts(
-  { control, statements, secrets }: Installation,
+  { control, statements }: Installation,
   client: pg.Client,
 ): Promise<ControlFacts> {
   const em = control.em.fork();
@@ -92,10 +86,8 @@ export async function readControlFacts(
     tenants: await readTenants(client, servers),
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     signingKeys: await readSigningKeys(client),
-    busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     lateWebhooks: await readLateWebhooks(client),
     processes: await registeredProcesses(statements),
-    keyInForce: (await keyInForce(statements, secrets))?.fingerprint,
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),
   };

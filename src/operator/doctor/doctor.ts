@@ -3,22 +3,24 @@ import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
-import { readAcceptances } from './accepted-findings.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
-import { type ControlFacts, readControlFacts } from './control-facts.ts';
+import { type CheckedTenant, type ControlFacts, readControlFacts } from './control-facts.ts';
 import { type Finding, findingId, findingKey } from './finding.ts';
+import { psqlCommand } from './psql-command.ts';
 import type { DoctorReport, ReportedFinding, ServerMeasures } from './reports.ts';
 
 interface Options {
-  /** True to make the repairs that have no risk. */
+  /** True to make repairs. */
   fix?: boolean | undefined;
-  /** The ids of the only findings to repair; none: all. */
+  /** The ids of the only findings to repair; none: all whose repair has no risk. */
   chosen?: readonly string[] | undefined;
   /** True to open no tenant database. */
   controlOnly?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
   connectionBudget?: number | undefined;
+  /** Called with the size of the database of each tenant that can be measured, which is then known. */
+  onSize?: ((tenant: Pick<CheckedTenant, 'id'>, bytes: number) => void) | undefined;
   /** Called before the first tenant is checked. */
   onStart?: ((tenants: number) => void) | undefined;
   /** Called after each tenant was checked. */
@@ -39,30 +41,23 @@ interface Checked {
  * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
  * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
  * others were changes in progress. After repairs it checks again: `fixed` are the findings that are gone, also those
- * that another repair removed, and findings that appear only now are added. Findings that an operator has accepted are
- * not repaired, and are the last ones.
+ * that another repair removed, and findings that appear only now are added.
  */
 export async function diagnose(
   installation: Installation,
   { fix = false, chosen = [], ...options }: Options = {},
 ): Promise<DoctorReport> {
   const { control, measured, findings: found } = await checkTwice(installation, options);
-  const acceptances = await readAcceptances(installation.statements);
-  const toReported = ({ repair, ...finding }: Finding): ReportedFinding => ({
-    ...finding,
-    id: findingId(finding),
-    repairable: repair !== undefined,
-    fixed: false,
-    accepted: acceptances.get(findingKey(finding)) ?? null,
-  });
   let findings: ReportedFinding[] = [];
   for (const finding of found) {
     const reported = toReported(finding);
     const server = control.servers.find(({ name }) => name === finding.server);
-    const isChosen = chosen.length === 0 || chosen.includes(reported.id);
-    const isRepaired = fix && isChosen && server && !reported.accepted;
-    findings.push(isRepaired ? { ...reported, ...(await repair(installation, server, finding)) } : reported);
+    const isChosen = chosen.length === 0 ? finding.repair?.kind === 'safe' : chosen.includes(reported.id);
+    findings.push(
+      fix && isChosen && server ? { ...reported, ...(await repair(installation, server, finding)) } : reported,
+    );
   }
+
   if (findings.some(({ fixed }) => fixed)) {
     const { connectionBudget, controlOnly } = options;
     const { findings: left } = await checkTwice(installation, { connectionBudget, controlOnly }, findings);
@@ -73,13 +68,18 @@ export async function diagnose(
       ...left.filter(finding => !knownKeys.has(findingKey(finding))).map(toReported),
     ];
   }
+
   return {
-    healthy: findings.every(({ fixed, accepted, severity }) => fixed || accepted || severity === 'warning'),
+    healthy: findings.every(({ fixed, severity }) => fixed || severity === 'warning'),
     servers: control.servers.length,
     tenants: control.tenants.length,
     measured,
-    findings: [...findings.filter(({ accepted }) => !accepted), ...findings.filter(({ accepted }) => accepted)],
+    findings,
   };
+}
+
+function toReported({ repair, ...finding }: Finding): ReportedFinding {
+  return { ...finding, id: findingId(finding), repair: repair?.kind ?? null, fixed: false };
 }
 
 /**
@@ -96,13 +96,13 @@ async function checkTwice(installation: Installation, options: CheckOptions, onl
 
 /** False for a finding about a setting of a server or its URL, which no change in progress causes. */
 function isTransient({ check }: Finding): boolean {
-  return check !== 'server_setting' && check !== 'unverified_tls';
+  return check !== 'few_connections' && check !== 'unverified_tls';
 }
 
 /** @param only findings: checks only the servers and tenant databases that they name */
 async function runChecks(
   installation: Installation,
-  { controlOnly = false, connectionBudget, onStart, onTenant }: CheckOptions,
+  { controlOnly = false, connectionBudget, onSize, onStart, onTenant }: CheckOptions,
   only?: Place[],
 ): Promise<Checked> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
@@ -113,7 +113,9 @@ async function runChecks(
   const isSelected = ({ slug }: { slug: string }) => !controlOnly && (!slugs || slugs.has(slug));
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
-    servers.map(server => checkServer(installation, server, control, { isSelected, connectionBudget, onTenant })),
+    servers.map(server =>
+      checkServer(installation, server, control, { isSelected, connectionBudget, onSize, onTenant }),
+    ),
   );
   return {
     control,
@@ -127,13 +129,13 @@ const notRevoked = '01006';
 
 /** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */
 async function repair(
-  { servers }: Installation,
+  { servers, controlUrl }: Installation,
   server: Server,
   finding: Finding,
 ): Promise<Pick<ReportedFinding, 'fixed' | 'remedy'>> {
   const { remedy } = finding;
   if (!finding.repair) return { fixed: false, remedy };
-  const { database, statements } = finding.repair;
+  const { database, statements, control } = finding.repair;
   try {
     await withConnection(servers.adminUrl(server, database), async client => {
       const warnings: string[] = [];
@@ -141,6 +143,7 @@ async function repair(
       for (const statement of statements) await client.query(statement);
       if (warnings.length > 0) throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
     });
+    if (control) await withConnection(controlUrl, client => client.query(control.text, control.values));
     return { fixed: true, remedy };
   } catch (error) {
     return {
@@ -157,6 +160,6 @@ async function repair(
 function forSuperuser({ database, statements }: NonNullable<Finding['repair']>, reason: string): string {
   if (statements.some(statement => statement.includes('password')))
     return `Give the login of this command the right to do it, as a superuser; it may not (${reason})`;
-  const place = database === undefined ? '' : ` in database ${database}`;
-  return `Let a superuser of the server run${place}: ${statements.join('; ')};`;
+
+  return `As a superuser of the server: ${psqlCommand(statements, database)}`;
 }

@@ -7,80 +7,114 @@ export interface Finding {
   server: string;
   /** Slug of the tenant; null when the finding concerns no tenant, or no known one. */
   tenant: string | null;
-  /** An error affects a tenant or its safety. A warning is a leftover or a setting: the exit code stays 0. */
+  /** An error affects a tenant or its safety, and its remedy has a command that mends it. A warning has exit code 0. */
   severity: 'error' | 'warning';
   problem: string;
-  /** What the operator has to do: an imperative sentence, with the whole command or statement. */
+  /** What the operator has to do: an imperative sentence, with the whole command. */
   remedy: string;
-  /** The repair, if it has no risk; absent when the operator has to decide. */
+  /** The repair that `doctor --fix` makes; absent when another command mends it. */
   repair?: Repair;
 }
 
-/** Who has decided that a finding may stay, when (RFC 3339, UTC) and why. */
-export interface Acceptance {
-  by: string;
-  at: string;
-  reason: string;
-}
+/**
+ * When `doctor --fix` makes a repair. `safe`: always, because it has no risk. `named`: only if the operator names the
+ * finding, because only they know whether it is wanted.
+ */
+export type RepairKind = 'safe' | 'named';
 
 /**
  * Statements that run with the rights of the operator. They may hold the verifier of a password, so they are never
  * shown.
  */
 interface Repair {
+  kind: RepairKind;
   /** The database that they run in; absent: any database of the server. */
   database?: string;
   statements: string[];
+  /** A statement that runs in the control database after them. */
+  control?: ControlStatement;
 }
 
-/** Every kind of finding, and how severe it is. */
-export const checks = {
-  server_unreachable: 'error',
-  server_version: 'error',
-  server_setting: 'warning',
-  unverified_tls: 'warning',
-  wal_not_archived: 'warning',
-  too_few_connections: 'error',
-  few_connections: 'warning',
-  old_transaction_ids: 'error',
-  shared_sessions: 'error',
-  missing_database: 'error',
-  renamed_database: 'error',
-  half_dropped_database: 'error',
-  closed_database: 'error',
-  orphan_database: 'error',
-  orphan_role: 'error',
-  leftover_database: 'warning',
-  old_template: 'warning',
-  stuck_provisioning: 'error',
-  missing_role: 'error',
-  missing_rights: 'error',
-  excess_rights: 'error',
-  public_access: 'error',
-  default_access: 'warning',
-  login_fails: 'error',
-  missing_key: 'error',
-  secret_does_not_open: 'error',
-  master_key_unknown: 'error',
-  wrong_identity: 'error',
-  version_differs: 'error',
-  behind: 'error',
-  schema_drift: 'error',
-  not_examined: 'error',
-  unfinished_switch: 'error',
-  limits_not_shared: 'warning',
-  webhooks_behind: 'warning',
-  unfinished_control_restore: 'error',
-  purged_archives_left: 'warning',
-  unknown_archives: 'warning',
-  archives_not_removed: 'warning',
-  archives_unproved: 'warning',
-  retention_behind: 'warning',
-} as const;
+/** A statement of the control database, with its values. */
+interface ControlStatement {
+  text: string;
+  values: unknown[];
+}
 
-type Check = keyof typeof checks;
+/**
+ * Every kind of error, with the commands that mend it: one of them is in the remedy of each finding. A word in capitals
+ * stands for a name that the finding has. The handbook has the same table, and a test runs each of them as it is
+ * printed.
+ */
+export const errors = {
+  server_unreachable: ['npx backoffice server add SERVER'],
+  shared_sessions: ['npx backoffice server add SERVER'],
+  operator_rights: [
+    `psql "$DATABASE_URL" -c 'grant "ROLE" to "ROLE"'`,
+    `psql "$DATABASE_URL" -c 'grant "ROLE" to "ROLE" with admin option'`,
+    `psql "$DATABASE_URL" -c 'alter database "DATABASE" owner to "ROLE"'`,
+  ],
+  missing_database: [
+    'npx backoffice restore TENANT --lost',
+    'npx backoffice purge TENANT',
+    'npx backoffice databases drop TENANT DATABASE',
+  ],
+  renamed_database: ['npx backoffice doctor --fix FINDING'],
+  half_dropped_database: ['npx backoffice restore TENANT --lost', 'npx backoffice doctor --fix FINDING'],
+  closed_database: ['npx backoffice doctor --fix FINDING'],
+  orphan_database: [`psql "$DATABASE_URL" -c 'drop database "DATABASE"'`, 'npx backoffice doctor --fix FINDING'],
+  orphan_role: ['npx backoffice doctor --fix FINDING'],
+  stuck_provisioning: ['npx backoffice purge TENANT'],
+  missing_role: ['npx backoffice doctor --fix FINDING'],
+  missing_rights: ['npx backoffice doctor --fix FINDING', 'npx backoffice databases prune TENANT'],
+  excess_rights: ['npx backoffice doctor --fix FINDING'],
+  public_access: ['npx backoffice doctor --fix FINDING'],
+  login_fails: ['npx backoffice doctor --fix FINDING'],
+  missing_key: ['npx backoffice key rotate TENANT'],
+  secret_does_not_open: [
+    'npx backoffice server add SERVER',
+    'npx backoffice doctor --fix FINDING',
+    'npx backoffice key disable TENANT KEY',
+  ],
+  wrong_identity: ['npx backoffice doctor --fix FINDING'],
+  version_differs: ['npx backoffice migrate TENANT', 'npx backoffice doctor --fix FINDING'],
+  behind: ['npx backoffice migrate TENANT'],
+  schema_drift: [
+    'npx backoffice doctor --fix FINDING',
+    'npx backoffice restore TENANT --archive latest',
+    'npx backoffice restore swap TENANT',
+  ],
+  not_examined: ['npx backoffice doctor --fix FINDING'],
+  unfinished_switch: ['npx backoffice databases prune TENANT'],
+  unfinished_control_restore: [
+    'npx backoffice control restore --archive FILE',
+    `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
+  ],
+} as const satisfies Record<string, readonly string[]>;
 
-/** What identifies a finding. A finding whose text changes is another one: an acceptance does not cover it. */
+/** Every kind of warning: a leftover, or something that only its owner can decide or mend. */
+export const warnings = [
+  'server_version',
+  'unverified_tls',
+  'wal_not_archived',
+  'few_connections',
+  'old_transaction_ids',
+  'unknown_tenant',
+  'leftover_database',
+  'old_template',
+  'newer_schema',
+  'limits_not_shared',
+  'webhooks_behind',
+  'purged_archives_left',
+  'unknown_archives',
+  'archives_not_removed',
+  'archives_unproved',
+  'retention_behind',
+] as const;
+
+export type Check = keyof typeof errors | (typeof warnings)[number];
+
+/** What identifies a finding. A finding whose text changes is another one. */
 export type FindingIdentity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
 
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
@@ -99,10 +133,16 @@ export interface Report {
   /** Absent: the finding concerns no tenant. */
   tenant?: string | undefined;
   problem: string;
-  /** With `statements`, without the full stop at its end. */
+  /** With `statements`, without the full stop at its end: the command of the repair follows. */
   remedy: string;
-  /** Statements that repair it without risk. */
+  /** Statements that repair it. */
   statements?: string[] | undefined;
+  /** Absent: `safe`. */
+  kind?: RepairKind;
+  /** The database that the statements must run in; absent: any database of the server. */
+  database?: string | undefined;
+  /** A statement that runs in the control database after `statements`. */
+  control?: ControlStatement;
   /** The database that the statements drop, or whose rights they change. */
   changes?: string;
   /** The role that the statements alter. They must not have its password. */
@@ -111,14 +151,19 @@ export interface Report {
   needsSuperuser?: boolean;
 }
 
-/**
- * Makes a finding of what a check reports.
- * @param database that the statements run in; absent: any database of the server
- */
-export function toFinding(server: string, report: Report, database?: string): Finding {
-  const { check, tenant = null, problem, remedy, statements } = report;
-  const finding: Finding = { check, server, tenant, severity: checks[check], problem, remedy };
+/** Makes a finding of what a check reports. */
+export function toFinding(server: string, report: Report): Finding {
+  const { check, tenant = null, problem, remedy, statements, kind = 'safe', database, control } = report;
+  const severity = check in errors ? 'error' : 'warning';
+  const finding: Finding = { check, server, tenant, severity, problem, remedy };
   if (!statements) return finding;
-  const repair = { ...(database === undefined ? {} : { database }), statements };
-  return { ...finding, remedy: `${remedy} (npx backoffice doctor --fix ${findingId(finding)}).`, repair };
+
+  const repair: Repair = {
+    kind,
+    statements,
+    ...(database === undefined ? {} : { database }),
+    ...(control === undefined ? {} : { control }),
+  };
+
+  return { ...finding, remedy: `${remedy}: npx backoffice doctor --fix ${findingId(finding)}`, repair };
 }

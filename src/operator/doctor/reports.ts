@@ -1,15 +1,14 @@
 import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
-import type { Acceptance, Finding } from './finding.ts';
+import type { Finding, RepairKind } from './finding.ts';
 
 /** A finding as a report has it: without the statements of its repair, which may hold the verifier of a password. */
 export interface ReportedFinding extends Omit<Finding, 'repair'> {
   /** Names it in commands. */
   id: string;
-  /** Whether `--fix` repairs it. */
-  repairable: boolean;
+  /** When `--fix` repairs it; null: another command does. */
+  repair: RepairKind | null;
   fixed: boolean;
-  accepted: Acceptance | null;
 }
 
 /** What SQL can say of how a server is. It cannot say how much room its disk has. */
@@ -28,14 +27,13 @@ export interface ServerMeasures {
 
 /** What `doctor --json` prints. */
 export interface DoctorReport {
-  /** False when a finding is an error that is neither fixed nor accepted. */
+  /** False when a finding is an error that is not fixed. */
   healthy: boolean;
   /** How many servers and tenants were checked. */
   servers: number;
   tenants: number;
   /** What was measured of each server that responds. */
   measured: ServerMeasures[];
-  /** The accepted ones are the last. */
   findings: ReportedFinding[];
 }
 
@@ -45,5 +43,18 @@ export async function storeReport(control: Statements, report: DoctorReport): Pr
     `with former as (delete from doctor_reports)
      insert into doctor_reports (made_by, report) values (?, ?::jsonb)`,
     [operatorName(), JSON.stringify(report)],
+  );
+}
+
+/** Stores the sizes in bytes of databases, by the ids of their tenants, as those of this hour. */
+export async function storeSizes(control: Statements, sizes: ReadonlyMap<number, number>): Promise<void> {
+  await control.execute(
+    `insert into tenant_usage as u (tenant_id, hour, database_bytes)
+     select t.id, date_trunc('hour', now(), 'UTC'), bytes
+       from jsonb_to_recordset(?::jsonb) as measured (id bigint, bytes bigint)
+       join tenants t using (id)
+      order by 1
+         on conflict (tenant_id, hour) do update set database_bytes = excluded.database_bytes`,
+    [JSON.stringify([...sizes].map(([id, bytes]) => ({ id, bytes })))],
   );
 }

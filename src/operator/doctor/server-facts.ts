@@ -1,9 +1,11 @@
 import type pg from 'pg';
+import { withConnection } from '../../postgres/connection.ts';
 
 /** A database on a server, of this installation or of another. */
 interface DatabaseFacts {
   name: string;
   owner: string;
+  isOwnedBySuperuser: boolean;
   /** True if the login of this command may do what the owner may. */
   isOwn: boolean;
   /** True when a DROP DATABASE was interrupted: the database can only be dropped. */
@@ -22,9 +24,10 @@ export interface RoleFacts {
   login: boolean;
   /** Attributes that the login role of a tenant does not need, such as `createdb`. */
   attributes: string[];
-  comment: string | null;
   /** The roles that it is a member of. */
   groups: string[];
+  /** The roles that may alter, grant and drop it. */
+  admins: string[];
   /** Databases in which it owns objects; null stands for objects that all databases share. */
   ownsIn: (string | null)[];
   /** Databases in which it has privileges on objects; null as above. Privileges on a database itself do not count. */
@@ -33,6 +36,8 @@ export interface RoleFacts {
 
 /** The databases and roles of a server at one moment. */
 export interface ServerFacts {
+  /** The name of the login of this command. */
+  login: string;
   /** True if the login of this command is a superuser. */
   isSuperuser: boolean;
   /** The database that the URL of the server names. */
@@ -49,9 +54,10 @@ export interface ServerFacts {
 
 /** Reads the databases and roles of a server. Takes four queries, however many there are. */
 export async function readServerFacts(client: pg.Client, prefix: string): Promise<ServerFacts> {
-  const { rows: databases } = await client.query<DatabaseFacts & { isSuperuser: boolean }>(
+  const { rows: databases } = await client.query<DatabaseFacts & { isSuperuser: boolean; login: string }>(
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open, pg_get_userbyid(datdba)::text as owner,
-            pg_has_role(datdba, 'usage') as "isOwn", current_setting('is_superuser')::boolean as "isSuperuser",
+            (select rolsuper from pg_roles r where r.oid = datdba) as "isOwnedBySuperuser",
+            pg_has_role(datdba, 'usage') as "isOwn", current_user::text as login, current_setting('is_superuser')::boolean as "isSuperuser",
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
                       from aclexplode(coalesce(datacl, acldefault('d', datdba)))
@@ -59,11 +65,13 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_database order by datname`,
   );
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
-    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login, shobj_description(oid, 'pg_authid') as comment,
+    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
               case when rolbypassrls then 'bypassrls' end], null) as attributes,
-            array(select pg_get_userbyid(roleid)::text from pg_auth_members m where member = r.oid order by 1) as groups
+            array(select pg_get_userbyid(roleid)::text from pg_auth_members m where member = r.oid order by 1) as groups,
+            array(select distinct pg_get_userbyid(member)::text from pg_auth_members m
+                   where roleid = r.oid and admin_option order by 1) as admins
        from pg_roles r where starts_with(rolname, $1)`,
     [`${prefix}_`],
   );
@@ -87,6 +95,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     (dependenciesOf.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
   const grants = databases.flatMap(({ name, grants }) => grants.map(grant => ({ database: name, ...grant })));
   return {
+    login: databases[0]?.login ?? '',
     isSuperuser: databases[0]?.isSuperuser ?? false,
     connectedTo: client.database ?? '',
     databases: new Map(databases.map(database => [database.name, database])),
@@ -101,4 +110,23 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
       [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [name, rows.map(({ member }) => member)]),
     ),
   };
+}
+
+/** Returns the sizes in bytes of databases that this login may connect to, by their names. */
+export async function readDatabaseSizes(adminUrl: string, names: readonly string[]): Promise<Map<string, number>> {
+  return withConnection(
+    adminUrl,
+    async client => {
+      const { rows } = await client.query<{ name: string; bytes: number | null }>(
+        `select datname as name,
+                case when has_database_privilege(oid, 'connect') then pg_database_size(oid) end::float8 as bytes
+           from pg_database
+          where datname = any ($1)`,
+        [names],
+      );
+
+      return new Map(rows.flatMap(({ name, bytes }) => (bytes === null ? [] : [[name, bytes]])));
+    },
+    { kind: 'doctor' },
+  );
 }

@@ -3,6 +3,7 @@ import type { Target } from '../backup/target/target.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
+import type { LeftRole } from '../databases/drop-database.ts';
 
 /** The purge that removes the archives of a tenant, too. */
 const purge = defineOperation({
@@ -43,8 +44,13 @@ Exit code: 0 when nothing of the tenant is left, 1 when the target still has arc
     const { removePurgedArchives } = await import('../backup/purged-archives.ts');
     progress.step(`purging ${slug}`);
 
+    const sayLeft = ({ role, server, databases }: LeftRole): void =>
+      output.warn(
+        `Login role ${role} on server ${server} is left, without a password: somebody has granted it rights in ` +
+          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: npx backoffice doctor says how`,
+      );
     const left = await findLeftArchives(installation, slug);
-    const purged = left.length > 0 ? left : [await purgeWithoutArchives(installation, slug, keepArchives)];
+    const purged = left.length > 0 ? left : [await purgeWithoutArchives(installation, slug, keepArchives, sayLeft)];
     const target = await openConfiguredTarget();
     const outcomes: PurgedArchives[] = [];
     for (const { guid } of purged) {

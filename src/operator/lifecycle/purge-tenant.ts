@@ -9,7 +9,7 @@ import { inTransaction } from '../../postgres/in-transaction.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { DatabaseStep } from '../databases/database-protocol.ts';
 import { readDatabases } from '../databases/database-store.ts';
-import { dropCondemned } from '../databases/drop-database.ts';
+import { dropCondemned, findLeftRoles, type LeftRole } from '../databases/drop-database.ts';
 import { namesUnlessAway, readHoldings } from '../databases/foreign-objects.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
@@ -23,6 +23,8 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
  * its archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the
  * slug is free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
+ * @param onLeft called for each login role that somebody has granted rights in other databases: it stays, without a
+ *   password
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
@@ -31,8 +33,11 @@ export function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
+  onLeft: (role: LeftRole) => void = () => {},
 ): Promise<SignedRecord | UnendedPurge> {
-  return destroyTenant(installation, slug, onStep, (control, tenant) => forget(control, tenant, installation.secrets));
+  return destroyTenant(installation, slug, { onStep, onLeft }, (control, tenant) =>
+    forget(control, tenant, installation.secrets),
+  );
 }
 
 /** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
@@ -43,35 +48,32 @@ export interface PurgedTenant {
 /**
  * Removes a tenant as `purgeTenant` does, but not its archives.
  * @param keepsArchives true: they stay, as the operator wants; false: they are recorded as left until they are removed
+ * @param onLeft as `purgeTenant`
  */
 export function purgeWithoutArchives(
   installation: Installation,
   slug: string,
   keepsArchives: boolean,
+  onLeft: (role: LeftRole) => void,
 ): Promise<PurgedTenant> {
-  return destroyTenant(
-    installation,
-    slug,
-    () => {},
-    async (control, { id, guid }) => {
-      await inTransaction(control, async () => {
-        await control.query(
-          `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
+  return destroyTenant(installation, slug, { onStep: () => {}, onLeft }, async (control, { id, guid }) => {
+    await inTransaction(control, async () => {
+      await control.query(
+        `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
             select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
-          [id, keepsArchives ? 'kept' : 'left'],
-        );
-        await forgetRows(control, id, guid);
-      });
-      return { guid };
-    },
-  );
+        [id, keepsArchives ? 'kept' : 'left'],
+      );
+      await forgetRows(control, id, guid);
+    });
+    return { guid };
+  });
 }
 
 /** @param end removes the rows of the tenant, whose databases are gone */
 function destroyTenant<T>(
   installation: Installation,
   slug: string,
-  onStep: (step: DatabaseStep) => void,
+  { onStep, onLeft }: { readonly onStep: (step: DatabaseStep) => void; readonly onLeft: (role: LeftRole) => void },
   end: (control: pg.Client, tenant: Tenant) => Promise<T>,
 ): Promise<T> {
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
@@ -86,10 +88,13 @@ function destroyTenant<T>(
     );
     if (!rowCount) throw new OperatorError(`${slug} is not deleted any more: nothing was removed`);
     const databases = await readDatabases(control, id, ['reserved', 'filled', 'kept', 'current']);
+    const condemned = await readDatabases(control, id, ['condemned']);
     const context = { installation, control, tenant: { id, guid: tenant.guid, slug } };
     for (const target of databases)
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
     await dropCondemned(installation, control, context.tenant);
+    for (const left of await findLeftRoles(installation, [...databases, ...condemned])) onLeft(left);
+
     return end(control, tenant);
   });
 }

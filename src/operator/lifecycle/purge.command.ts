@@ -4,6 +4,7 @@ import { openBackupTarget } from '../archives/open-backup-target.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
 import { countText, errorText } from '../command/texts.ts';
+import type { LeftRole } from '../databases/drop-database.ts';
 import type { PurgeRecord } from './purge-record.ts';
 
 const purge = defineOperation({
@@ -34,7 +35,13 @@ const purge = defineOperation({
   async run({ slug, lostTargets }, { installation, output, progress }) {
     const { purgeTenant, endPurge, findUnendedPurge } = await import('./purge-tenant.ts');
     progress.step(`purging ${slug}`);
-    const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));
+    const sayLeft = ({ role, server, databases }: LeftRole) =>
+      output.warn(
+        `Login role ${role} on server ${server} is left, without a password: somebody has granted it rights in ` +
+          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: npx backoffice doctor says how`,
+      );
+    const purged =
+      (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug, undefined, sayLeft));
     const { text, signature } =
       'text' in purged
         ? purged

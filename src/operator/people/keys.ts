@@ -7,7 +7,6 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { openSecret } from './master-key-change.ts';
 
 /** Creates an active key for a tenant, which must not have one. The caller flushes the entity manager. */
 export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'guid'>, secrets: SecretBox): SigningKey {
@@ -76,11 +75,8 @@ async function changeKeys<T>(
   isDryRun: boolean,
   change: (em: EntityManager, tenant: Tenant) => Promise<T>,
 ): Promise<T> {
-  const { control, secrets } = installation;
   const tenant = await findTenant(installation, slug);
-  // The service could not open a key that is sealed under another master key: the tenant would be out of service.
-  openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
-  const transact = (work: (em: EntityManager) => Promise<T>) => control.em.fork().transactional(work);
+  const transact = (work: (em: EntityManager) => Promise<T>) => installation.control.em.fork().transactional(work);
 
   return changeOrUndo(transact, isDryRun, async em => {
     // On the connection of the transaction: in an emergency the server may have no second one.

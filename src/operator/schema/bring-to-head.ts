@@ -6,7 +6,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { findForeignPage } from '../../postgres/migration-names.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { SchemaComparison } from './schema-comparison.ts';
+import { firstDifferenceText, type SchemaComparison } from './schema-comparison.ts';
 import {
   applyStep,
   changeSchema,
@@ -137,6 +137,6 @@ function apply(
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
 async function compare({ comparison }: LocatedTenant, database: pg.Client): Promise<void> {
-  const difference = await comparison(database);
+  const difference = firstDifferenceText(await comparison(database));
   if (difference !== undefined) throw new OperatorError(`its schema differs from the template: ${difference}`);
 }

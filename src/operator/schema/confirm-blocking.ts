@@ -49,7 +49,7 @@ export function blockingText(blockedBy: BlockingProcess[]): string {
 }
 
 /** @param detailOf what follows the build of a process */
-export function processNames<P extends NamedProcess>(processes: P[], detailOf: (process: P) => string): string {
+function processNames<P extends NamedProcess>(processes: P[], detailOf: (process: P) => string): string {
   const named = processes
     .slice(0, maxNamed)
     .map(process => `${process.host} pid ${process.pid} (build ${process.build}${detailOf(process)})`);

@@ -1,13 +1,17 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
-import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import {
+  type Difference,
+  differencesOf,
+  differenceText,
+  fingerprint,
+  schemaObjects,
+} from '../../postgres/schema-fingerprint.ts';
 import { headObjects } from './template.ts';
 
-/**
- * Returns the first difference of a database from the template, as an operator reads it; undefined if there is none.
- */
-export type SchemaComparison = (database: pg.Client) => Promise<string | undefined>;
+/** Returns the differences of a database from the template; none if their fingerprints are equal. */
+export type SchemaComparison = (database: pg.Client) => Promise<Difference[]>;
 
 /**
  * Compares tenant databases of one server with its template.
@@ -19,10 +23,13 @@ export function createSchemaComparison(
   head: string,
 ): SchemaComparison {
   return async database => {
-    if ((await fingerprint(database)) === head) return undefined;
-    return (
-      firstDifference(await schemaObjects(database), await headObjects(control, server)) ??
-      'the fingerprint of the template is not known'
-    );
+    if ((await fingerprint(database)) === head) return [];
+
+    return differencesOf(await schemaObjects(database), await headObjects(control, server));
   };
+}
+
+/** Describes the first difference as an operator reads it; undefined if there is none. */
+export function firstDifferenceText([first]: readonly Difference[]): string | undefined {
+  return first && differenceText(first);
 }

@@ -30,20 +30,11 @@ export async function runningServices(
   );
 }
 
-/**
- * A running process with what `doctor` checks of it: the fingerprints of its master keys, and
- * its limits.
- */
+/** A running process with what `doctor` checks of it. */
 export interface RegisteredProcess {
-  id: string;
   kind: 'service' | 'command';
   host: string;
   pid: number;
-  build: string;
-  /** Of `MASTER_KEY`. */
-  key: string;
-  /** Of `MASTER_KEY_PREVIOUS`; null without one. */
-  previous: string | null;
   /** True if it counts the limits of requests in Redis; null for a command. */
   sharesLimits: boolean | null;
 }
@@ -51,8 +42,7 @@ export interface RegisteredProcess {
 /** Returns the running processes of the service and commands, the oldest first. */
 export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
   return control.execute<RegisteredProcess[]>(
-    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous,
-            shares_limits as "sharesLimits"
+    `select kind, host, pid, shares_limits as "sharesLimits"
        from processes p
       where ${isRunning('p')} order by started_at, id`,
   );

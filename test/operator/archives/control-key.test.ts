@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { cp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,7 +7,6 @@ import { readConfig } from '../../../src/config/config.ts';
 import { controlArchiveId } from '../../../src/operator/archives/archive-name.ts';
 import { createKeyring } from '../../../src/operator/archives/data-keys.ts';
 import { readArchive } from '../../../src/operator/archives/format/archive-file.ts';
-import { runBackup } from '../../../src/operator/archives/run-backup.ts';
 import { readTargetKeys } from '../../../src/operator/archives/target-keys.ts';
 import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
 import { purgeTenant } from '../../../src/operator/lifecycle/purge-tenant.ts';
@@ -91,42 +89,5 @@ describe('the key of the archives of the control database', () => {
     expect(found).to.have.length.greaterThan(2);
     expect([...new Set(found)], 'tenants in the archives that can be read').to.have.members(['wrong_key', 2]);
     await rm(copies, { recursive: true });
-  });
-
-  it('reseal is refused during a backup run, and no run goes on with the former master key', async () => {
-    await run('backup', 'run', '--all');
-    await run('purge', 'umbrella', '--yes'); // the next run makes a new key
-    const former = environment.MASTER_KEY ?? '';
-    const next = randomBytes(32).toString('base64');
-    const control = (command: string[], keys: Record<string, string>) =>
-      runCommand('scripts/control.ts', command, { ...environment, ...keys });
-    const reseal = () => control(['reseal', '--yes'], { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
-    expect((await control(['register-key'], { MASTER_KEY_PREVIOUS: next })).code).to.equal(0);
-    const { backup } = readConfig(environment);
-    const backUpHere = () =>
-      runBackup(server.installation, openTarget(backup), { slugs: undefined, concurrency: 1, keep: backup.keep });
-    const { running, refused } = await whileOpen('lock table archives in share row exclusive mode', async () => {
-      const running = backUpHere();
-      await eventually(() => isWaiting('archives'));
-      return { running, refused: await reseal() };
-    });
-    const { failed } = await running;
-    expect([refused.code, refused.stderr]).to.deep.equal([
-      1,
-      'Another backup run is in progress: nothing was changed. Wait until it has ended.\n',
-    ]);
-    expect(failed).to.equal(0);
-
-    const resealed = await reseal();
-    expect(resealed.code, resealed.stderr).to.equal(0);
-    // A run that has checked its master key before the change, and begins after it.
-    const message = await backUpHere().then(
-      () => 'no error',
-      error => error.message,
-    );
-    expect(message).to.match(/^MASTER_KEY is not the master key of this control database/);
-    environment = { ...environment, MASTER_KEY: next };
-    await run('backup', 'run', '--all');
-    await run('backup', 'verify');
   });
 });

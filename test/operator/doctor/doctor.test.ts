@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { createSecretBox } from '../../../src/control/secret-box.ts';
+import { SecretBox } from '../../../src/control/secret-box.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
-import { acceptedFindings } from './accepted-findings.ts';
 
 interface ReportedFinding {
   check: string;
@@ -75,7 +74,7 @@ describe('doctor', () => {
     expect([text.code, json.code, json.stderr]).to.deep.equal([1, 1, '']);
     expect(text.stdout)
       .to.include(`acme: login role ${acme} is missing`)
-      .and.to.match(/\(npx backoffice doctor --fix [0-9a-f]{8}\)\./);
+      .and.to.match(/: npx backoffice doctor --fix [0-9a-f]{8}$/m);
     const { healthy, servers, tenants, findings } = JSON.parse(json.stdout);
     expect({ healthy, servers, tenants }).to.deep.equal({ healthy: false, servers: 1, tenants: 2 });
     expect(checksOf(findings)).to.deep.equal([
@@ -90,9 +89,8 @@ describe('doctor', () => {
       'severity',
       'problem',
       'remedy',
-      'repairable',
+      'repair',
       'fixed',
-      'accepted',
     ]);
     expect(text.stdout + json.stdout).not.to.match(/create role|password '/);
     const fixed = await doctor('--fix', '--json');
@@ -112,14 +110,6 @@ describe('doctor', () => {
         status === 0 && /default: warning: .* is the template of another/.test(text),
     );
     expect((await doctor('--fix')).stdout).to.match(/0 open problems, 1 fixed/);
-  });
-
-  it('the remedy of a renamed database is one statement that can be pasted, and restores the tenant', async () => {
-    await server.sql(`alter database "${acme}" rename to elsewhere`);
-    const [finding] = await findFaults();
-    const statement = finding?.remedy.replace(/^[^:]*: /, '') ?? '';
-    expect(statement).to.match(/^ALTER DATABASE "elsewhere" RENAME TO "office_tenant_\d+";$/);
-    await server.sql(statement);
   });
 
   it('no remedy has a placeholder, or a full stop after a command or a statement', async () => {
@@ -305,7 +295,7 @@ describe('doctor', () => {
         ],
         problems: [
           /accepts no connections/,
-          /office_tenant_\d+ is missing; the data of globex is in database elsewhere/,
+          /office_tenant_\w+ is missing; the data of globex is in database elsewhere/,
         ],
         restore: () =>
           server.sql(`alter database "${acme}" allow_connections true; alter database elsewhere rename to "${globex}"`),
@@ -322,7 +312,7 @@ describe('doctor', () => {
           ['excess_rights', 'acme'],
           ['half_dropped_database', 'globex'],
         ],
-        problems: [/office_tenant_\d+ is missing/, /half dropped/],
+        problems: [/office_tenant_\w+ is missing/, /half dropped/],
         restore: () =>
           server.sql(`alter database elsewhere rename to "${acme}"; alter database "${acme}" allow_connections true;
                       update pg_database set datconnlimit = -1 where datname = '${globex}'`),
@@ -362,7 +352,6 @@ describe('doctor', () => {
       {
         inject: async () => {
           await server.sql('create database "office_tenant_7905" allow_connections false');
-          await record('office_tenant_7902', 'null', 'reserved');
           await record('office_tenant_7903', ofAcme, 'reserved');
           await record('office_tenant_7904', ofAcme, 'condemned');
           await record('office_tenant_7905', ofAcme, 'kept');
@@ -373,13 +362,11 @@ describe('doctor', () => {
           );
         },
         findings: [
-          ['leftover_database', null],
           ...Array(3).fill(['leftover_database', 'acme']),
           ['missing_database', 'acme'],
           ['unfinished_switch', 'globex'],
         ],
         problems: [
-          /warm database office_tenant_7902 is not complete/,
           /database office_tenant_7903 of acme is not complete, and no process continues/,
           /database office_tenant_7904 of acme is to be dropped, and no process does it/,
           /database office_tenant_7905 of acme is still there, and its time has passed/,
@@ -387,7 +374,7 @@ describe('doctor', () => {
           /a move or a swap of globex was begun, and no process continues, and its requests get 503 meanwhile/,
         ],
         restore: async () => {
-          await server.control(`delete from tenant_databases where database_name ~ '^office_tenant_790[2-6]$'`);
+          await server.control(`delete from tenant_databases where database_name ~ '^office_tenant_790[3-6]$'`);
           await server.control('delete from tenant_fences');
           await server.sql('drop database office_tenant_7905');
         },
@@ -496,7 +483,7 @@ describe('doctor', () => {
   });
 
   it('doctor --fix with another master key reports every secret and repairs nothing', async () => {
-    const secrets = createSecretBox(randomBytes(32));
+    const secrets = new SecretBox(randomBytes(32));
     const { findings } = await diagnose({ ...server.installation, secrets }, { fix: true });
     expect(new Set(findings.map(({ check, fixed }) => `${check} ${fixed}`))).to.deep.equal(
       new Set(['secret_does_not_open false']),
@@ -508,7 +495,4 @@ describe('doctor', () => {
   it('nothing is wrong after all repairs', async () => {
     expect(await findFaults()).to.deep.equal([]);
   });
-
-  // On the same server, which costs more than their tests.
-  describe('accepted findings of doctor', () => acceptedFindings(server));
 });

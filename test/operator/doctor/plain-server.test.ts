@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { createPlainServer } from '../../support/plain-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
@@ -30,22 +33,21 @@ describe('doctor with a login that is no superuser', () => {
     return JSON.parse(stdout).findings;
   }
 
-  it('on a server as PostgreSQL makes it, doctor exits with 0, and the remedy of its warning names who can run it', async () => {
-    const [finding, ...others] = await doctor(0);
-    expect(others).to.deep.equal([]);
-    expect(finding).to.include({
-      check: 'default_access',
-      severity: 'warning',
-      problem: 'every login of the server may connect to postgres and template1, as PostgreSQL grants by default',
-    });
-    const [, who, statement = ''] =
-      /revoke it as its owner (\w+) or as a superuser: (revoke .*;)$/.exec(finding?.remedy ?? '') ?? [];
-    expect(who).to.equal((await server.sql<{ name: string }>('select current_user as name'))[0]?.name);
-    await server.sql(statement);
+  /** Runs a command of psql that a remedy has, with the login of a superuser. */
+  async function psqlAsSuperuser(remedy: string): Promise<void> {
+    const [command = ''] = /psql .*$/m.exec(remedy) ?? [];
+    const settings = { PATH: process.env.PATH ?? '', DATABASE_URL: server.superuserUrl('backoffice') };
+    await promisify(execFile)('sh', ['-ec', command], { env: settings });
+  }
+
+  it('on a server as PostgreSQL makes it, also with databases of its provider, nothing is wrong', async () => {
+    await server.sql('create database cloudsqladmin');
+    await server.sql('create database azure_sys');
+
     expect(await doctor(0)).to.deep.equal([]);
   });
 
-  it('each remedy can be run by the login of the command, or names who must run it', async () => {
+  it('each remedy can be run by the login of the command, or names who must run it, with the command', async () => {
     const [tenant] = await server.sql<{ name: string }>(
       `select datname as name from pg_database where datname like 'backoffice_tenant_%'`,
     );
@@ -54,32 +56,67 @@ describe('doctor with a login that is no superuser', () => {
     await server.sql('create database reports');
     await server.sql(`alter role "${name}" superuser; grant pg_monitor to "${name}"; alter database "${name}" owner to ${superuser};
                     grant temporary on database "${name}" to public`);
-    await withConnection(server.superuserUrl(name), client =>
-      client.query(`create schema mine authorization "${name}"`),
-    );
+
     const findings = await doctor(1, '--fix');
-    const largeObjects = findings.findIndex(({ problem }) => problem.startsWith('PUBLIC may store large objects'));
-    const [{ remedy: revoke = '' } = {}] = findings.splice(largeObjects, 1);
-    expect(revoke).to.match(
-      new RegExp(`^Let a superuser of the server run in database ${name}: revoke execute on function .* from public;$`),
+
+    const remedies = findings.map(({ check, remedy }) => `${check}: ${remedy}`);
+    const largeObjects = remedies.find(text => text.includes('lo_create')) ?? '';
+    expect(largeObjects).to.match(
+      new RegExp(
+        `As a superuser of the server: psql "\\$DATABASE_URL" -c '\\\\c ${name}' -c 'revoke execute on function`,
+      ),
     );
-    const errors = findings.filter(({ severity }) => severity === 'error');
-    const remedies = errors.map(({ check, remedy }) => `${check}: ${remedy}`);
     expect(remedies, JSON.stringify(findings, null, 1)).to.have.members([
-      `excess_rights: Let a superuser of the server run: alter role "${name}" nosuperuser;`,
-      `excess_rights: Let a superuser of the server run: revoke "pg_monitor" from "${name}";`,
-      `excess_rights: Give them another owner, in that database: grant "${name}" to current_user; ` +
-        `reassign owned by "${name}" to current_user; revoke "${name}" from current_user;`,
-      `public_access: Let ${superuser}, its owner, or a superuser run: revoke all on database "${name}" from public;`,
-      `public_access: If nothing else needs it, revoke it as its owner ${superuser} or as a superuser: ` +
-        'revoke all on database "reports" from public;',
+      largeObjects,
+      `excess_rights: Remove superuser from role ${name}, as a superuser of the server: psql "$DATABASE_URL" -c 'alter role "${name}" nosuperuser'`,
+      `excess_rights: Revoke pg_monitor from ${name}, as a superuser of the server: psql "$DATABASE_URL" -c 'revoke "pg_monitor" from "${name}"'`,
+      `public_access: Revoke TEMPORARY on database ${name} from PUBLIC, as ${superuser}, its owner, or a superuser: psql "$DATABASE_URL" -c 'revoke all on database "${name}" from public'`,
+      `operator_rights: Grant it that, as a superuser: psql "$DATABASE_URL" -c 'alter database "${name}" owner to "operator"'`,
     ]);
-    const statement = (text: string): string => text.replace(/^.*?: (?=revoke|alter|grant)/, '');
-    for (const text of errors.map(({ remedy }) => remedy).filter(remedy => /superuser/.test(remedy)))
-      await server.sql(statement(text));
-    await server.sql(`alter database "${name}" owner to operator`);
-    const [mine] = errors.filter(({ remedy }) => remedy.startsWith('Give them'));
-    await withConnection(server.url(name), client => client.query(statement(mine?.remedy ?? '')));
+    for (const remedy of remedies) await psqlAsSuperuser(remedy);
     expect(await doctor(0)).to.deep.equal([]);
+  });
+
+  it('doctor says which grants a login lacks that took the place of the former one, and its command grants them', async () => {
+    const password = randomBytes(18).toString('base64url');
+    await server.sql(`create role successor login createdb createrole password '${password}'`);
+    const successor = (database: string) =>
+      databaseUrl(server.url(database), database, { user: 'successor', password });
+    const former = environment;
+    environment = { ...environment, DATABASE_URL: successor('backoffice') };
+
+    const refused = await runCommand('scripts/tenant.ts', ['doctor'], environment);
+    expect(refused.code).to.equal(1);
+    expect(refused.stderr).to.match(/^The login successor may not use the control database/);
+    await psqlAsSuperuser(refused.stderr);
+    expect(await doctor(0)).to.deep.equal([]);
+
+    await server.sql('revoke operator from successor; grant select on all tables in schema public to successor');
+    environment = former;
+  });
+
+  it('of an added server, too, doctor says which grants the login of its URL lacks', async () => {
+    const far = await createDedicatedServer();
+    const login = (user: string) => databaseUrl(far.url, 'postgres', { user, password: 'secret' });
+    try {
+      for (const user of ['operator', 'successor']) {
+        await far.sql(`create role ${user} login createdb createrole password 'secret';
+                       grant connect on database postgres to ${user}`);
+      }
+      await succeed(environment, 'tenant', ['server', 'add', 'far'], login('operator'));
+      const args = ['--name', 'Far', '--admin-email', 'a@far.test', '--server', 'far'];
+      await succeed(environment, 'tenant', ['provision', 'far', ...args]);
+      await succeed(environment, 'tenant', ['server', 'add', 'far'], login('successor'));
+
+      const findings = await doctor(1);
+
+      expect(findings.map(({ check }) => check)).to.include('operator_rights');
+      const lacking = findings.find(({ check }) => check === 'operator_rights');
+      const [, statement = ''] = /-c '(grant "operator" to "successor")'$/.exec(lacking?.remedy ?? '') ?? [];
+      await far.sql(statement);
+      expect(await doctor(0)).to.deep.equal([]);
+    } finally {
+      await far.close();
+    }
   });
 });

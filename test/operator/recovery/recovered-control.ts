@@ -1,4 +1,6 @@
+import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { owners, SecretBox } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { CopiedServer } from '../../support/copied-server.ts';
@@ -67,7 +69,12 @@ export function testRecoveredControl(
       / office of the recovered server is of another installation .*: nothing was changed\.$/,
     );
     // What another master key has sealed.
-    await inRecovered(`update installation set id = '${rows[0]?.id}', master_key_canary = sha256('another key')`);
+    const other = new SecretBox(randomBytes(32));
+    const canary = other.seal(rows[0]?.id, owners.canary(rows[0]?.id)).toString('hex');
+    await inRecovered(
+      `update installation set id = '${rows[0]?.id}', key_fingerprint = '${other.present.fingerprint}',
+              master_key_canary = decode('${canary}', 'hex')`,
+    );
     expect(await messageOf()).to.match(/^MASTER_KEY is not the master key of this control database/);
     await inRecovered('drop database office with (force)', 'postgres');
     expect(await messageOf()).to.equal('The recovered server has no control database office: nothing was changed.');

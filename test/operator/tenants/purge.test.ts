@@ -16,7 +16,7 @@ import { makeServerFolder } from '../../support/server-folder.ts';
 import { verifyPurgeRecord } from '../../support/verify-purge-record.ts';
 
 describe('purge', () => {
-  const slugs = ['acme', 'globex', 'hooli', 'initech', 'stark', 'tyrell', 'umbrella', 'vandelay', 'wonka'];
+  const slugs = ['acme', 'globex', 'hooli', 'initech', 'oscorp', 'stark', 'tyrell', 'umbrella', 'vandelay', 'wonka'];
   let server: DedicatedServer;
   let archives: string;
   let environment: Record<string, string>;
@@ -68,6 +68,25 @@ describe('purge', () => {
     const { code, stderr } = await run('purge', 'acme', '--yes');
     expect(code, stderr).to.equal(0);
     expect((await run('show', 'acme')).stderr).to.include('There is no tenant acme');
+  });
+
+  it('a purge leaves a login role that has rights elsewhere without its password, and says where they are', async () => {
+    const role = databases.get('oscorp') ?? '';
+    await server.sql('create database reports');
+    await server.sql(`create table figures (); grant select on figures to "${role}"`, 'reports');
+
+    const { code, stderr } = await run('purge', 'oscorp', '--yes');
+
+    expect(code, stderr).to.equal(0);
+    expect(stderr).to.include(
+      `Login role ${role} on server default is left, without a password: somebody has granted it rights in reports.`,
+    );
+    const [left] = await server.sql(
+      `select rolcanlogin as login, rolpassword is null as empty from pg_authid where rolname = '${role}'`,
+    );
+    expect(left).to.deep.equal({ login: false, empty: true });
+    await server.sql('drop database reports');
+    await server.sql(`drop role "${role}"`);
   });
 
   it('a purge during a backup run removes the key from the target, and one without the target signs its record when it is run again', async () => {

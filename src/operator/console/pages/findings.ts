@@ -12,7 +12,7 @@ import { facts, pager, partOf } from '../view.ts';
 
 const pageSize = 40;
 const maxChanges = 100;
-const links = [operationLink('doctor', 'Check now'), operationLink('doctor', 'Check every database', { full: 'on' })];
+const links = [operationLink('doctor', 'Check now')];
 
 /** The number of open findings, which leads to them. */
 export function findingsLink(count: number, hasErrors: boolean, of: { server: string } | { tenant: string }) {
@@ -43,22 +43,19 @@ ${pager('/findings', { server, tenant }, part, total)}`;
   return { title, above: of ? [['/findings', 'All findings']] : [], links, main };
 }
 
-const isRepairable = ({ repairable, fixed, accepted }: ReportedFinding) => repairable && !fixed && !accepted;
+const isRepairable = ({ repair, fixed }: ReportedFinding) => repair !== null && !fixed;
 
 /** Opens the form of the repair with the findings that are selected above it. */
 const repairForm = html`<form action="${operationPath('doctor')}" id="repair" class="actions">${hiddenInputs({ fix: 'on' })}
-<button>Repair what is selected</button> <span class="hint">Without a selection, all that can be repaired. The plan comes first.</span></form>`;
+<button>Repair what is selected</button> <span class="hint">Without a selection, all whose repair has no risk. The plan comes first.</span></form>`;
 
 function findingView(finding: ReportedFinding, offered: Offer): Html {
-  const { id, check, severity, tenant, server, problem, remedy, fixed, accepted } = finding;
-  const word = fixed ? state('repaired', 'good') : accepted ? state('accepted') : state(severity);
+  const { id, check, severity, tenant, server, problem, remedy, fixed } = finding;
+  const word = fixed ? state('repaired', 'good') : state(severity);
   const selection = html`<label><input type="checkbox" form="repair" name="finding" value="${id}"> Repair it</label>`;
-  const links = accepted
-    ? [operationLink('doctor reopen', 'Open it again', { finding: id })]
-    : [...(isRepairable(finding) ? [selection] : []), operationLink('doctor accept', 'Let it stay', { finding: id })];
-  return html`<section class="note${fixed || accepted ? ' hint' : severity === 'error' ? ' bad' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
+  return html`<section class="note${fixed ? ' hint' : severity === 'error' ? ' bad' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
 <p>${problem}</p>
 <p>${linkCommands(remedy, offered)}</p>
-<p class="hint"><code>${check}</code> <code>${id}</code>${accepted ? html` Accepted by ${accepted.by}, ${time(accepted.at)}: ${accepted.reason}` : ''}</p>
-${fixed ? '' : actions(...links)}</section>`;
+<p class="hint"><code>${check}</code> <code>${id}</code></p>
+${isRepairable(finding) ? actions(selection) : ''}</section>`;
 }

@@ -1,0 +1,92 @@
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import type { Difference } from '../../postgres/schema-fingerprint.ts';
+
+/** The schema that takes what somebody has made in `public`, so that nothing of it is lost. */
+const kept = 'kept';
+
+/**
+ * Returns the statements that give an object the definition of the template. What the template does not have is
+ * dropped if it holds no data, and else put into the schema `kept`.
+ * @param group the group role of all tenants, which a definition calls `tenants`
+ * @returns undefined for an object with data that is missing or has another definition
+ */
+export function driftRepair({ object, found, wanted }: Difference, group: string): string[] | undefined {
+  const [, kind = '', name = ''] = /^(rights on \w+|\w+) (.*)$/s.exec(object) ?? [];
+  const [table = '', part = ''] = splitName(name);
+  const ifFound = (statement: string): string[] => (found === undefined ? [] : [statement]);
+  const ifWanted = (statement: string): string[] => (wanted === undefined ? [] : [statement]);
+  const isForeign = wanted === undefined;
+
+  switch (kind) {
+    case 'index':
+      return [...ifFound(`drop index ${quote(name)}`), ...ifWanted(`${wanted}`)];
+    case 'constraint':
+      return [
+        ...ifFound(`alter table ${quote(table)} drop constraint ${quote(part)}`),
+        ...ifWanted(`alter table ${quote(table)} add constraint ${quote(part)} ${wanted}`),
+      ];
+    case 'trigger':
+      return [
+        ...ifFound(`drop trigger ${quote(part)} on ${quote(table)}`),
+        ...ifWanted(`${wanted?.replace(/ \w$/, '')}`),
+      ];
+    case 'function':
+      return isForeign ? keep(`alter routine ${name}`) : [`${wanted}`];
+    case 'policy':
+      return isForeign ? [`drop policy ${quote(part)} on ${quote(table)}`] : undefined;
+    case 'extension':
+      return isForeign ? [`drop extension ${quote(name)}`] : undefined;
+    case 'table':
+      return isForeign ? keep(`alter table ${quote(name)}`) : undefined;
+    case 'sequence':
+      return isForeign ? keep(`alter sequence ${quote(name)}`) : undefined;
+    case 'type':
+      return isForeign ? keep(`alter type ${quote(name)}`) : undefined;
+    case 'column':
+      return isForeign ? keepColumn(table, part) : undefined;
+    default:
+      return rightsRepair(kind.replace('rights on ', ''), name, wanted, group);
+  }
+}
+
+function keep(alter: string): string[] {
+  return [`create schema if not exists ${quote(kept)}`, `${alter} set schema ${quote(kept)}`];
+}
+
+/** Copies the table with the column before the column is dropped. */
+function keepColumn(table: string, column: string): string[] {
+  return [
+    `create schema if not exists ${quote(kept)}`,
+    `create table ${quote(kept)}.${quote(`${table}.${column}`)} as table ${quote(table)}`,
+    `alter table ${quote(table)} drop column ${quote(column)}`,
+  ];
+}
+
+/** @param what `table`, `column`, `sequence`, `function` or `schema` */
+function rightsRepair(what: string, name: string, wanted: string | undefined, group: string): string[] | undefined {
+  const [, object = '', grantee = ''] = /^(.*) of (.*)$/s.exec(name) ?? [];
+  const role = grantee === 'tenants' ? quote(group) : grantee === 'public' ? 'public' : quote(grantee);
+  const [table = '', column = ''] = splitName(object);
+  const place = {
+    table: `table ${quote(object)}`,
+    column: `table ${quote(table)}`,
+    sequence: `sequence ${quote(object)}`,
+    function: `function ${object}`,
+    schema: `schema ${quote(object)}`,
+  }[what];
+  if (place === undefined) return undefined;
+
+  const ofColumn = what === 'column' ? ` (${quote(column)})` : '';
+  const revoke = `revoke all${ofColumn} on ${place} from ${role}`;
+  if (wanted === undefined) return [revoke];
+
+  const privileges = wanted.split(', ').map(each => `${each}${ofColumn}`);
+
+  return [revoke, `grant ${privileges.join(', ')} on ${place} to ${role}`];
+}
+
+/** Splits the name of a part of a table: `entities.entities_status_id_fkey`. No table has a full stop in its name. */
+function splitName(name: string): string[] {
+  const at = name.indexOf('.');
+  return [name.slice(0, at), name.slice(at + 1)];
+}
