@@ -6,6 +6,7 @@ import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts'
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { isLeftover } from '../databases/list-databases.ts';
+import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
@@ -17,6 +18,8 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
   return [
     ...facts.servers.flatMap(server => checkServerUrl(installation, server)),
     ...checkLeftovers(facts),
+    ...checkArchives(facts.archives, controlServer),
+    ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),

@@ -105,6 +105,11 @@ export const warnings = [
   'newer_schema',
   'limits_not_shared',
   'webhooks_behind',
+  'purged_archives_left',
+  'unknown_archives',
+  'archives_not_removed',
+  'archives_unproved',
+  'retention_behind',
 ] as const;
 
 export type Check = keyof typeof errors | (typeof warnings)[number];
