@@ -47,7 +47,7 @@ const operatorLayers = [
   ['lifecycle', 'export'],
   ['recovery'],
   ['archives', 'backup'],
-  ['servers'],
+  ['retention', 'servers'],
   ['databases'],
   ['schema'],
   ['people'],

@@ -1188,6 +1188,7 @@ create table history_removals (
   state text not null default 'removing'
     constraint history_removals_state_check check (state in ('removing', 'done', 'stopped')),
   archive uuid,
+  archive_name text,
   rows bigint not null default 0,
   oldest timestamptz,
   newest timestamptz,
@@ -1201,6 +1202,8 @@ comment on table history_removals is
 comment on column history_removals.removed_before is 'rows before this time are removed';
 comment on column history_removals.archive is
   'the archive that every removed row is in; null: there was no row to remove';
+comment on column history_removals.archive_name is
+  'name of the proved archive that has the removed rows; null: none was asked for';
 comment on column history_removals.rows is
   'number of removed rows; unless the state is done, at least so many';
 comment on column history_removals.oldest is 'time of the oldest removed row';

@@ -42,7 +42,13 @@ export async function removePurgedArchives(
 }
 
 async function tryToErase(controlUrl: string, target: Target | undefined, guid: string): Promise<Erased> {
-  if (!target) return { removed: 0, left: [], error: 'BACKUP_TARGET is not set' };
+  if (!target) {
+    const hasTarget = await withConnection(controlUrl, async control => {
+      const { rowCount } = await control.query('select from installation where target_writer is not null');
+      return rowCount === 1;
+    });
+    return { removed: 0, left: [], error: hasTarget ? 'BACKUP_TARGET is not set here' : null };
+  }
 
   try {
     const erased = await tryWithBackupLock(controlUrl, 'archives', async control => {

@@ -19,7 +19,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'bring a deleted tenant back, or earlier data of a tenant',
       () => import('../recovery/restore.command.ts'),
     ],
-    ['purge', 'remove a deleted tenant with its data for good', () => import('../lifecycle/purge.command.ts')],
+    [
+      'purge',
+      'remove a deleted tenant with its data for good',
+      () => (usesAge() ? import('../lifecycle/purge-archives.command.ts') : import('../lifecycle/purge.command.ts')),
+    ],
     ['clone', 'copy a tenant to a new slug', () => import('../lifecycle/clone.command.ts')],
     ['isolate', 'send no mail of a tenant, and refuse its legacy clients', () => import('../tenants/state.command.ts')],
     [
@@ -58,7 +62,10 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'retention',
       'how long activities and audit entries are kept',
-      () => import('../archives/retention/retention.command.ts'),
+      () =>
+        usesAge()
+          ? import('../backup/retention/retention.command.ts')
+          : import('../archives/retention/retention.command.ts'),
     ],
   ],
   Look: [

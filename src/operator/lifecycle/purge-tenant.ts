@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { usesAge } from '../../config/backup-format.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -22,6 +23,7 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
  * its archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the
  * slug is free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
+ * @param keepsArchives true: its archives stay, as the operator wants
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
@@ -30,7 +32,8 @@ export async function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
-): Promise<SignedRecord | UnendedPurge> {
+  keepsArchives = false,
+): Promise<SignedRecord | UnendedPurge | PurgedTenant> {
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
@@ -47,7 +50,7 @@ export async function purgeTenant(
     for (const target of databases)
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
     await dropCondemned(installation, control, context.tenant);
-    return forget(control, tenant, installation.secrets);
+    return forget(control, tenant, installation.secrets, keepsArchives);
   });
 }
 
@@ -60,10 +63,20 @@ async function forget(
   client: pg.Client,
   tenant: Tenant,
   secrets: Installation['secrets'],
-): Promise<SignedRecord | UnendedPurge> {
+  keepsArchives: boolean,
+): Promise<SignedRecord | UnendedPurge | PurgedTenant> {
   const { id, guid } = tenant;
   return inTransaction(client, async () => {
     await client.query('select from installation for update');
+    if (usesAge()) {
+      await client.query(
+        `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
+          select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
+        [id, keepsArchives ? 'kept' : 'left'],
+      );
+      await forgetRows(client, id, guid);
+      return { id, guid };
+    }
     const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
     const signed = record.keyFingerprint === null ? signRecord(secrets, record) : undefined;
     await client.query(
@@ -72,11 +85,15 @@ async function forget(
       [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
     await client.query(`update archives set state = 'removing' where tenant_guid = $1`, [guid]);
-    await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
-    await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
-    await client.query('delete from tenants where id = $1', [id]);
+    await forgetRows(client, id, guid);
     return signed ?? { id, record };
   });
+}
+
+async function forgetRows(client: pg.Client, id: number, guid: string): Promise<void> {
+  await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
+  await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
+  await client.query('delete from tenants where id = $1', [id]);
 }
 
 /** Reads which key and which archives of a tenant are destroyed with it. */
@@ -91,6 +108,12 @@ async function readArchiveFacts(
     [id, guid],
   );
   return rows[0] ?? { keyFingerprint: null, archives: [] };
+}
+
+/** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
+export interface PurgedTenant {
+  readonly id: number;
+  readonly guid: string;
 }
 
 /** A purge after which a backup target may still have the key of the tenant's archives. */
@@ -157,6 +180,16 @@ export async function endPurge(
   return signed;
 }
 
+/** Returns the tenants with this slug that are purged, and whose archives are left. */
+export async function findLeftArchives({ statements }: ControlStatements, slug: string): Promise<PurgedTenant[]> {
+  return statements.execute(
+    `select id::float8, guid from purged_tenants
+      where slug = ? and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
+      order by id`,
+    [slug],
+  );
+}
+
 /** What a purge removes. */
 interface PurgePlan {
   slug: string;
@@ -176,6 +209,8 @@ interface PurgePlan {
  * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
+  if (usesAge() && (await findLeftArchives(installation, slug)).length > 0)
+    return { slug, guid: '', database: null, server: null, users: 0, holds: [], archives: 0 };
   const unended = await findUnendedPurge(installation, slug);
   if (unended) {
     const { tenant, archives } = unended.record;
@@ -186,7 +221,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
   const { guid, id, database, server } = tenant;
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,
-            (select count(*)::int from archives where tenant_guid = ?) as archives`,
+            ${usesAge() ? 'coalesce((select archives from archive_folders where tenant_guid = ?), 0)' : '(select count(*)::int from archives where tenant_guid = ?)'} as archives`,
     [id, guid],
   );
   const holds = await listHeld(installation, id);

@@ -5,7 +5,7 @@ import { ArchiveFault } from '../format/archive-fault.ts';
 import { type LedgerEntry, recordCheck } from '../ledger.ts';
 import { openArchive } from '../open-archive.ts';
 import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
-import { type HistoryKind, historyKinds } from './history-kinds.ts';
+import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';
 import {
   beginRemoval,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../../src/control/server-urls.ts';
 import { batchIds } from '../../../../src/operator/archives/retention/archived-history.ts';
-import { cutoffOf, parseAge } from '../../../../src/operator/archives/retention/retention-age.ts';
+import { cutoffOf, parseAge } from '../../../../src/operator/retention/retention-age.ts';
 import { generatePassword } from '../../../../src/operator/people/users.ts';
 import { withConnection } from '../../../../src/postgres/connection.ts';
 import type { ScriptResult } from '../../../support/command-line.ts';
