@@ -83,7 +83,9 @@ describe('a purge and the archives of its tenant', () => {
     expect(stdout).to.include('globex is purged, but its archives are not all removed').and.include(name);
     expect(await purged('globex')).to.deep.include({ archives: 'left', left: [name] });
     expect(await problems()).to.have.length(1);
-    expect((await problems())[0]).to.include(`globex (${guid}) was purged at`).and.include(name);
+    expect((await problems())[0])
+      .to.include(`globex (${guid}) was purged at`)
+      .and.include(name);
 
     const refused = await runSmall(installation, target);
     expect(refused.failed).to.equal(0);
