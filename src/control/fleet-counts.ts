@@ -74,9 +74,7 @@ const presentBackupCounts = `
    cross join lateral (select coalesce(newest = any (faults), false) as faulty) as newest_archive
    where status <> 'provisioning'`;
 
-const backupCounts = usesAge() ? presentBackupCounts : formerBackupCounts;
-
-const fleetCounts = `
+const fleetCounts = (backupCounts: string): string => `
   with last_run as (select * from migration_runs order by id desc limit 1)
   select (select coalesce(json_agg(t), '[]') from (
             select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants
@@ -98,11 +96,12 @@ const fleetCounts = `
  * respond within 1 s, the function returns the previous counts; undefined when there are none.
  */
 export function createFleetCounter(control: ControlDatabase): () => Promise<FleetCounts | undefined> {
+  const text = fleetCounts(usesAge() ? presentBackupCounts : formerBackupCounts);
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
   const read = async (): Promise<void> => {
-    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
+    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', text, []);
     counts = row;
     readAt = performance.now();
   };

@@ -103,20 +103,21 @@ async function readServers({ control, servers }: Installation, ids: number[]): P
 }
 
 /**
- * Returns the last archive of a tenant, if it has all that its database has: the target lists it
- * under the name and in the size that the row of this very database has, for the present
- * recipients, and the counters prove that nothing was changed since.
+ * Returns the last archive of a tenant, if it has all that its database has: it is the newest one
+ * that the target lists, under the name and in the size that the row of this very database has, for
+ * the present recipients, and the counters prove that nothing was changed since. After a database
+ * was put back in the place of another one, the newest archive is that of the other one.
  * @param recipients fingerprint of the present ones
  */
 export function currentArchive(
-  { archive, archiveBytes, archiveProof, counters }: BackupCandidate,
+  { guid, archive, archiveBytes, archiveProof, counters }: BackupCandidate,
   listing: Listing,
   recipients: string,
 ): StoredArchive | undefined {
-  const listed = archive === null ? undefined : listing.get(archive);
-  if (listed?.size !== archiveBytes || listed.recipients !== recipients) return undefined;
+  const [newest] = listing.of(guid);
+  if (newest?.name !== archive || newest.size !== archiveBytes || newest.recipients !== recipients) return undefined;
 
-  return isProvedUnchanged(archiveProof, counters) ? listed : undefined;
+  return isProvedUnchanged(archiveProof, counters) ? newest : undefined;
 }
 
 /** Returns the tenants whose last archive the target does not list any more, or in another size. */

@@ -22,7 +22,10 @@ import {
 import { findingsPage } from './pages/findings.ts';
 import { nowPage } from './pages/now.ts';
 import { logPage } from './pages/operator-log.ts';
-import { recoveryPage as formerRecoveryPage, tenantRecoveryPage as formerTenantRecoveryPage } from './pages/recovery.ts';
+import {
+  recoveryPage as formerRecoveryPage,
+  tenantRecoveryPage as formerTenantRecoveryPage,
+} from './pages/recovery.ts';
 import { recoveryPage, tenantRecoveryPage } from './pages/recovery-archives.ts';
 import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
 import { tenantsPage } from './pages/tenant-list.ts';

@@ -1,5 +1,5 @@
-import { OperatorError } from '../../log/operator-error.ts';
 import type { PurgedArchives } from '../backup/purged-archives.ts';
+import type { Target } from '../backup/target/target.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
@@ -39,33 +39,34 @@ Exit code: 0 when nothing of the tenant is left, 1 when the target still has arc
     };
   },
   async run({ slug, keepArchives }, { installation, output, progress }) {
-    const { findLeftArchives, purgeTenant } = await import('./purge-tenant.ts');
+    const { findLeftArchives, purgeWithoutArchives } = await import('./purge-tenant.ts');
     const { removePurgedArchives } = await import('../backup/purged-archives.ts');
     progress.step(`purging ${slug}`);
 
     const left = await findLeftArchives(installation, slug);
-    const purged =
-      left.length > 0 ? left : [await purgeTenant(installation, slug, () => {}, keepArchives)];
+    const purged = left.length > 0 ? left : [await purgeWithoutArchives(installation, slug, keepArchives)];
     const target = await openConfiguredTarget();
     const outcomes: PurgedArchives[] = [];
-    for (const tenant of purged) {
-      if (!('guid' in tenant)) continue;
-      outcomes.push(
-        keepArchives && left.length === 0
-          ? { state: 'kept', target: target?.description ?? null, removed: 0, left: [], error: null }
-          : await removePurgedArchives(installation, target, tenant.guid),
-      );
+    for (const { guid } of purged) {
+      const isKept = keepArchives && left.length === 0;
+      outcomes.push(isKept ? keptArchives(target) : await removePurgedArchives(installation, target, guid));
     }
 
-    output.result({ slug, status: 'purged', archives: outcomes }, () => outcomes.map(each => purgeText(slug, each)).join('\n'));
+    output.result({ slug, status: 'purged', archives: outcomes }, () =>
+      outcomes.map(each => purgeText(slug, each)).join('\n'),
+    );
     return outcomes.every(({ state }) => state !== 'left');
   },
 });
 
 export const operations = [purge];
 
+function keptArchives(target: Target | undefined): PurgedArchives {
+  return { state: 'kept', target: target?.description ?? null, removed: 0, left: [], error: null };
+}
+
 /** @returns undefined when this installation has no target @throws {OperatorError} when its setting is wrong */
-async function openConfiguredTarget() {
+async function openConfiguredTarget(): Promise<Target | undefined> {
   const { readConfig } = await import('../../config/config.ts');
   const { openTarget } = await import('../backup/target/open-target.ts');
   const { backup } = readConfig();
@@ -78,9 +79,11 @@ const maxNamed = 10;
 function purgeText(slug: string, { state, target, removed, left, error }: PurgedArchives): string {
   if (state === 'kept') return `${slug} is purged. Its archives stay in ${target ?? 'their target'}, as you wanted.`;
   if (state === 'removed' && removed === 0) return `${slug} is purged. ${target ?? 'No target'} has no archive of it.`;
-  if (state === 'removed') return `${slug} is purged, and ${countText(removed, 'archive')} of it are removed from ${target}.`;
+  if (state === 'removed')
+    return `${slug} is purged, and ${countText(removed, 'archive')} of it are removed from ${target}.`;
 
-  const names = left.slice(0, maxNamed).join(', ') + (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');
+  const names =
+    left.slice(0, maxNamed).join(', ') + (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');
   return (
     `${slug} is purged, but its archives are not all removed (${error}): ` +
     `${names || `nobody knows what ${target ?? 'the target'} still has`}. Each run goes on removing them, and doctor ` +

@@ -23,17 +23,57 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
  * its archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the
  * slug is free; the names of the databases are never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
- * @param keepsArchives true: its archives stay, as the operator wants
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
-export async function purgeTenant(
+export function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
-  keepsArchives = false,
-): Promise<SignedRecord | UnendedPurge | PurgedTenant> {
+): Promise<SignedRecord | UnendedPurge> {
+  return destroyTenant(installation, slug, onStep, (control, tenant) => forget(control, tenant, installation.secrets));
+}
+
+/** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
+export interface PurgedTenant {
+  readonly guid: string;
+}
+
+/**
+ * Removes a tenant as `purgeTenant` does, but not its archives.
+ * @param keepsArchives true: they stay, as the operator wants; false: they are recorded as left until they are removed
+ */
+export function purgeWithoutArchives(
+  installation: Installation,
+  slug: string,
+  keepsArchives: boolean,
+): Promise<PurgedTenant> {
+  return destroyTenant(
+    installation,
+    slug,
+    () => {},
+    async (control, { id, guid }) => {
+      await inTransaction(control, async () => {
+        await control.query(
+          `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
+            select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
+          [id, keepsArchives ? 'kept' : 'left'],
+        );
+        await forgetRows(control, id, guid);
+      });
+      return { guid };
+    },
+  );
+}
+
+/** @param end removes the rows of the tenant, whose databases are gone */
+function destroyTenant<T>(
+  installation: Installation,
+  slug: string,
+  onStep: (step: DatabaseStep) => void,
+  end: (control: pg.Client, tenant: Tenant) => Promise<T>,
+): Promise<T> {
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
@@ -50,7 +90,7 @@ export async function purgeTenant(
     for (const target of databases)
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
     await dropCondemned(installation, control, context.tenant);
-    return forget(control, tenant, installation.secrets, keepsArchives);
+    return end(control, tenant);
   });
 }
 
@@ -63,20 +103,10 @@ async function forget(
   client: pg.Client,
   tenant: Tenant,
   secrets: Installation['secrets'],
-  keepsArchives: boolean,
-): Promise<SignedRecord | UnendedPurge | PurgedTenant> {
+): Promise<SignedRecord | UnendedPurge> {
   const { id, guid } = tenant;
   return inTransaction(client, async () => {
     await client.query('select from installation for update');
-    if (usesAge()) {
-      await client.query(
-        `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
-          select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
-        [id, keepsArchives ? 'kept' : 'left'],
-      );
-      await forgetRows(client, id, guid);
-      return { id, guid };
-    }
     const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
     const signed = record.keyFingerprint === null ? signRecord(secrets, record) : undefined;
     await client.query(
@@ -108,12 +138,6 @@ async function readArchiveFacts(
     [id, guid],
   );
   return rows[0] ?? { keyFingerprint: null, archives: [] };
-}
-
-/** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
-export interface PurgedTenant {
-  readonly id: number;
-  readonly guid: string;
 }
 
 /** A purge after which a backup target may still have the key of the tenant's archives. */
@@ -183,7 +207,7 @@ export async function endPurge(
 /** Returns the tenants with this slug that are purged, and whose archives are left. */
 export async function findLeftArchives({ statements }: ControlStatements, slug: string): Promise<PurgedTenant[]> {
   return statements.execute(
-    `select id::float8, guid from purged_tenants
+    `select guid from purged_tenants
       where slug = ? and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
       order by id`,
     [slug],

@@ -14,8 +14,7 @@ interface Archive {
 
 const keepOf = (text: string) => readConfig({ BACKUP_KEEP: text }).backup.keep;
 const defaultKeep = readConfig({}).backup.keep;
-const timesOf = (archives: Iterable<Archive>): string[] =>
-  [...archives].map(({ time }) => time.toISOString()).sort();
+const timesOf = (archives: Iterable<Archive>): string[] => [...archives].map(({ time }) => time.toISOString()).sort();
 
 describe('which archives BACKUP_KEEP keeps', () => {
   it('six hours of runs every five minutes with changes stay whole, and then the newest of each hour', () => {
@@ -109,6 +108,8 @@ describe('which archives BACKUP_KEEP keeps', () => {
     expect(keepOf('all:90d,3m')).to.deep.equal({ allMs: 90 * dayMs, hours: 0, days: 0, weeks: 0, months: 3 });
     expect(keepOf('24h, 7d')).to.deep.equal({ allMs: 0, hours: 24, days: 7, weeks: 0, months: 0 });
     for (const wrong of ['all:6m', 'all:', '0h', 'everything', '6', 'all:6h:2d'])
-      expect(() => keepOf(wrong), wrong).to.throw(/BACKUP_KEEP must be a time .* such as all:6h,48h,14d,8w,12m; or all/);
+      expect(() => keepOf(wrong), wrong).to.throw(
+        /BACKUP_KEEP must be a time .* such as all:6h,48h,14d,8w,12m; or all/,
+      );
   });
 });

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
@@ -129,6 +129,23 @@ describe('backup runs by the listing of their target', () => {
     expect((await runSmall(installation, target)).states).to.deep.equal(noneChanged);
   });
 
+  it('a database that is put back after another one was archived is archived again, so that the newest archive has its data', async () => {
+    const before = await rowOf('acme');
+    await write('acme');
+    await runSmall(installation, target);
+    const other = await rowOf('acme');
+    expect(other.archive).not.to.equal(before.archive);
+    // The row of the former database still names its own archive, with a proof that holds.
+    const { size } = await stat(join(folder, before.archive ?? ''));
+    await server.control(
+      `update tenant_databases set archive = '${before.archive}', archive_bytes = ${size}
+        where archive = '${other.archive}'`,
+    );
+
+    expect((await runSmall(installation, target)).states).to.include('acme: archived');
+    expect((await runSmall(installation, target)).states).to.include('acme: unchanged');
+  });
+
   it('a rule of the bucket that removes old archives costs an idle tenant a new archive, and no failure', async () => {
     await init(bucket);
     expect((await runSmall(installation, bucket)).states).to.deep.equal(allArchived);
@@ -226,7 +243,8 @@ describe('backup runs by the listing of their target', () => {
     const copy = await copyControl('office_clone');
     await runSmall(installation, target);
     const before = await namesIn();
-    const refused = /^Another control database of this installation writes to .*npx backoffice backup init --take-over$/;
+    const refused =
+      /^Another control database of this installation writes to .*npx backoffice backup init --take-over$/;
 
     expect(await refusalOf(runSmall(copy, target))).to.match(refused);
     expect(await refusalOf(pruneArchives(copy, target, keepAll))).to.match(refused);
@@ -256,9 +274,7 @@ describe('backup runs by the listing of their target', () => {
       },
     });
     expect(await refusalOf(runSmall(installation, dying, {}, killed))).to.equal('as if killed');
-    const [row] = await server.control<{ next: string | null }>(
-      'select next_target_writer as next from installation',
-    );
+    const [row] = await server.control<{ next: string | null }>('select next_target_writer as next from installation');
     expect(row?.next).not.to.equal(null);
 
     expect(await refusalOf(runSmall(copy, target))).to.include('Another control database of this installation');

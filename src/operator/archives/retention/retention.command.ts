@@ -11,10 +11,10 @@ import {
 } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
+import { parseAge } from '../../retention/retention-age.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { openBackupTarget } from '../open-backup-target.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
-import { parseAge } from '../../retention/retention-age.ts';
 import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
 
 const applyFields = {

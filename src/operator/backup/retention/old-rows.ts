@@ -63,12 +63,7 @@ export interface OldRows {
  * Counts the rows that are to be removed.
  * @throws {OperatorError} when there are rows from the future: a clock is or was wrong
  */
-export async function countOldRows(
-  client: pg.Client,
-  kind: HistoryKind,
-  cutoff: Date,
-  now: Date,
-): Promise<OldRows> {
+export async function countOldRows(client: pg.Client, kind: HistoryKind, cutoff: Date, now: Date): Promise<OldRows> {
   const { table, noun } = historyKinds[kind];
   const { rows } = await client.query<OldRows & { last: Date | null }>(
     `select count(*) filter (where created_at < $1)::float8 as rows, count(*)::float8 as total,

@@ -57,10 +57,7 @@ export function retentionOutcomeText({ slug, state, removed, ms, error }: Retent
 }
 
 /** Formats the end of a run. */
-export function retentionReportText(
-  { tenants, leftOut, failed, rows, ms }: RetentionReport,
-  dryRun: boolean,
-): string {
+export function retentionReportText({ tenants, leftOut, failed, rows, ms }: RetentionReport, dryRun: boolean): string {
   const verb = dryRun ? 'to remove' : 'removed';
 
   return (

@@ -95,7 +95,9 @@ async function findingConcerns({ control }: PageRequest): Promise<Concern[]> {
 }
 
 async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const { tenants, without, faulty, isProved } = await (usesAge() ? readArchiveAges : readFormerAges)(control, { limit: 0 });
+  const { tenants, without, faulty, isProved } = await (usesAge() ? readArchiveAges : readFormerAges)(control, {
+    limit: 0,
+  });
   const recovery = html`<a href="/recovery">Recovery</a>`;
   const archive = operationLink('backup run', 'Archive them', { all: 'on' });
   const prove = operationLink('backup drill', 'Prove some');

@@ -73,7 +73,7 @@ ${note}
 ${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
 <form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
 <input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
-${moment ? momentView(slug, moment, archives) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
+${moment ? momentView(slug, moment, archives, age?.coveredUntil ?? null) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
 ${table(
   'The newest archives',
   archives,
@@ -124,17 +124,30 @@ function readMoment(text = ''): Date | undefined {
   return date.getTime() < Date.now() ? date : undefined;
 }
 
-/** What has the data of a moment. @param archives the newest first */
-function momentView(slug: string, moment: Date, archives: readonly ArchiveSummary[]): Html {
+/**
+ * What has the data of a moment.
+ * @param archives the newest first
+ * @param coveredUntil until when nothing was written after the newest one
+ */
+function momentView(
+  slug: string,
+  moment: Date,
+  archives: readonly ArchiveSummary[],
+  coveredUntil: string | null,
+): Html {
   const before = archives.find(({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null);
-  const text = before
-    ? `The last archive before it is of ${utc(before.time)}. What was written after that, only the write-ahead log has.`
-    : 'No archive is as old. The write-ahead log may have the moment.';
+  const isNewest = before !== undefined && before === archives[0];
+  const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
+  const text = !before
+    ? 'No archive is as old. The write-ahead log may have the moment.'
+    : covers
+      ? `The archive of ${utc(before.time)} has exactly its data: nothing was written until ${utc(coveredUntil)}.`
+      : `The last archive before it is of ${utc(before.time)}. What was written after that, only the write-ahead log has.`;
   const at = `${moment.toISOString().slice(0, 19)}Z`;
 
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
 ${actions(
   before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name }) : html``,
-  operationLink('restore', 'Restore this moment from the log', { slug, at }),
+  covers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
 )}</div>`;
 }

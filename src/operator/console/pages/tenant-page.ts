@@ -1,5 +1,5 @@
-import { type Html, html } from '../../../docs/html.ts';
 import { usesAge } from '../../../config/backup-format.ts';
+import { type Html, html } from '../../../docs/html.ts';
 import { listArchives } from '../../archives/list-archives.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
