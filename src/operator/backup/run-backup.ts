@@ -20,7 +20,7 @@ import type { Target } from './target/target.ts';
 import { claimTarget, requireWriter } from './writer.ts';
 
 /** A database that is to be archived now. */
-export interface ArchiveOrder {
+interface ArchiveOrder {
   readonly name: ArchiveName;
   /** For whom it is sealed. */
   readonly recipients: readonly string[];

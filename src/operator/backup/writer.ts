@@ -22,7 +22,7 @@ import type { Target, WriteConditions } from './target/target.ts';
 const contract = z.object({ id: z.uuid() });
 
 /** Returns the name of the object that says which control database writes. */
-export function writerFile(installation: string): string {
+function writerFile(installation: string): string {
   return `${installation}/writer.json`;
 }
 

@@ -8,7 +8,7 @@ import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { withTenantUnchanged } from '../../databases/with-tenant.ts';
-import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
+import { historyKinds } from '../../retention/history-kinds.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { type ArchiveProof, readProofs } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
@@ -24,21 +24,7 @@ import {
   readDatabaseFacts,
   removeOldRows,
 } from './old-rows.ts';
-import { beginRemoval, endRemoval, recordNothingToRemove, recordProgress } from './removals.ts';
-
-/**
- * Rows of one kind that were removed from a tenant, or would be. Times, in ISO 8601, are those of
- * the first and last row.
- */
-export interface RemovedRows {
-  kind: HistoryKind;
-  rows: number;
-  oldest: string | null;
-  newest: string | null;
-  removedBefore: string;
-  /** The name of the archive that has them; null: none was asked for. */
-  archive: string | null;
-}
+import { beginRemoval, endRemoval, type RemovedRows, recordNothingToRemove, recordProgress } from './removals.ts';
 
 /** The result of a run for one tenant. */
 export interface RetentionOutcome {

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../../installation.ts';
 import { isoTime } from '../../../postgres/iso-time.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
-import type { RemovedRows } from './apply-retention.ts';
+import type { HistoryKind } from '../../retention/history-kinds.ts';
 import type { DueRemoval, DueTenant } from './due-tenants.ts';
 import type { OldRows } from './old-rows.ts';
 
@@ -55,6 +55,20 @@ export async function endRemoval(control: Queryable, id: string, error: string |
             finished_at = now(), error = $2 where id = $1`,
     [id, error],
   );
+}
+
+/**
+ * Rows of one kind that were removed from a tenant, or would be. Times, in ISO 8601, are those of
+ * the first and last row.
+ */
+export interface RemovedRows {
+  kind: HistoryKind;
+  rows: number;
+  oldest: string | null;
+  newest: string | null;
+  removedBefore: string;
+  /** The name of the archive that has them; null: none was asked for. */
+  archive: string | null;
 }
 
 /** The record of a removal: rows that were removed from a tenant. Times are in ISO 8601. */
