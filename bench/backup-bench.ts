@@ -12,7 +12,7 @@ const usage = { command: 'bench:backup', text: 'Measures archives of a fleet wit
 const { tenants: count } = readScriptOptions(usage, { tenants: 1_000 });
 const changed = Math.ceil(count / 50);
 const concurrency = 4;
-const keep = { hours: 24, days: 7, weeks: 5, months: 12 };
+const keep = { allMs: 0, hours: 24, days: 7, weeks: 5, months: 12 };
 
 await withBenchInstallation(bench);
 

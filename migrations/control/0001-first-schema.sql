@@ -130,10 +130,23 @@ create table purged_tenants (
   created_at timestamptz not null,
   purged_at timestamptz not null default now(),
   record text,
-  signature bytea
+  signature bytea,
+  archives text not null default 'removed' constraint purged_tenants_archives_check
+    check (archives in ('removed', 'left', 'kept')),
+  archives_left text[] not null default '{}',
+  archives_target text,
+  archives_error text
 );
 comment on table purged_tenants is
   'One tenant whose data were destroyed, with its former id, guid and names.';
+comment on column purged_tenants.archives is
+  'removed: no target has an archive of it, so far as is known; left: the target has some, and '
+  'runs go on removing them; kept: the operator wanted them to stay';
+comment on column purged_tenants.archives_left is
+  'names of the archives, or of versions of them, that the target still has; none while it could '
+  'not be listed';
+comment on column purged_tenants.archives_target is 'the BACKUP_TARGET that has them';
+comment on column purged_tenants.archives_error is 'why they are left, as the target has said';
 comment on column purged_tenants.record is 'what was destroyed, when and by whom, as JSON';
 comment on column purged_tenants.signature is
   'Ed25519 signature of the bytes of the record, by the key that the record names; null: the '
@@ -807,6 +820,10 @@ create table tenant_databases (
   epoch bigint not null default 0,
   current_since timestamptz,
   current_during tstzmultirange not null default '{}',
+  -- its last archive
+  archive text,
+  archive_bytes bigint,
+  archive_proof text,
   -- how it was filled
   bytes bigint,
   rows bigint,
@@ -843,6 +860,12 @@ comment on column tenant_databases.current_since is
   'since when it is the database of the tenant; null: it is not';
 comment on column tenant_databases.current_during is
   'the times during which it was the database of the tenant, before the present one';
+comment on column tenant_databases.archive is
+  'name of the last archive of this database; null: none, or one that nobody can use';
+comment on column tenant_databases.archive_bytes is 'its size';
+comment on column tenant_databases.archive_proof is
+  'change counters of the database, read before the snapshot of that archive: equal ones later '
+  'prove that it is unchanged; null: they prove nothing';
 comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
 comment on column tenant_databases.error is 'why the last run that worked on it failed, for people';
 
@@ -1100,12 +1123,61 @@ create table backup_runs (
   archived integer not null default 0,
   unchanged integer not null default 0,
   failed integer not null default 0,
-  bytes bigint not null default 0
+  bytes bigint not null default 0,
+  removed integer not null default 0,
+  not_removed integer not null default 0
 );
 comment on table backup_runs is 'One run that archives tenants.';
 comment on column backup_runs.archived is 'number of tenants with a new archive';
 comment on column backup_runs.unchanged is
   'number of tenants without one, because their newest archive has all of their data';
+comment on column backup_runs.removed is 'number of old archives that were removed';
+comment on column backup_runs.not_removed is
+  'number of old archives that the target refused to remove, which is no failure of the run';
+
+create table archive_proofs (
+  name text primary key,
+  tenant_guid uuid not null,
+  schema_version text,
+  proved_at timestamptz,
+  checked_at timestamptz not null default now(),
+  fault text
+);
+comment on table archive_proofs is
+  'One archive of a tenant that a drill has restored and compared, or could not use. It counts '
+  'only while the target lists the archive.';
+comment on column archive_proofs.tenant_guid is
+  'no reference, because it may outlive its tenant';
+comment on column archive_proofs.schema_version is
+  'name of the last migration of the database in it; null: not known';
+comment on column archive_proofs.proved_at is
+  'when it was last restored and compared without a difference; null: never';
+comment on column archive_proofs.checked_at is 'when a drill or a verification last read it';
+comment on column archive_proofs.fault is 'what that found; null: nothing is wrong';
+-- the proofs of a tenant
+create index archive_proofs_tenant_guid_index on archive_proofs (tenant_guid);
+
+create table archive_folders (
+  tenant_guid uuid constraint archive_folders_tenant_guid_unique unique nulls not distinct,
+  archives integer not null,
+  bytes bigint not null,
+  newest text not null,
+  newest_at timestamptz not null,
+  covered_at timestamptz not null,
+  seen_at timestamptz not null default now()
+);
+comment on table archive_folders is
+  'What the last run saw in the target of one tenant, or of the control database: a copy for '
+  'pages, metrics and alerts. No decision reads it.';
+comment on column archive_folders.tenant_guid is
+  'null: the control database; no reference, because the target can have archives of tenants '
+  'that nobody here knows';
+comment on column archive_folders.archives is 'number of archives';
+comment on column archive_folders.bytes is 'size of all of them';
+comment on column archive_folders.newest is 'name of the newest archive';
+comment on column archive_folders.newest_at is 'the time in its name';
+comment on column archive_folders.covered_at is
+  'when a run last found the database unchanged since that archive, or made it';
 
 create table history_removals (
   id bigint generated always as identity primary key,
@@ -1117,6 +1189,7 @@ create table history_removals (
   state text not null default 'removing'
     constraint history_removals_state_check check (state in ('removing', 'done', 'stopped')),
   archive uuid,
+  archive_name text,
   rows bigint not null default 0,
   oldest timestamptz,
   newest timestamptz,
@@ -1130,6 +1203,8 @@ comment on table history_removals is
 comment on column history_removals.removed_before is 'rows before this time are removed';
 comment on column history_removals.archive is
   'the archive that every removed row is in; null: there was no row to remove';
+comment on column history_removals.archive_name is
+  'name of the proved archive that has the removed rows; null: none was asked for';
 comment on column history_removals.rows is
   'number of removed rows; unless the state is done, at least so many';
 comment on column history_removals.oldest is 'time of the oldest removed row';
@@ -1144,6 +1219,9 @@ create table installation (
   id uuid not null default gen_random_uuid(),
   key_fingerprint text,
   master_key_canary bytea,
+  archive_key bytea,
+  target_writer uuid,
+  next_target_writer uuid,
   created_at timestamptz not null default now()
 );
 comment on table installation is 'This installation: the only row.';
@@ -1153,6 +1231,14 @@ comment on column installation.key_fingerprint is
   'first use of a key';
 comment on column installation.master_key_canary is
   'the id, sealed: opens only under the present master key; null as key_fingerprint';
+comment on column installation.archive_key is
+  'sealed: proves that this installation has written an archive of a tenant; no change of the '
+  'master key changes it; null before the first archive';
+comment on column installation.target_writer is
+  'the id in writer.json of the backup target, by which one control database writes there; null: '
+  'no target yet';
+comment on column installation.next_target_writer is
+  'the id that the present run has written there, or was about to write; null between runs';
 insert into installation default values;
 
 -- Refuses a secret that another key than the present one has sealed, so that none is stored
@@ -1200,6 +1286,8 @@ create trigger require_present_key before insert or update of sealed on backup_k
   for each row execute function require_present_key('sealed');
 create trigger require_present_key before update of master_key_canary on installation
   for each row execute function require_present_key('master_key_canary');
+create trigger require_present_key_of_archives before update of archive_key on installation
+  for each row execute function require_present_key('archive_key');
 
 create table processes (
   id uuid primary key,

@@ -150,21 +150,46 @@ export const backupLocation = z.string().transform((text, context): BackupLocati
   return z.NEVER;
 });
 
-/** How many archives of each period are kept. */
+/** Recipients of age, separated by commas or white space: `age1…`. */
+export const recipients = z
+  .string()
+  .transform(text => text.split(/[\s,]+/).filter(Boolean))
+  .refine(
+    items => items.every(item => /^age1[a-z0-9]{20,}$/.test(item)),
+    'must be a comma-separated list of recipients of age, such as age1…: npx backoffice backup keygen makes one',
+  );
+
+/** Which archives are kept: all of a time, then the newest of each period. */
 export interface Retention {
+  /** How long every archive is kept; `Infinity`: for ever. */
+  readonly allMs: number;
   readonly hours: number;
   readonly days: number;
   readonly weeks: number;
   readonly months: number;
 }
 
-/** Numbers of hours, days, weeks and months, such as `24h,7d,5w,12m`. */
+const periods = { h: 'hours', d: 'days', w: 'weeks', m: 'months' } as const;
+const hoursOf = { h: 1, d: 24, w: 7 * 24 } as const;
+
+/** A time for which every archive is kept, and numbers of periods: `all:6h,48h,14d,8w,12m`; or `all`. */
 export const retention = z.string().transform((text, context): Retention => {
-  const units = { h: 'hours', d: 'days', w: 'weeks', m: 'months' } as const;
-  const kept = { hours: 0, days: 0, weeks: 0, months: 0 };
-  const items = text.split(',').map(item => /^(\d{1,4})([hdwm])$/.exec(item.trim()));
-  for (const item of items) if (item) kept[units[item[2] as keyof typeof units]] = Number(item[1]);
-  if (items.every(Boolean) && Object.values(kept).some(count => count > 0)) return kept;
-  context.addIssue('must be numbers of hours, days, weeks and months, such as 24h,7d,5w,12m');
+  const kept = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 };
+
+  const areRight = itemsOf(text).map(item => {
+    const [, all, number, unit] = /^(?:(all)|(?:all:)?(\d{1,4})([hdwm]))$/.exec(item) ?? [];
+    if (all) kept.allMs = Number.POSITIVE_INFINITY;
+    else if (item.startsWith('all:') && unit && unit !== 'm')
+      kept.allMs = Number(number) * hoursOf[unit as keyof typeof hoursOf] * 3_600_000;
+    else if (unit && !item.startsWith('all:')) kept[periods[unit as keyof typeof periods]] = Number(number);
+    else return false;
+    return true;
+  });
+  if (areRight.every(Boolean) && Object.values(kept).some(count => count > 0)) return kept;
+
+  context.addIssue(
+    'must be a time for which all are kept, and numbers of hours, days, weeks and months, such as ' +
+      'all:6h,48h,14d,8w,12m; or all',
+  );
   return z.NEVER;
 });

@@ -133,9 +133,16 @@ function toConfig(env: z.output<typeof variables>) {
     backup: {
       /** Where archives are stored; undefined = nowhere. */
       target: env.BACKUP_TARGET,
-      /** How many archives of a tenant are kept. */
+      /** For whom archives are sealed: recipients of age. */
+      recipients: env.BACKUP_RECIPIENTS,
+      /** The file with the identities of age that open archives; undefined = this host opens none. */
+      identityFile: env.BACKUP_IDENTITY_FILE,
+      /** Which archives of a database are kept. */
       keep: env.BACKUP_KEEP,
-      /** The login to the store of a bucket, and its address; no endpoint = Amazon's of the region. */
+      /**
+       * The login to the store of a bucket, and its address. Without a login or a region, those of the machine; without
+       * an endpoint, Amazon's.
+       */
       s3: {
         accessKeyId: env.AWS_ACCESS_KEY_ID,
         secretAccessKey: env.AWS_SECRET_ACCESS_KEY,

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { usesAge } from '../config/backup-format.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Counts of the fleet, for the metrics. */
@@ -24,6 +25,10 @@ export interface FleetCounts {
     readonly tenantsUnarchived: number;
     readonly tenantsUnproved: number;
     readonly faultyArchives: number;
+    /** Old archives that the target refused to remove in the newest run. */
+    readonly notRemoved: number;
+    /** Purged tenants whose archives the target still has. */
+    readonly purgedLeft: number;
   };
   /** The webhooks of the tenants that are served, when they were served last. */
   readonly webhooks: {
@@ -37,7 +42,39 @@ export interface FleetCounts {
 const maxAgeMs = 10_000;
 const maxWaitMs = 1_000;
 
-const fleetCounts = `
+const formerBackupCounts = `
+  select json_build_object(
+              'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
+              'lastProvedAt', extract(epoch from max(proved_at)), 'oldestProofAt', extract(epoch from min(proved_at)),
+              'tenantsUnarchived', count(*) filter (where archives is null),
+              'tenantsUnproved', count(*) filter (where proved_at is null),
+              'faultyArchives', (select count(*) from archives where fault is not null),
+              'notRemoved', 0, 'purgedLeft', 0)
+            from tenants left join (
+              select tenant_guid, count(*) as archives, max(proved_at) as proved_at from archives
+               where state = 'complete' group by 1) a on tenant_guid = guid
+           where status <> 'provisioning'`;
+
+/** What the last runs and drills have left in the control database. */
+const presentBackupCounts = `
+  select json_build_object(
+      'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
+      'lastProvedAt', extract(epoch from max(proved_at)),
+      'oldestProofAt', extract(epoch from min(proved_at)),
+      'tenantsUnarchived', count(*) filter (where newest is null),
+      'tenantsUnproved', count(*) filter (where proved_at is null),
+      'faultyArchives', count(*) filter (where faulty),
+      'notRemoved', coalesce((select not_removed from backup_runs where finished_at is not null
+                               order by id desc limit 1), 0),
+      'purgedLeft', (select count(*) from purged_tenants where archives = 'left'))
+    from tenants left join archive_folders f on f.tenant_guid = guid
+    left join (select tenant_guid, max(proved_at) filter (where fault is null) as proved_at,
+                      array_agg(name) filter (where fault is not null) as faults
+                 from archive_proofs group by 1) p on p.tenant_guid = guid
+   cross join lateral (select coalesce(newest = any (faults), false) as faulty) as newest_archive
+   where status <> 'provisioning'`;
+
+const fleetCounts = (backupCounts: string): string => `
   with last_run as (select * from migration_runs order by id desc limit 1)
   select (select coalesce(json_agg(t), '[]') from (
             select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants
@@ -47,16 +84,7 @@ const fleetCounts = `
          (select coalesce(json_agg(o), '[]') from (
             select o.state, count(*)::int as tenants from migration_outcomes o join last_run on run_id = last_run.id
              group by 1) o) as outcomes,
-         (select json_build_object(
-              'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
-              'lastProvedAt', extract(epoch from max(proved_at)), 'oldestProofAt', extract(epoch from min(proved_at)),
-              'tenantsUnarchived', count(*) filter (where archives is null),
-              'tenantsUnproved', count(*) filter (where proved_at is null),
-              'faultyArchives', (select count(*) from archives where fault is not null))
-            from tenants left join (
-              select tenant_guid, count(*) as archives, max(proved_at) as proved_at from archives
-               where state = 'complete' group by 1) a on tenant_guid = guid
-           where status <> 'provisioning') as backup,
+         (${backupCounts}) as backup,
          (select json_build_object(
               'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(coalesce(waiting_since, due_at)) filter (where is_active)), 0)),
               'failing', coalesce(sum(failing) filter (where is_active), 0), 'disabled', coalesce(sum(disabled), 0))
@@ -68,11 +96,12 @@ const fleetCounts = `
  * respond within 1 s, the function returns the previous counts; undefined when there are none.
  */
 export function createFleetCounter(control: ControlDatabase): () => Promise<FleetCounts | undefined> {
+  const text = fleetCounts(usesAge() ? presentBackupCounts : formerBackupCounts);
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
   const read = async (): Promise<void> => {
-    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
+    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', text, []);
     counts = row;
     readAt = performance.now();
   };

@@ -41,6 +41,16 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
     ({ backup }) => backup.faultyArchives,
   ],
   [
+    'backup_archives_not_removed',
+    'Old archives that the target refused to remove in the newest backup run.',
+    ({ backup }) => backup.notRemoved,
+  ],
+  [
+    'backup_purged_tenants_left',
+    'Purged tenants whose archives the target still has, or may have.',
+    ({ backup }) => backup.purgedLeft,
+  ],
+  [
     'webhook_longest_wait_seconds',
     'How long a tenant whose webhooks are due has waited for a process to serve them; 0 if none waits.',
     ({ webhooks }) => webhooks.longestWaitSeconds,

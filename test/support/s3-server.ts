@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout as pause } from 'node:timers/promises';
-import { refuseSignature, type SignedRequest } from './s3-signature.ts';
+import { refuseSignature, type S3Login, type SignedRequest } from './s3-signature.ts';
 import { refused, type S3Response, S3Store } from './s3-store.ts';
 
 /** What a sick store does with a request in place of its response. */
@@ -22,12 +22,16 @@ export interface S3Server {
   readonly requests: string[];
   /** How far the clock of the store is ahead. */
   clockOffsetMs: number;
+  /** The logins that it accepts. */
+  readonly logins: S3Login[];
+  /** Changes the documents that it sends. */
+  changeBody: (body: string) => string;
   /** Returns the fault of a request; undefined: it is answered as always. */
   faultOf: (request: string) => S3Fault | undefined;
   close(): Promise<void>;
 }
 
-const login = {
+const login: S3Login = {
   accessKeyId: 'ASIAEXAMPLE',
   secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
   sessionToken: 'AQoDYXdzEPT//////////wEXAMPLE+token==',
@@ -45,23 +49,34 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     server.requests.push(`${method} ${url}`);
     const fault = server.faultOf(`${method} ${url}`);
     const signed = { method, url, headers, body: await buffer(request) };
-    await send(response, fault, refuse(fault) ?? respond(signed));
+    const right = refuse(fault) ?? respond(signed);
+    const isDocument = right.headers?.['content-type'] === 'application/xml';
+    const changed = isDocument ? { ...right, body: Buffer.from(server.changeBody(right.body.toString())) } : right;
+    await send(response, fault, changed);
   };
   const respond = (request: SignedRequest): S3Response => {
-    const refusal = refuseSignature(request, login, Date.now() + server.clockOffsetMs);
+    const refusal = refuseSignature(request, server.logins, Date.now() + server.clockOffsetMs);
     if (refusal) return refused(refusal);
     if (request.method === 'PUT' && !request.headers['content-length']) return refused([411, 'MissingContentLength']);
     const [path = '', query = ''] = request.url.split(/\?(.*)/s);
     const [, name, ...key] = path.split('/').map(decodeURIComponent);
     if (name !== bucket) return refused([404, 'NoSuchBucket']);
-    return store.respond(request.method, key.join('/'), new Map(new URLSearchParams(query)), request.body);
+    return store.respond(
+      request.method,
+      key.join('/'),
+      new Map(new URLSearchParams(query)),
+      request.body,
+      request.headers,
+    );
   };
   const server: S3Server = {
     environment: {},
     store,
     requests: [],
     clockOffsetMs: 0,
+    logins: [login],
     faultOf: () => undefined,
+    changeBody: body => body,
     close: async () => {
       listener.close();
       listener.closeAllConnections();
@@ -74,7 +89,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     AWS_ENDPOINT_URL: `http://127.0.0.1:${(listener.address() as AddressInfo).port}`,
     AWS_ACCESS_KEY_ID: login.accessKeyId,
     AWS_SECRET_ACCESS_KEY: login.secretAccessKey,
-    AWS_SESSION_TOKEN: login.sessionToken,
+    AWS_SESSION_TOKEN: login.sessionToken ?? '',
     AWS_REGION: login.region,
   };
   return Object.assign(server, { environment });

@@ -13,7 +13,8 @@ export interface SignedRequest {
 export interface S3Login {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
-  readonly sessionToken: string;
+  /** Undefined: a lasting login. */
+  readonly sessionToken: string | undefined;
   readonly region: string;
 }
 
@@ -28,12 +29,17 @@ const header =
  * Checks a request as S3 does: login, clock, hash of the body and Signature Version 4, which it computes by itself from
  * the documentation of AWS ("Create a signed AWS API request"). Returns undefined when everything is right.
  */
-export function refuseSignature(request: SignedRequest, login: S3Login, now: number): S3Refusal | undefined {
+export function refuseSignature(
+  request: SignedRequest,
+  logins: readonly S3Login[],
+  now: number,
+): S3Refusal | undefined {
   const { headers } = request;
   if (!headers.authorization) return [403, 'AccessDenied'];
   const [, accessKeyId, date = '', region = '', signed = '', signature] = header.exec(headers.authorization) ?? [];
   if (signature === undefined) return [400, 'AuthorizationHeaderMalformed'];
-  if (accessKeyId !== login.accessKeyId) return [403, 'InvalidAccessKeyId'];
+  const login = logins.find(each => each.accessKeyId === accessKeyId);
+  if (!login) return [403, 'InvalidAccessKeyId'];
   if (region !== login.region) return [400, 'AuthorizationHeaderMalformed'];
   if (headers['x-amz-security-token'] !== login.sessionToken) return [400, 'InvalidToken'];
   const time = String(headers['x-amz-date']);

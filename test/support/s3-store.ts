@@ -1,4 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { crc32 } from 'node:zlib';
 import type { S3Refusal } from './s3-signature.ts';
 
 /** A response: a document (XML), or the bytes of an object. */
@@ -10,11 +12,25 @@ export interface S3Response {
 
 const minPartBytes = 5 * 1024 * 1024;
 
-/** The objects and the unfinished uploads of one bucket, in memory. */
+/** How a store treats a write with a condition: as Amazon's does, without looking at it, or not at all. */
+export type ConditionSupport = 'heeded' | 'ignored' | 'refused';
+
+/** A version of an object; without bytes: a marker that it was deleted. */
+interface Version {
+  readonly id: string;
+  readonly key: string;
+  readonly bytes: Buffer | undefined;
+}
+
+/** The objects, their versions and the unfinished uploads of one bucket, in memory. */
 export class S3Store {
   readonly objects = new Map<string, Buffer>();
   readonly uploads = new Map<string, { readonly key: string; readonly parts: Map<number, Buffer> }>();
+  /** The oldest first. Undefined: the bucket keeps no versions. */
+  versions: Version[] | undefined;
+  conditions: ConditionSupport = 'heeded';
   readonly #maxKeys: number;
+  readonly #modified = new Map<string, Date>();
 
   /** @param maxKeys of one page of a list; that of Amazon is 1,000 */
   constructor(maxKeys: number) {
@@ -22,10 +38,19 @@ export class S3Store {
   }
 
   /** @param key decoded; empty: the bucket */
-  respond(method: string, key: string, query: ReadonlyMap<string, string>, body: Buffer): S3Response {
+  respond(
+    method: string,
+    key: string,
+    query: ReadonlyMap<string, string>,
+    body: Buffer,
+    headers: IncomingHttpHeaders = {},
+  ): S3Response {
     const id = query.get('uploadId');
-    const names = [...query.keys()].filter(name => name !== 'prefix' && name !== 'max-keys');
+    const names = [...query.keys()].filter(name => !['prefix', 'max-keys', 'x-id'].includes(name));
     const kind = `${method} ${key ? 'object' : 'bucket'} ${names.sort().join(' ')}`.trim();
+    const sum = headers['x-amz-checksum-crc32'];
+    if (sum !== undefined && sum !== checksumOf(body)) return refused([400, 'BadDigest']);
+
     switch (kind) {
       case 'GET bucket list-type':
       case 'GET bucket continuation-token list-type':
@@ -33,15 +58,22 @@ export class S3Store {
       case 'GET bucket uploads':
       case 'GET bucket key-marker upload-id-marker uploads':
         return this.#listUploads(query);
+      case 'GET bucket versions':
+      case 'GET bucket key-marker version-id-marker versions':
+        return this.#listVersions(query);
       case 'GET object': {
         const bytes = this.objects.get(key);
-        return bytes ? { status: 200, headers: { etag: etagOf(bytes) }, body: bytes } : refused([404, 'NoSuchKey']);
+        if (!bytes) return refused([404, 'NoSuchKey']);
+        const checksum = headers['x-amz-checksum-mode'] ? { 'x-amz-checksum-crc32': this.#sums.get(key) ?? '' } : {};
+        return { status: 200, headers: { etag: etagOf(bytes), ...checksum }, body: bytes };
       }
       case 'PUT object':
-        this.objects.set(key, body);
-        return { status: 200, headers: { etag: etagOf(body) }, body: Buffer.alloc(0) };
+        return this.#refuseCondition(key, headers) ?? this.#put(key, body);
       case 'DELETE object':
-        this.objects.delete(key);
+        this.#delete(key);
+        return { status: 204, body: Buffer.alloc(0) };
+      case 'DELETE object versionId':
+        this.#deleteVersion(key, query.get('versionId') ?? '');
         return { status: 204, body: Buffer.alloc(0) };
       case 'POST object uploads':
         return this.#begin(key);
@@ -56,6 +88,72 @@ export class S3Store {
     }
   }
 
+  /** The checksums that the store has computed of its objects: a test that damages an object leaves them. */
+  readonly #sums = new Map<string, string>();
+
+  #put(key: string, body: Buffer): S3Response {
+    this.objects.set(key, body);
+    this.#sums.set(key, checksumOf(body));
+    this.#modified.set(key, new Date());
+    this.versions?.push({ id: randomBytes(8).toString('hex'), key, bytes: body });
+
+    return { status: 200, headers: { etag: etagOf(body) }, body: Buffer.alloc(0) };
+  }
+
+  #refuseCondition(key: string, headers: IncomingHttpHeaders): S3Response | undefined {
+    const match = headers['if-match'];
+    const isNew = headers['if-none-match'] === '*';
+    if ((match === undefined && !isNew) || this.conditions === 'ignored') return undefined;
+    if (this.conditions === 'refused') return refused([501, 'NotImplemented']);
+
+    const present = this.objects.get(key);
+    if (isNew) return present ? refused([412, 'PreconditionFailed']) : undefined;
+    if (!present) return refused([404, 'NoSuchKey']);
+    return etagOf(present) === match ? undefined : refused([412, 'PreconditionFailed']);
+  }
+
+  #delete(key: string): void {
+    this.objects.delete(key);
+    this.versions?.push({ id: randomBytes(8).toString('hex'), key, bytes: undefined });
+  }
+
+  /** The newest of the other versions becomes the object. */
+  #deleteVersion(key: string, id: string): void {
+    if (!this.versions) {
+      if (id === 'null') this.objects.delete(key);
+      return;
+    }
+    this.versions = this.versions.filter(version => version.key !== key || version.id !== id);
+    const present = this.versions.findLast(version => version.key === key)?.bytes;
+    if (present) this.objects.set(key, present);
+    else this.objects.delete(key);
+  }
+
+  #listVersions(query: ReadonlyMap<string, string>): S3Response {
+    const prefix = query.get('prefix') ?? '';
+    const all: Version[] =
+      this.versions ?? [...this.objects].map(([key, bytes]): Version => ({ id: 'null', key, bytes }));
+    const after = `${query.get('key-marker') ?? ''}\0${query.get('version-id-marker') ?? ''}`;
+    const places = all
+      .filter(({ key }) => key.startsWith(prefix))
+      .map(each => ({ each, place: `${each.key}\0${each.id}` }));
+    const left = places.sort((a, b) => (a.place < b.place ? -1 : 1)).filter(({ place }) => place > after);
+    const page = left.slice(0, Math.min(Number(query.get('max-keys') ?? this.#maxKeys), this.#maxKeys));
+    const last = page.at(-1)?.each;
+
+    return document(
+      'ListVersionsResult',
+      `<IsTruncated>${page.length < left.length}</IsTruncated>`,
+      last
+        ? `<NextKeyMarker>${escapeXml(last.key)}</NextKeyMarker><NextVersionIdMarker>${last.id}</NextVersionIdMarker>`
+        : '',
+      ...page.map(({ each: { key, id, bytes } }) => {
+        const element = bytes ? 'Version' : 'DeleteMarker';
+        return `<${element}><Key>${escapeXml(key)}</Key><VersionId>${id}</VersionId></${element}>`;
+      }),
+    );
+  }
+
   #list(query: ReadonlyMap<string, string>): S3Response {
     const after = Buffer.from(query.get('continuation-token') ?? '', 'base64').toString();
     const keys = sorted(this.objects.keys()).filter(key => key > after && key.startsWith(query.get('prefix') ?? ''));
@@ -67,7 +165,7 @@ export class S3Store {
       page.length < keys.length ? `<NextContinuationToken>${next}</NextContinuationToken>` : '',
       ...page.map(key => {
         const bytes = this.objects.get(key) ?? Buffer.alloc(0);
-        return `<Contents><Key>${escapeXml(key)}</Key><ETag>${escapeXml(etagOf(bytes))}</ETag><Size>${bytes.length}</Size></Contents>`;
+        return `<Contents><Key>${escapeXml(key)}</Key><LastModified>${(this.#modified.get(key) ?? new Date(0)).toISOString()}</LastModified><ETag>${escapeXml(etagOf(bytes))}</ETag><Size>${bytes.length}</Size></Contents>`;
       }),
     );
   }
@@ -104,17 +202,20 @@ export class S3Store {
   #complete(id: string | undefined, request: string): S3Response {
     const upload = this.uploads.get(id ?? '');
     if (!upload) return refused([404, 'NoSuchUpload']);
-    const named = [...request.matchAll(/<Part><PartNumber>(\d+)<\/PartNumber><ETag>([^<]*)<\/ETag><\/Part>/g)];
+    const named = [...request.matchAll(/<Part>(.*?)<\/Part>/gs)].map(([, part = '']) => ({
+      number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
+      etag: (/<ETag>([^<]*)</.exec(part)?.[1] ?? '').replaceAll('&quot;', '"'),
+    }));
     if (named.length === 0) return refused([400, 'MalformedXML']);
     const parts: Buffer[] = [];
-    for (const [at, [, number, etag]] of named.entries()) {
-      const part = upload.parts.get(Number(number));
+    for (const [at, { number, etag }] of named.entries()) {
+      const part = upload.parts.get(number);
       if (!part || etagOf(part) !== etag) return refused([400, 'InvalidPart']);
-      if (at > 0 && Number(number) <= Number(named[at - 1]?.[1])) return refused([400, 'InvalidPartOrder']);
+      if (at > 0 && number <= (named[at - 1]?.number ?? 0)) return refused([400, 'InvalidPartOrder']);
       if (at < named.length - 1 && part.length < minPartBytes) return refused([400, 'EntityTooSmall']);
       parts.push(part);
     }
-    this.objects.set(upload.key, Buffer.concat(parts));
+    this.#put(upload.key, Buffer.concat(parts));
     this.uploads.delete(id ?? '');
     return document('CompleteMultipartUploadResult', `<Key>${escapeXml(upload.key)}</Key>`);
   }
@@ -140,6 +241,12 @@ function sorted(keys: Iterable<string>): string[] {
 
 function etagOf(bytes: Buffer): string {
   return `"${createHash('md5').update(bytes).digest('hex')}"`;
+}
+
+function checksumOf(bytes: Buffer): string {
+  const sum = Buffer.alloc(4);
+  sum.writeUInt32BE(crc32(bytes));
+  return sum.toString('base64');
 }
 
 function escapeXml(text: string): string {

@@ -1,3 +1,4 @@
+import { usesAge } from '../../config/backup-format.ts';
 import { groups, type Topic } from '../command/operation.ts';
 
 type Row = readonly [name: string, summary: string, load: Topic['load']];
@@ -18,7 +19,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'bring a deleted tenant back, or earlier data of a tenant',
       () => import('../recovery/restore.command.ts'),
     ],
-    ['purge', 'remove a deleted tenant with its data for good', () => import('../lifecycle/purge.command.ts')],
+    [
+      'purge',
+      'remove a deleted tenant with its data for good',
+      () => (usesAge() ? import('../lifecycle/purge-archives.command.ts') : import('../lifecycle/purge.command.ts')),
+    ],
     ['clone', 'copy a tenant to a new slug', () => import('../lifecycle/clone.command.ts')],
     ['isolate', 'send no mail of a tenant, and refuse its legacy clients', () => import('../tenants/state.command.ts')],
     [
@@ -49,11 +54,18 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ['databases', 'databases beside those that tenants have now', () => import('../databases/databases.command.ts')],
   ],
   Backup: [
-    ['backup', 'archives of tenants, their checks and drills', () => import('../archives/backup.command.ts')],
+    [
+      'backup',
+      'archives of tenants, their checks and drills',
+      () => (usesAge() ? import('../backup/backup.command.ts') : import('../archives/backup.command.ts')),
+    ],
     [
       'retention',
       'how long activities and audit entries are kept',
-      () => import('../archives/retention/retention.command.ts'),
+      () =>
+        usesAge()
+          ? import('../backup/retention/retention.command.ts')
+          : import('../archives/retention/retention.command.ts'),
     ],
   ],
   Look: [

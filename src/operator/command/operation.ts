@@ -66,6 +66,11 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly dryRun?: string;
   /** `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not return `again`. */
   readonly repeats?: 'sometimes' | 'always';
+  /**
+   * Returns whether it opens archives, for which the host needs an identity. A console without one shows the command to
+   * run on the recovery host.
+   */
+  readonly opensArchives?: (fields: Values<F>) => boolean;
   /** How an operation that looks at `signal` ends early. */
   readonly interrupt?: {
     /** What it waits for. */

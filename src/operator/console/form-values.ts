@@ -1,4 +1,4 @@
-import type { Field } from '../command/operation-fields.ts';
+import { type Field, withDefaults } from '../command/operation-fields.ts';
 import { fieldLabel } from '../command/texts.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
@@ -29,6 +29,16 @@ export function checkForm({ operation: { fields }, texts }: FilledForm): FormErr
     const text = values.length === 0 ? missing(field, texts) : values.map(value => fault(field, value)).find(Boolean);
     return text === undefined ? [] : [{ id: inputId(name), text: `${fieldLabel(name)}: ${text}` }];
   });
+}
+
+/** Returns the values of a form that `checkForm` found right, by the names of their fields. */
+export function valuesOf({ operation: { fields }, texts }: FilledForm): Record<string, unknown> {
+  const given = Object.entries(fields).flatMap(([name, { kind, isList, parse }]) => {
+    const values = (texts[name] ?? []).map(text => (kind === 'flag' ? true : parse ? parse(text) : text));
+    return values.length === 0 ? [] : [[name, isList ? values : values[0]]];
+  });
+
+  return withDefaults(fields, Object.fromEntries(given));
 }
 
 function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']): string | undefined {

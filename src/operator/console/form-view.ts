@@ -34,7 +34,7 @@ export async function formPage(
   const main = html`<p>${description}</p>
 <p class="note${isConfirmed(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.'}</p>
 ${errorSummary(errors)}
-${showsCommand && errors.length === 0 ? commandView(form) : ''}
+${showsCommand ? commandView(form) : ''}
 <form method="post" action="${operationPath(name)}" id="${formId}" novalidate>
 ${hiddenInputs({ token: tokenOf(operationPath(name)), form: randomUUID() })}
 ${inputs}

@@ -3,6 +3,7 @@ import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { isLeftover } from '../databases/list-databases.ts';
+import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
@@ -14,6 +15,8 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
   return [
     ...facts.servers.flatMap(server => checkServerUrl(installation, server)),
     ...checkLeftovers(facts),
+    ...checkArchives(facts.archives, controlServer),
+    ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),

@@ -6,6 +6,7 @@ import { readServerIdentity } from '../../postgres/server-address.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
 import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
+import { type ArchiveFacts, type OverdueRetention, readArchiveFacts, readOverdueRetention } from './check-archives.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 
@@ -31,6 +32,8 @@ interface RecordedDatabase {
 
 /** The contents of the control database at one moment. */
 export interface ControlFacts {
+  archives: ArchiveFacts;
+  overdueRetention: OverdueRetention[];
   controlRestore: ControlRestoreFacts;
   /** All databases that exist, or are being made or dropped. */
   databases: RecordedDatabase[];
@@ -76,6 +79,8 @@ export async function readControlFacts(
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
   for (const server of servers.filter(({ adminUrl }) => !adminUrl)) server.identity = await readServerIdentity(client);
   return {
+    archives: await readArchiveFacts(client),
+    overdueRetention: await readOverdueRetention(client),
     controlRestore: await readControlRestore(client),
     databases,
     stored: await readStored({ statements }, undefined),

@@ -70,6 +70,11 @@ export const checks = {
   limits_not_shared: 'warning',
   webhooks_behind: 'warning',
   unfinished_control_restore: 'error',
+  purged_archives_left: 'warning',
+  unknown_archives: 'warning',
+  archives_not_removed: 'warning',
+  archives_unproved: 'warning',
+  retention_behind: 'warning',
 } as const;
 
 type Check = keyof typeof checks;

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { usesAge } from '../../config/backup-format.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -26,11 +27,53 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord, type Unsi
  *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
-export async function purgeTenant(
+export function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
 ): Promise<SignedRecord | UnendedPurge> {
+  return destroyTenant(installation, slug, onStep, (control, tenant) => forget(control, tenant, installation.secrets));
+}
+
+/** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
+export interface PurgedTenant {
+  readonly guid: string;
+}
+
+/**
+ * Removes a tenant as `purgeTenant` does, but not its archives.
+ * @param keepsArchives true: they stay, as the operator wants; false: they are recorded as left until they are removed
+ */
+export function purgeWithoutArchives(
+  installation: Installation,
+  slug: string,
+  keepsArchives: boolean,
+): Promise<PurgedTenant> {
+  return destroyTenant(
+    installation,
+    slug,
+    () => {},
+    async (control, { id, guid }) => {
+      await inTransaction(control, async () => {
+        await control.query(
+          `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, archives)
+            select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
+          [id, keepsArchives ? 'kept' : 'left'],
+        );
+        await forgetRows(control, id, guid);
+      });
+      return { guid };
+    },
+  );
+}
+
+/** @param end removes the rows of the tenant, whose databases are gone */
+function destroyTenant<T>(
+  installation: Installation,
+  slug: string,
+  onStep: (step: DatabaseStep) => void,
+  end: (control: pg.Client, tenant: Tenant) => Promise<T>,
+): Promise<T> {
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
@@ -47,7 +90,7 @@ export async function purgeTenant(
     for (const target of databases)
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
     await dropCondemned(installation, control, context.tenant);
-    return forget(control, tenant, installation.secrets);
+    return end(control, tenant);
   });
 }
 
@@ -72,11 +115,15 @@ async function forget(
       [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
     await client.query(`update archives set state = 'removing' where tenant_guid = $1`, [guid]);
-    await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
-    await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
-    await client.query('delete from tenants where id = $1', [id]);
+    await forgetRows(client, id, guid);
     return signed ?? { id, record };
   });
+}
+
+async function forgetRows(client: pg.Client, id: number, guid: string): Promise<void> {
+  await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
+  await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
+  await client.query('delete from tenants where id = $1', [id]);
 }
 
 /** Reads which key and which archives of a tenant are destroyed with it. */
@@ -157,6 +204,16 @@ export async function endPurge(
   return signed;
 }
 
+/** Returns the tenants with this slug that are purged, and whose archives are left. */
+export async function findLeftArchives({ statements }: ControlStatements, slug: string): Promise<PurgedTenant[]> {
+  return statements.execute(
+    `select guid from purged_tenants
+      where slug = ? and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
+      order by id`,
+    [slug],
+  );
+}
+
 /** What a purge removes. */
 interface PurgePlan {
   slug: string;
@@ -176,6 +233,8 @@ interface PurgePlan {
  * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
+  if (usesAge() && (await findLeftArchives(installation, slug)).length > 0)
+    return { slug, guid: '', database: null, server: null, users: 0, holds: [], archives: 0 };
   const unended = await findUnendedPurge(installation, slug);
   if (unended) {
     const { tenant, archives } = unended.record;
@@ -186,7 +245,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
   const { guid, id, database, server } = tenant;
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,
-            (select count(*)::int from archives where tenant_guid = ?) as archives`,
+            ${usesAge() ? 'coalesce((select archives from archive_folders where tenant_guid = ?), 0)' : '(select count(*)::int from archives where tenant_guid = ?)'} as archives`,
     [id, guid],
   );
   const holds = await listHeld(installation, id);

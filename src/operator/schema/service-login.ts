@@ -24,7 +24,10 @@ const privileges: Record<string, string> = {
   // for the metrics
   migration_runs: 'select',
   migration_outcomes: 'select (run_id, state)',
-  backup_runs: 'select (state, finished_at)',
+  backup_runs: 'select (id, state, finished_at, not_removed)',
+  archive_folders: 'select (tenant_guid, newest)',
+  archive_proofs: 'select (tenant_guid, name, proved_at, fault)',
+  purged_tenants: 'select (archives)',
   archives: 'select (tenant_guid, state, proved_at, fault)',
   signing_keys: 'select',
   roles: 'select, insert, delete, update (name, permissions)',

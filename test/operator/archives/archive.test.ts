@@ -137,7 +137,13 @@ describe('archives', () => {
       snapshotAt: fc.nat(2_000 * 24).map(hours => new Date(now - hours * hourMs)),
       provedAt: fc.option(fc.constant(new Date(now))),
     });
-    const keep = fc.record({ hours: fc.nat(30), days: fc.nat(10), weeks: fc.nat(6), months: fc.nat(13) });
+    const keep = fc.record({
+      allMs: fc.constant(0),
+      hours: fc.nat(30),
+      days: fc.nat(10),
+      weeks: fc.nat(6),
+      months: fc.nat(13),
+    });
     fc.assert(
       fc.property(fc.array(archive, { minLength: 1, maxLength: 60 }), keep, (archives, counts) => {
         const kept = archivesToKeep(archives, counts);

@@ -117,7 +117,7 @@ export function simulatedEffects(
     },
     prune: async () => {
       const complete = [...ledger.values()].filter(({ state }) => state === 'complete');
-      const keep = { hours: 0, days: 0, weeks: 0, months: 1 };
+      const keep = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 1 };
       const removable = [...Map.groupBy(complete, ({ tenant }) => tenant).values()].flatMap(entries => {
         const kept = archivesToKeep(entries, keep);
         return entries.filter(entry => !kept.has(entry));

@@ -1,7 +1,7 @@
+import { type HistoryKind, historyKinds, kindNames } from '../../retention/history-kinds.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
 import type { ArchiveReader } from '../format/archive-file.ts';
 import type { ArchivedTable } from '../format/archive-manifest.ts';
-import { type HistoryKind, historyKinds, kindNames } from './history-kinds.ts';
 import { forEachLine, RowDigest } from './row-digest.ts';
 
 /** Ids of a batch: rows are removed in transactions of at most so many. */

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
-import { type HistoryKind, historyKinds } from './history-kinds.ts';
+import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
 import type { DueRemoval, RetentionCandidate } from './retention-candidates.ts';
 
 /** How far clocks may differ before nothing is removed. */

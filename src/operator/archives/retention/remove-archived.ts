@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { errorText } from '../../command/texts.ts';
+import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
 import { ArchiveFault } from '../format/archive-fault.ts';
 import { type LedgerEntry, recordCheck } from '../ledger.ts';
 import { openArchive } from '../open-archive.ts';
 import { type ArchivedHistory, readArchivedHistory } from './archived-history.ts';
-import { type HistoryKind, historyKinds } from './history-kinds.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';
 import {
   beginRemoval,

@@ -3,8 +3,8 @@ import { to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { quoteIdentifier, quoteLiteral } from '../../../postgres/quote.ts';
+import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
 import { type ArchivedHistory, batchIds } from './archived-history.ts';
-import { type HistoryKind, historyKinds } from './history-kinds.ts';
 import { forEachLine, RowDigest } from './row-digest.ts';
 
 /**

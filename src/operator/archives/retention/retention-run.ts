@@ -1,8 +1,8 @@
 import type { Queryable } from '../../../postgres/shared-connection.ts';
+import type { HistoryKind } from '../../retention/history-kinds.ts';
 import type { Keyring } from '../data-keys.ts';
 import type { LedgerEntry } from '../ledger.ts';
 import type { BackupTarget } from '../targets/backup-target.ts';
-import type { HistoryKind } from './history-kinds.ts';
 
 /** What all tenants of a run share. */
 export interface RetentionRun {

@@ -1,8 +1,8 @@
 import { countText } from '../../command/texts.ts';
+import { historyKinds } from '../../retention/history-kinds.ts';
+import type { TenantRetention } from '../../retention/policies.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
-import { historyKinds } from './history-kinds.ts';
 import type { RemovalSummary } from './list-removals.ts';
-import type { TenantRetention } from './policies.ts';
 
 /** Returns a row of `retention`. */
 export function retentionRow({

@@ -11,10 +11,10 @@ import {
 } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
+import { parseAge } from '../../retention/retention-age.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import { openBackupTarget } from '../open-backup-target.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
-import { parseAge } from './retention-age.ts';
 import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
 
 const applyFields = {
@@ -111,7 +111,7 @@ one removes some that are older; no archive has to have them.`,
   effect: 'reads',
   changingFields: ['activity', 'audit', 'people'],
   async plan(values, { installation }) {
-    const { readDefault, readRetention } = await import('./policies.ts');
+    const { readDefault, readRetention } = await import('../../retention/policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
     const [found] = isDefault ? [await readDefault(installation)] : await readRetention(installation, slug);
@@ -123,7 +123,7 @@ one removes some that are older; no archive has to have them.`,
     };
   },
   async run(values, { installation, output }) {
-    const { readDefault, readRetention, setRetention } = await import('./policies.ts');
+    const { readDefault, readRetention, setRetention } = await import('../../retention/policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
     if (isChange(values)) await setRetention(installation, slug ?? null, { activity, audit, people });

@@ -17,5 +17,5 @@ export function openTarget({ target, s3 }: Config['backup'], limits?: TargetLimi
     throw new OperatorError(
       'BACKUP_TARGET is a bucket: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE',
     );
-  return s3Target({ ...s3, ...target, accessKeyId, secretAccessKey }, limits);
+  return s3Target({ ...s3, ...target, accessKeyId, secretAccessKey, region: s3.region ?? 'us-east-1' }, limits);
 }

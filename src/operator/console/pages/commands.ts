@@ -4,7 +4,7 @@ import { explain, OperatorError } from '../../../log/operator-error.ts';
 import { groups, isConfirmed } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
 import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
-import { checkForm, type FormError, formId, readForm } from '../form-values.ts';
+import { checkForm, type FormError, formId, readForm, valuesOf } from '../form-values.ts';
 import { formPage } from '../form-view.ts';
 import { state } from '../format.ts';
 import { operationLink } from '../links.ts';
@@ -47,10 +47,12 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const form = readForm(found, given);
   const step = given.get('step');
   const errors = [...checkForm(form), ...otherCommand(form, offered)];
-  if (errors.length > 0 || step === 'command') return formPage(request, found, form, errors, step === 'command');
+  if (errors.length > 0 || step === 'command') return formPage(request, found, form, errors, errors.length === 0);
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
   if (!isAllowed)
     return refuse(`This console does not run ${operation.name}: it was started with --read-only or --allow`);
+  if (await needsRecoveryHost(form))
+    return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
   const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.
@@ -61,6 +63,19 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   } catch (error) {
     return refuse(explain(error));
   }
+}
+
+const recoveryHostText =
+  'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below to the recovery host';
+
+/** Returns whether a form opens archives, and this host has no identity. */
+async function needsRecoveryHost({ operation, texts }: FilledForm): Promise<boolean> {
+  if (!operation.opensArchives) return false;
+
+  const { readConfig } = await import('../../../config/config.ts');
+  if (readConfig().backup.identityFile !== undefined) return false;
+
+  return operation.opensArchives(valuesOf({ operation, texts }));
 }
 
 function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {

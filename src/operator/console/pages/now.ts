@@ -1,5 +1,7 @@
+import { usesAge } from '../../../config/backup-format.ts';
 import { type Html, html } from '../../../docs/html.ts';
-import { readArchiveAges } from '../../archives/archive-ages.ts';
+import { readArchiveAges as readFormerAges } from '../../archives/archive-ages.ts';
+import { readArchiveAges } from '../../backup/archive-ages.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
@@ -93,7 +95,9 @@ async function findingConcerns({ control }: PageRequest): Promise<Concern[]> {
 }
 
 async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const { tenants, without, faulty, isProved } = await readArchiveAges(control, { limit: 0 });
+  const { tenants, without, faulty, isProved } = await (usesAge() ? readArchiveAges : readFormerAges)(control, {
+    limit: 0,
+  });
   const recovery = html`<a href="/recovery">Recovery</a>`;
   const archive = operationLink('backup run', 'Archive them', { all: 'on' });
   const prove = operationLink('backup drill', 'Prove some');

@@ -1,5 +1,7 @@
+import { usesAge } from '../../../config/backup-format.ts';
 import { type Html, html } from '../../../docs/html.ts';
 import { listArchives } from '../../archives/list-archives.ts';
+import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
@@ -130,8 +132,19 @@ async function readMoments({ control }: PageRequest, { slug, guid }: TenantSumma
     ...{ kind: 'Migrations', at, isBad: state === 'failed' },
     text: `run ${run}: ${error ? shorten(error) : `${state} to ${to ?? 'no version'}`}`,
   }));
-  const archives = (await listArchives(control, { guid, limit: maxMoments })).map(({ snapshotAt: at, fault }) => ({
-    ...{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' },
-  }));
+  const archives = usesAge()
+    ? await readNewestArchive(control, guid)
+    : (await listArchives(control, { guid, limit: maxMoments })).map(({ snapshotAt: at, fault }) => ({
+        ...{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' },
+      }));
   return [...log, ...migrations, ...archives].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
+}
+
+/** Returns the newest archive of a tenant as the last run saw it: the page *Recovery* lists the others. */
+async function readNewestArchive(control: PageRequest['control'], guid: string) {
+  const age = await readArchiveAge(control, guid);
+  if (!age?.newestAt) return [];
+
+  const { newestAt: at, fault } = age;
+  return [{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' }];
 }

@@ -1,7 +1,7 @@
-import type { ControlStatements } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { operatorName } from '../../command/operator-name.ts';
-import { noSuchTenant } from '../../tenants/read-tenants.ts';
+import type { ControlStatements } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { operatorName } from '../command/operator-name.ts';
+import { noSuchTenant } from '../tenants/read-tenants.ts';
 
 /** How long rows are kept (`parseAge`); null: as the default says, or, for the default, for ever. */
 interface RetentionPolicy {

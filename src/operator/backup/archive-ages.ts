@@ -1,0 +1,76 @@
+import type { ControlStatements } from '../../installation.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+
+/** How well a tenant is archived, as the last run saw it. */
+export interface ArchiveAge {
+  slug: string;
+  status: string;
+  /** The time of the newest archive; null: there is none. */
+  newestAt: string | null;
+  /** Until when the database is known to be the same as that archive. */
+  coveredUntil: string | null;
+  archives: number;
+  /** Of all of them. */
+  bytes: number;
+  /** When an archive of the tenant was last restored and compared. */
+  provedAt: string | null;
+  /** What a drill or a verification found in the newest archive. */
+  fault: string | null;
+}
+
+/** How well the fleet is archived. */
+interface ArchiveAges {
+  tenants: number;
+  /** How many of them have no archive. */
+  without: number;
+  /** How many have a newest archive that is faulty. */
+  faulty: number;
+  /** Whether an archive was ever restored and compared. */
+  isProved: boolean;
+  /** Those whose newest archive is faulty, missing or old first. */
+  ages: ArchiveAge[];
+}
+
+const tenants = `
+  select slug, status, guid, newest_at, covered_at, archives, bytes, p.fault,
+         (select max(proved_at) from archive_proofs where tenant_guid = guid and fault is null) as proved_at
+    from tenants left join archive_folders f on f.tenant_guid = guid
+    left join archive_proofs p on p.name = f.newest
+   where status <> 'provisioning'`;
+
+const ageColumns = `
+  slug, status, ${isoTime('newest_at')} as "newestAt", ${isoTime('covered_at')} as "coveredUntil",
+  coalesce(archives, 0) as archives, coalesce(bytes, 0)::float8 as bytes, ${isoTime('proved_at')} as "provedAt", fault`;
+
+/**
+ * Returns how well tenants are archived, out of the copy that the last run has made.
+ * @param limit how many are listed
+ */
+export async function readArchiveAges(
+  { statements }: ControlStatements,
+  { limit, offset = 0 }: { limit: number; offset?: number },
+): Promise<ArchiveAges> {
+  const [ages] = await statements.execute<ArchiveAges[]>(
+    `with seen as materialized (${tenants}),
+     shown as (select * from seen order by fault is null, covered_at nulls first, slug limit ? offset ?),
+     ages as (select ${ageColumns} from shown order by fault is null, covered_at nulls first, slug)
+     select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
+            (count(*) filter (where fault is not null))::int as faulty,
+            exists (select from archive_proofs where proved_at is not null) as "isProved",
+            (select coalesce(json_agg(ages), '[]') from ages) as ages
+       from seen`,
+    [limit, offset],
+  );
+
+  return ages as ArchiveAges;
+}
+
+/** Returns how well one tenant is archived, out of the same copy. @param guid of the tenant */
+export async function readArchiveAge({ statements }: ControlStatements, guid: string): Promise<ArchiveAge | undefined> {
+  const [age] = await statements.execute<ArchiveAge[]>(
+    `with seen as (${tenants} and guid = ?) select ${ageColumns} from seen`,
+    [guid],
+  );
+
+  return age;
+}

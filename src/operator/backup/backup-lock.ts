@@ -1,0 +1,42 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, tryLock } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+
+const locks = {
+  archives: { key: 0, noun: 'backup run' },
+  drill: { key: 1, noun: 'drill' },
+  retention: { key: 2, noun: 'removal of old rows' },
+} as const;
+
+/**
+ * Runs `work` while no other process of this control database has the same lock. The lock ends with
+ * the connection, also when this process is killed. `work` writes what it did on that connection, so
+ * a process that has lost its lock cannot go on.
+ * @param lock `archives`: objects are written or removed; `drill`: scratch databases are made;
+ *   `retention`: old rows are removed from tenants
+ * @throws {OperatorError} when another process has the lock
+ */
+export async function withBackupLock<T>(
+  controlUrl: string,
+  lock: keyof typeof locks,
+  work: (control: Queryable) => Promise<T>,
+): Promise<T> {
+  const taken = await tryWithBackupLock(controlUrl, lock, work);
+  if (taken) return taken.result;
+
+  throw new OperatorError(`Another ${locks[lock].noun} is in progress: nothing was changed. Wait until it has ended`);
+}
+
+/** Runs `work` as `withBackupLock` does. @returns undefined when another process has the lock */
+export function tryWithBackupLock<T>(
+  controlUrl: string,
+  lock: keyof typeof locks,
+  work: (control: Queryable) => Promise<T>,
+): Promise<{ readonly result: T } | undefined> {
+  return withConnection(controlUrl, async client => {
+    if (!(await tryLock(client, lockSpaces.backup, locks[lock].key))) return undefined;
+
+    return { result: await work(shareConnection(client)) };
+  });
+}

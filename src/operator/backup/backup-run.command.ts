@@ -1,0 +1,75 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { chosenSlugs } from '../command/chosen-slugs.ts';
+import { defineOperation } from '../command/operation.ts';
+import { argumentList, flag, option, parsePositive } from '../command/operation-fields.ts';
+import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
+import { outcomeText, planText, reportText } from './backup-text.ts';
+import type { BackupOutcome } from './run-backup.ts';
+
+export const runOperation = defineOperation({
+  name: 'backup run',
+  description: 'archive the tenants that have changed, and the control database',
+  fields: {
+    slug: argumentList('slug', { description: 'only these tenants' }),
+    all: flag('every tenant'),
+    concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
+  },
+  examples: ['backup run --all', 'backup run acme globex'],
+  help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
+control database. The counters of PostgreSQL prove which tenants have not changed, and the target must list their archive.
+Each archive is compressed, and sealed for the recipients in BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
+the archives that BACKUP_KEEP does not keep.
+
+Run it again after an interruption of any kind. Only one run is in progress at a time.
+
+Exit code: 0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage.`,
+  effect: 'changes',
+  isRoutine: true,
+  isTraced: true,
+  json: 'print JSON lines on stdout, the last one with the totals',
+  interrupt: { text: 'the running archives' },
+  async plan(values, { installation }) {
+    const slugs = chosenSlugs(values.slug, values.all);
+    const { planBackup } = await import('./run-backup.ts');
+    const { recipients } = await readRequest();
+    const { openBackupTarget } = await import('./target/open-target.ts');
+    const target = await openBackupTarget();
+    const planned = await planBackup(installation, target, { slugs, recipients });
+
+    return {
+      document: { state: 'planned', target: target.description, tenants: planned },
+      text: () => planText(planned),
+    };
+  },
+  async run(values, context) {
+    const { installation, output } = context;
+    const slugs = chosenSlugs(values.slug, values.all);
+    const { recipients, keep } = await readRequest();
+    const { openBackupTarget } = await import('./target/open-target.ts');
+    const target = await openBackupTarget();
+    const { runBackup } = await import('./run-backup.ts');
+    const { createArchiveWriter } = await import('./archive-writer.ts');
+    const write = await createArchiveWriter(installation);
+    const request = { slugs, concurrency: values.concurrency, keep, recipients };
+    const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
+
+    const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
+      runBackup(installation, target, request, write, observers),
+    );
+    output.part({ ...report, target: target.description }, () => reportText(report, target.description));
+
+    return report.failed === 0 && report.notRemoved.length === 0;
+  },
+});
+
+/** @throws {OperatorError} when archives would be sealed for nobody */
+async function readRequest() {
+  const { readConfig } = await import('../../config/config.ts');
+  const { recipients, keep } = readConfig().backup;
+  if (recipients.length > 0) return { recipients, keep };
+
+  throw new OperatorError(
+    'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an identity, keep it off this host, ' +
+      'and set its recipient: npx backoffice backup keygen',
+  );
+}

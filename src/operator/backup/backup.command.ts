@@ -1,0 +1,66 @@
+import type { Installation } from '../../installation.ts';
+import { defineOperation } from '../command/operation.ts';
+import { optionalArgument } from '../command/operation-fields.ts';
+import { countText } from '../command/texts.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
+import { initOperation } from './backup-init.command.ts';
+import { runOperation } from './backup-run.command.ts';
+import { archiveRow, unremovedLines } from './backup-text.ts';
+import { openBackupTarget } from './target/open-target.ts';
+
+const list = defineOperation({
+  name: 'backup list',
+  description: 'list the archives in the target, the newest first',
+  fields: { slug: optionalArgument('slug', { description: 'only those of one tenant' }) },
+  examples: ['backup list', 'backup list acme -o wide'],
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const target = await openBackupTarget();
+    const { listArchives } = await import('./list-archives.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const { recipients } = readConfig().backup;
+    const archives = await listArchives(installation, target, await guidOf(installation, slug), recipients);
+
+    output.list(archives, {
+      row: archiveRow,
+      wide: ({ name, fault }) => ({ name, fault }),
+      name: ({ name }) => name,
+      empty: `${target.description} has no archive. Make one: npx backoffice backup run --all`,
+    });
+  },
+});
+
+const prune = defineOperation({
+  name: 'backup prune',
+  description: 'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+  examples: ['backup prune --dry-run', 'backup prune'],
+  effect: 'changes',
+  isRoutine: true,
+  async plan(_, { installation }) {
+    const { planPrune } = await import('./prune-archives.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const removed = await planPrune(installation, await openBackupTarget(), readConfig().backup.keep);
+
+    return {
+      document: { state: 'planned', removed },
+      text: () => removed.join('\n') || 'Nothing would be removed.',
+    };
+  },
+  async run(_, { installation, output }) {
+    const { pruneArchives } = await import('./prune-archives.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const result = await pruneArchives(installation, await openBackupTarget(), readConfig().backup.keep);
+
+    output.result(result, () =>
+      [`${countText(result.removed, 'archive')} removed.`, ...unremovedLines(result.notRemoved)].join('\n'),
+    );
+    return result.notRemoved.length === 0;
+  },
+});
+
+export const operations = [initOperation, runOperation, list, prune];
+
+async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
+  return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
+}

@@ -1,0 +1,143 @@
+import { Server, type TenantStatus } from '../../control/control-entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../postgres/change-counters.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { errorText } from '../command/texts.ts';
+import { requireFound } from '../tenants/read-tenants.ts';
+import type { Listing, StoredArchive } from './listing.ts';
+
+/** A tenant with its current database, which may have to be archived. */
+export interface BackupCandidate {
+  readonly tenantId: string;
+  readonly guid: string;
+  readonly slug: string;
+  readonly name: string;
+  readonly server: string;
+  readonly database: string;
+  /** With the rights of the operator; undefined while the server cannot be used. */
+  readonly url: string | undefined;
+  /** Why it cannot be archived: its server cannot be used. */
+  readonly fault: string | undefined;
+  /** Read now, and so before the next snapshot; undefined: nothing is proved. */
+  readonly counters: ChangeCounters | undefined;
+  /** What the row of the database says of its last archive. */
+  readonly archive: string | null;
+  readonly archiveBytes: number | null;
+  readonly archiveProof: string | null;
+}
+
+interface CandidateRow
+  extends Pick<
+    BackupCandidate,
+    'tenantId' | 'guid' | 'slug' | 'name' | 'database' | 'archive' | 'archiveBytes' | 'archiveProof'
+  > {
+  readonly status: TenantStatus;
+  readonly serverId: number;
+}
+
+/**
+ * Returns the tenants with the counters of their databases, which are read once for each server.
+ * Suspended and deleted tenants are archived too; one whose purge has begun is not.
+ * @param slugs only these tenants; undefined: all
+ * @throws {OperatorError} when a tenant does not exist
+ */
+export async function findCandidates(
+  installation: Installation,
+  control: Queryable,
+  slugs: readonly string[] | undefined,
+): Promise<BackupCandidate[]> {
+  const { rows } = await control.query<{ [Field in keyof CandidateRow]: CandidateRow[Field] }>(
+    `select t.id as "tenantId", guid, slug, name, status, t.server_id as "serverId",
+            t.database_name as database, archive, archive_bytes::float8 as "archiveBytes",
+            archive_proof as "archiveProof"
+       from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
+      where status <> 'provisioning' and purging_at is null
+        and ($1::text[] is null or slug = any ($1))
+      order by slug`,
+    [slugs],
+  );
+  requireFound(slugs ?? [], rows);
+
+  const servers = await readServers(installation, [...new Set(rows.map(({ serverId }) => serverId))]);
+
+  return rows.flatMap(({ serverId, status: _, ...row }) => {
+    const server = servers.get(serverId);
+    if (!server) return [];
+
+    return [
+      {
+        ...row,
+        server: server.name,
+        url: server.url && databaseUrl(server.url, row.database),
+        fault: server.fault,
+        counters: server.counters.get(row.database),
+      },
+    ];
+  });
+}
+
+interface PolledServer {
+  readonly name: string;
+  readonly url: string | undefined;
+  readonly counters: ReadonlyMap<string, ChangeCounters>;
+  readonly fault: string | undefined;
+}
+
+async function readServers({ control, servers }: Installation, ids: number[]): Promise<Map<number, PolledServer>> {
+  const found = await control.em.fork().find(Server, { id: { $in: ids } });
+
+  const poll = async (server: Server): Promise<[number, PolledServer]> => {
+    const { id, name } = server;
+    try {
+      const url = servers.adminUrl(server);
+      return [id, { name, url, counters: await withConnection(url, readDatabaseCounters), fault: undefined }];
+    } catch (error) {
+      const fault = `server ${name} cannot be used: ${errorText(error)}`;
+      return [id, { name, url: undefined, counters: new Map(), fault }];
+    }
+  };
+
+  return new Map(await Promise.all(found.map(poll)));
+}
+
+/**
+ * Returns the last archive of a tenant, if it has all that its database has: it is the newest one
+ * that the target lists, under the name and in the size that the row of this very database has, for
+ * the present recipients, and the counters prove that nothing was changed since. After a database
+ * was put back in the place of another one, the newest archive is that of the other one.
+ * @param recipients fingerprint of the present ones
+ */
+export function currentArchive(
+  { guid, archive, archiveBytes, archiveProof, counters }: BackupCandidate,
+  listing: Listing,
+  recipients: string,
+): StoredArchive | undefined {
+  const [newest] = listing.of(guid);
+  if (newest?.name !== archive || newest.size !== archiveBytes || newest.recipients !== recipients) return undefined;
+
+  return isProvedUnchanged(archiveProof, counters) ? newest : undefined;
+}
+
+/** Returns the tenants whose last archive the target does not list any more, or in another size. */
+export function lostArchives(candidates: readonly BackupCandidate[], listing: Listing): BackupCandidate[] {
+  return candidates.filter(
+    ({ archive, archiveBytes }) => archive !== null && listing.get(archive)?.size !== archiveBytes,
+  );
+}
+
+/** Returns a tenant as it is now; undefined once it is purged, or its purge has begun. */
+export async function readPresentTenant(
+  control: Queryable,
+  tenantId: string,
+): Promise<{ readonly databaseId: string; readonly database: string } | undefined> {
+  const { rows } = await control.query<{ databaseId: string; database: string }>(
+    `select d.id as "databaseId", d.database_name as database
+       from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
+      where t.id = $1 and purging_at is null`,
+    [tenantId],
+  );
+
+  return rows[0];
+}

@@ -1,0 +1,58 @@
+import type { Retention } from '../../config/config-values.ts';
+
+/** What decides whether an archive is kept. */
+export interface KeptArchive {
+  readonly time: Date;
+  /** True if a drill has restored it. */
+  readonly isProved: boolean;
+}
+
+/**
+ * Chooses the archives of one database that `BACKUP_KEEP` keeps: every one of the time of `all`,
+ * then the newest of each hour, day, week and month, for as many of these as it says. Hours without
+ * an archive do not count, because an unchanged database has none. The newest archive, and the
+ * newest that was proved, are always kept.
+ * @param now the time of the control database
+ */
+export function archivesToKeep<Archive extends KeptArchive>(
+  archives: readonly Archive[],
+  keep: Retention,
+  now: Date,
+): Set<Archive> {
+  const newestFirst = archives.toSorted((one, other) => other.time.getTime() - one.time.getTime());
+  const since = now.getTime() - keep.allMs;
+  const kept = new Set<Archive>(newestFirst.filter(({ time }) => time.getTime() > since));
+
+  for (const archive of [newestFirst[0], newestFirst.find(({ isProved }) => isProved)]) {
+    if (archive) kept.add(archive);
+  }
+
+  const periods: [count: number, periodOf: (time: Date) => string][] = [
+    [keep.hours, time => time.toISOString().slice(0, 13)],
+    [keep.days, time => time.toISOString().slice(0, 10)],
+    [keep.weeks, time => String(weekOf(time))],
+    [keep.months, time => time.toISOString().slice(0, 7)],
+  ];
+
+  for (const [count, periodOf] of periods) {
+    const seen = new Set<string>();
+
+    for (const archive of newestFirst) {
+      const period = periodOf(archive.time);
+      if (seen.has(period)) continue;
+      if (seen.size === count) break;
+
+      seen.add(period);
+      kept.add(archive);
+    }
+  }
+
+  return kept;
+}
+
+const dayMs = 86_400_000;
+
+/** The number of the week, each from Monday, in UTC. 1970-01-01 was a Thursday. */
+function weekOf(time: Date): number {
+  return Math.floor((time.getTime() / dayMs + 3) / 7);
+}

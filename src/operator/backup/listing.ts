@@ -1,0 +1,99 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
+import type { StoredObject, Target } from './target/target.ts';
+
+/** An archive that a target lists. */
+export interface StoredArchive extends ArchiveName, StoredObject {}
+
+/** The guid of a tenant; null: the control database. */
+type Owner = string | null;
+
+/** How far a name may be ahead of the clock of the control database, which can change its server. */
+const maxAheadMs = 5 * 60_000;
+
+/**
+ * The archives of one installation in a target: the ledger. It is what the target listed, with what
+ * this process has written and removed since.
+ */
+export class Listing {
+  readonly #archives = new Map<string, StoredArchive>();
+  readonly #owners = new Map<Owner, Map<string, StoredArchive>>();
+
+  /** The tenants that have archives, by guid; null among them: the control database. */
+  get owners(): readonly Owner[] {
+    return [...this.#owners.keys()];
+  }
+
+  get size(): number {
+    return this.#archives.size;
+  }
+
+  get(name: string): StoredArchive | undefined {
+    return this.#archives.get(name);
+  }
+
+  /** Returns the archives of a tenant, the newest first. @param owner null: of the control database */
+  of(owner: Owner): StoredArchive[] {
+    return [...(this.#owners.get(owner)?.values() ?? [])].sort(compareNewestFirst);
+  }
+
+  /** Returns all archives, the newest first. */
+  all(): StoredArchive[] {
+    return [...this.#archives.values()].sort(compareNewestFirst);
+  }
+
+  add(archive: StoredArchive): void {
+    const { name, tenant } = archive;
+    const own = this.#owners.get(tenant) ?? new Map<string, StoredArchive>();
+
+    this.#archives.set(name, archive);
+    this.#owners.set(tenant, own.set(name, archive));
+  }
+
+  remove({ name, tenant }: ArchiveName): void {
+    const own = this.#owners.get(tenant);
+
+    this.#archives.delete(name);
+    own?.delete(name);
+    if (own?.size === 0) this.#owners.delete(tenant);
+  }
+}
+
+/**
+ * Lists the archives of an installation. Objects with other names are no archives, and nothing
+ * touches them.
+ * @throws {OperatorError} when a name is from the future: it would be the newest archive for as long
+ */
+export async function readListing(control: Queryable, target: Target, installation: string): Promise<Listing> {
+  const listing = new Listing();
+  for await (const object of target.list(`${installation}/`)) {
+    const archive = parseArchiveName(object.name);
+    if (archive) listing.add({ ...object, ...archive });
+  }
+
+  requirePast(target, listing, await readTime(control));
+
+  return listing;
+}
+
+/** Returns the time of the control database, by which archives are named. */
+export async function readTime(control: Queryable): Promise<Date> {
+  const { rows } = await control.query<{ now: Date }>('select clock_timestamp() as now');
+
+  return rows[0]?.now ?? new Date(Number.NaN);
+}
+
+function requirePast(target: Target, listing: Listing, now: Date): void {
+  const ahead = listing.all().find(({ time }) => time.getTime() > now.getTime() + maxAheadMs);
+  if (!ahead) return;
+
+  throw new OperatorError(
+    `${target.description} has an archive from the future: ${ahead.name}, and the server of the control database ` +
+      `says it is ${now.toISOString()}. Set its clock, or, if the name was chosen by somebody else, move that object away`,
+  );
+}
+
+function compareNewestFirst(one: ArchiveName, other: ArchiveName): number {
+  return other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1);
+}

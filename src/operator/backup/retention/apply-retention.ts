@@ -1,0 +1,248 @@
+import type pg from 'pg';
+import type { Installation } from '../../../installation.ts';
+import { OperatorError } from '../../../log/operator-error.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { fleetTasks } from '../../command/fleet-tasks.ts';
+import { operatorName } from '../../command/operator-name.ts';
+import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
+import { errorText } from '../../command/texts.ts';
+import { withTenantUnchanged } from '../../databases/with-tenant.ts';
+import { historyKinds } from '../../retention/history-kinds.ts';
+import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
+import { type ArchiveProof, readProofs } from '../archive-rows.ts';
+import { withBackupLock } from '../backup-lock.ts';
+import { type Listing, readListing, readTime, type StoredArchive } from '../listing.ts';
+import type { Target } from '../target/target.ts';
+import { requireWriter } from '../writer.ts';
+import { type DueRemoval, type DueTenant, findDueTenants } from './due-tenants.ts';
+import {
+  countOldRows,
+  type DatabaseFacts,
+  maxClockDifferenceMs,
+  type OldRows,
+  readDatabaseFacts,
+  removeOldRows,
+} from './old-rows.ts';
+import { beginRemoval, endRemoval, type RemovedRows, recordNothingToRemove, recordProgress } from './removals.ts';
+
+/** The result of a run for one tenant. */
+export interface RetentionOutcome {
+  slug: string;
+  /** `left out`: no proved archive has the rows that are to be removed. */
+  state: 'removed' | 'planned' | 'nothing' | 'left out' | 'failed';
+  removed: RemovedRows[];
+  ms: number;
+  /** Why it was left out, or has failed. */
+  error: string | null;
+}
+
+export interface RetentionReport {
+  tenants: number;
+  leftOut: number;
+  failed: number;
+  /** Rows that were removed, or would be. */
+  rows: number;
+  ms: number;
+}
+
+export interface RetentionRequest {
+  /** Only these tenants; undefined: all. */
+  readonly slugs?: readonly string[] | undefined;
+  /** Tenants from which rows are removed at the same time. */
+  readonly concurrency: number;
+  readonly dryRun: boolean;
+  /** Remove also more than half of the rows. */
+  readonly confirmed: boolean;
+  /** Remove rows that no proved archive has. */
+  readonly withoutArchive: boolean;
+}
+
+/** The largest part of the rows of a kind that is removed without a confirmation. */
+const maxShare = 0.5;
+
+/** No proved archive has the rows of a tenant that are to be removed. */
+class LeftOut extends OperatorError {
+  override name = 'LeftOut';
+}
+
+/**
+ * Removes the activities and audit entries that are older than their tenants keep them. A tenant is
+ * taken if an archive of it, which the target lists and a drill has restored, was made after the
+ * newest of the rows that go, at the schema that its database has now. A tenant that fails does not
+ * affect the others. A run can be killed at any point: the next one goes on.
+ * @param target undefined: no archive is asked for
+ * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does not exist
+ */
+export async function applyRetention(
+  installation: Installation,
+  target: Target | undefined,
+  request: RetentionRequest,
+  observers: FleetObservers<RetentionOutcome> = {},
+): Promise<RetentionReport> {
+  const startedAt = performance.now();
+
+  return withBackupLock(installation.controlUrl, 'retention', async control => {
+    const tenants = await findDueTenants(installation, control, request.slugs, await readSafeTime(control));
+    const archives =
+      target && tenants.length > 0
+        ? {
+            listing: await readListing(control, target, await requireWriter(control, target)),
+            proofs: await readProofs(control),
+          }
+        : undefined;
+    const run = new RetentionRun(control, request, archives, observers.signal);
+    const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each => run.apply(each));
+    const count = (wanted: RetentionOutcome['state']) => outcomes.filter(({ state }) => state === wanted).length;
+
+    return {
+      tenants: tenants.length,
+      leftOut: count('left out'),
+      failed: count('failed'),
+      rows: outcomes.flatMap(({ removed }) => removed).reduce((sum, { rows }) => sum + rows, 0),
+      ms: Math.round(performance.now() - startedAt),
+    };
+  });
+}
+
+/** One run over tenants. */
+class RetentionRun {
+  readonly #control: Queryable;
+  readonly #request: RetentionRequest;
+  readonly #archives: { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> } | undefined;
+  readonly #signal: AbortSignal | undefined;
+  readonly #requestedBy = operatorName();
+
+  constructor(
+    control: Queryable,
+    request: RetentionRequest,
+    archives: { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> } | undefined,
+    signal: AbortSignal | undefined,
+  ) {
+    this.#control = control;
+    this.#request = request;
+    this.#archives = archives;
+    this.#signal = signal;
+  }
+
+  /** Applies the retention of one tenant, under a lock with which no migration, move or purge changes its database. */
+  async apply(tenant: DueTenant): Promise<RetentionOutcome> {
+    const startedAt = performance.now();
+    const removed: RemovedRows[] = [];
+    const outcome = (state: RetentionOutcome['state'], error: string | null): RetentionOutcome => ({
+      slug: tenant.slug,
+      state,
+      removed,
+      ms: Math.round(performance.now() - startedAt),
+      error,
+    });
+
+    try {
+      if (this.#signal?.aborted) throw new Error('the run was interrupted before this tenant');
+      const work = (client: pg.Client) => this.#removeDue(tenant, client, removed);
+      await withTenantUnchanged(this.#control, tenant.tenantId, () =>
+        withConnection(tenant.url, work, { settings: canonicalTextSettings }),
+      );
+      return outcome(removed.length === 0 ? 'nothing' : this.#request.dryRun ? 'planned' : 'removed', null);
+    } catch (error) {
+      return outcome(error instanceof LeftOut ? 'left out' : 'failed', errorText(error));
+    }
+  }
+
+  async #removeDue(tenant: DueTenant, client: pg.Client, removed: RemovedRows[]): Promise<void> {
+    const facts = await readDatabaseFacts(client, tenant);
+
+    for (const due of tenant.due) {
+      const old = await countOldRows(client, due.kind, due.cutoff, facts.now);
+      if (old.rows === 0) {
+        if (!this.#request.dryRun) await recordNothingToRemove(this.#control, tenant, due, this.#requestedBy);
+        continue;
+      }
+
+      const archive = this.#request.withoutArchive ? null : this.#findProved(tenant, old, facts).name;
+      if (!this.#request.confirmed) requireSmallShare(tenant, due, old);
+      if (!this.#request.dryRun) await this.#remove(tenant, due, old, archive, client);
+      removed.push({
+        kind: due.kind,
+        rows: old.rows,
+        oldest: old.oldest?.toISOString() ?? null,
+        newest: old.newest?.toISOString() ?? null,
+        removedBefore: due.cutoff.toISOString(),
+        archive,
+      });
+    }
+  }
+
+  /**
+   * Returns the newest archive of a tenant that a drill has proved, if it was made after the newest
+   * of the rows that go, at the schema of the database.
+   * @throws {LeftOut} when there is none
+   */
+  #findProved({ guid, slug }: DueTenant, { newest }: OldRows, { schemaVersion }: DatabaseFacts): StoredArchive {
+    const proofOf = ({ name }: StoredArchive) => this.#archives?.proofs.get(name);
+    const proved = this.#archives?.listing
+      .of(guid)
+      .find(archive => proofOf(archive)?.provedAt != null && proofOf(archive)?.fault === null);
+    const remedy = `Archive and prove it: npx backoffice backup run ${slug}, then npx backoffice backup drill`;
+
+    if (!proved) throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
+    if (newest && proved.time <= newest)
+      throw new LeftOut(
+        `its newest proved archive of ${proved.time.toISOString()} is older than the rows that go. ${remedy}`,
+      );
+    if (proofOf(proved)?.schemaVersion !== schemaVersion)
+      throw new LeftOut(
+        `its newest proved archive has another schema than its database, which is at ${schemaVersion}. ${remedy}`,
+      );
+
+    return proved;
+  }
+
+  /** Removes rows under a record. */
+  async #remove(
+    tenant: DueTenant,
+    due: DueRemoval,
+    old: OldRows,
+    archive: string | null,
+    client: pg.Client,
+  ): Promise<void> {
+    const id = await beginRemoval(this.#control, tenant, due, { ...old, archive, requestedBy: this.#requestedBy });
+
+    try {
+      await removeOldRows(client, due.kind, due.cutoff, {
+        signal: this.#signal,
+        onProgress: rows => recordProgress(this.#control, id, rows),
+      });
+      await endRemoval(this.#control, id, null);
+    } catch (error) {
+      await endRemoval(this.#control, id, errorText(error));
+      throw error;
+    }
+  }
+}
+
+/** @throws {OperatorError} when more than half of the rows would go: the clock or the retention may be wrong */
+function requireSmallShare({ slug }: DueTenant, { kind, cutoff }: DueRemoval, { rows, total }: OldRows): void {
+  if (rows <= total * maxShare) return;
+
+  const before = cutoff.toISOString().slice(0, 10);
+  throw new OperatorError(
+    `${rows} of its ${total} ${historyKinds[kind].noun} are from before ${before}, more than half: if the clock and the ` +
+      `retention are right, run npx backoffice retention apply ${slug} --yes`,
+  );
+}
+
+/**
+ * Returns the time, from which ages are counted: the earlier one of two clocks.
+ * @throws {OperatorError} when they differ by more than 5 minutes
+ */
+async function readSafeTime(control: Queryable): Promise<Date> {
+  const there = await readTime(control);
+  const here = new Date();
+  if (Math.abs(here.getTime() - there.getTime()) <= maxClockDifferenceMs) return here < there ? here : there;
+
+  throw new OperatorError(
+    `This machine says it is ${here.toISOString()}, the server of the control database ${there.toISOString()}: set the ` +
+      'clock. Nothing was removed',
+  );
+}

@@ -1,0 +1,184 @@
+import { OperatorError } from '../../../log/operator-error.ts';
+import { chosenSlugs } from '../../command/chosen-slugs.ts';
+import { type Context, defineOperation } from '../../command/operation.ts';
+import {
+  argumentList,
+  flag,
+  option,
+  optionalArgument,
+  parsePositive,
+  type Values,
+} from '../../command/operation-fields.ts';
+import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
+import { tableText } from '../../command/text-table.ts';
+import { parseAge } from '../../retention/retention-age.ts';
+import { readTenant } from '../../tenants/read-tenants.ts';
+import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
+import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
+
+const applyFields = {
+  slug: argumentList('slug', { description: 'only from these tenants' }),
+  all: flag('from every tenant'),
+  yes: flag('remove also more than half of the rows of the named tenants'),
+  withoutArchive: flag('remove rows that no proved archive has'),
+  concurrency: option('<n>', 'tenants at the same time', { parse: parsePositive, default: 2 }),
+};
+
+/** A proved archive has what it removes, so it destroys nothing. */
+const applyRetentionOperation = defineOperation({
+  name: 'retention apply',
+  description: 'remove the activities and audit entries that are older than their tenants keep them',
+  fields: applyFields,
+  examples: ['retention apply --all --dry-run', 'retention apply --all'],
+  help: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
+archive of it that a drill has restored was made after the newest of the rows that go, at the schema of its database. Others
+are left out and named; doctor speaks of them after 60 days. So let "backup run --all" and "backup drill" come before. The rows
+stay in that archive for as long as BACKUP_KEEP keeps it.
+
+Refused for a tenant: rows from the future or a wrong clock; more than half of the rows, unless you name the tenant and give
+--yes. Run it again after an interruption of any kind: it goes on.
+
+Exit code: 0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage.`,
+  effect: 'changes',
+  isRoutine: true,
+  isTraced: true,
+  json: 'print JSON lines on stdout, the last one with the totals',
+  dryRun: 'check everything and show what would be removed, and remove nothing',
+  interrupt: { text: 'the running batches of rows' },
+  async plan(values, context) {
+    const outcomes: RetentionOutcome[] = [];
+    const report = await apply(values, context, true, { onOutcome: outcome => outcomes.push(outcome) });
+    const shown = outcomes.filter(isShown).sort((a, b) => Number(hasFailed(a)) - Number(hasFailed(b)));
+    return {
+      document: [...outcomes, report],
+      text: () => [...shown.map(retentionOutcomeText), retentionReportText(report, true)].join('\n'),
+      isLines: true,
+      hasFailed: report.failed > 0,
+    };
+  },
+  async run(values, context) {
+    const report = await reportOutcomes(context, { hasFailed, isShown, text: retentionOutcomeText }, observers =>
+      apply(values, context, false, observers),
+    );
+    context.output.part(report, () => retentionReportText(report, false));
+    return report.failed === 0;
+  },
+});
+
+function isShown({ state }: RetentionOutcome): boolean {
+  return state !== 'nothing';
+}
+
+async function apply(
+  { slug: slugs, all, yes, withoutArchive, concurrency }: Values<typeof applyFields>,
+  { installation }: Context<'installation'>,
+  dryRun: boolean,
+  observers: FleetObservers<RetentionOutcome>,
+): Promise<RetentionReport> {
+  const chosen = chosenSlugs(slugs, all);
+  if (all && yes) throw new OperatorError('Name the tenants that --yes is for', { usage: true });
+  if (all && withoutArchive) throw new OperatorError('Name the tenants that --without-archive is for', { usage: true });
+
+  const { applyRetention } = await import('./apply-retention.ts');
+  const { openBackupTarget } = await import('../target/open-target.ts');
+  const request = { slugs: chosen, concurrency, dryRun, confirmed: yes, withoutArchive };
+  const target = withoutArchive ? undefined : await openBackupTarget();
+
+  return applyRetention(installation, target, request, observers);
+}
+
+const fields = {
+  slug: optionalArgument('slug', { description: 'without it: all tenants' }),
+  default: flag('the default of all tenants'),
+  activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', { parse: parseAgeField }),
+  audit: option('<age>', 'how long audit entries are kept', { parse: parseAgeField }),
+  people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
+    parse: parseAgeField,
+  }),
+};
+
+const retention = defineOperation({
+  name: 'retention',
+  description: 'show or set how long a tenant keeps activities and audit entries',
+  fields,
+  examples: [
+    'retention # show all tenants',
+    'retention acme --activity 2y --audit 7y # set one',
+    'retention --default --activity 5y # set the default of all tenants',
+    'retention --default --people 7y # keep the audit entries of users and roles for 7 years instead of 10',
+  ],
+  help: `Without a retention, activities and audit entries are kept for ever. Ages are days, months or years (90d, 18m, 2y), at
+least 30 days, or forever; "default" gives a tenant the default again. Setting one removes nothing: retention apply does.
+The audit entries of users and roles are in the control database, which keeps them for 10 years, or as --people says. Each new
+one removes some that are older; no archive has to have them.`,
+  access: 'statements',
+  effect: 'reads',
+  changingFields: ['activity', 'audit', 'people'],
+  async plan(values, { installation }) {
+    const { readDefault, readRetention } = await import('../../retention/policies.ts');
+    requireOneScope(values);
+    const { slug, default: isDefault, activity, audit, people } = values;
+    const [found] = isDefault ? [await readDefault(installation)] : await readRetention(installation, slug);
+    const kept = { activity: activity ?? found?.activity ?? 'forever', audit: audit ?? found?.audit ?? 'forever' };
+    const planned = { tenant: slug ?? '(default)', ...kept, ...(people !== undefined && { people }) };
+    return {
+      document: { ...planned, state: 'planned' },
+      text: () => (isChange(values) ? tableText([planned], '') : 'Nothing would be changed.'),
+    };
+  },
+  async run(values, { installation, output }) {
+    const { readDefault, readRetention, setRetention } = await import('../../retention/policies.ts');
+    requireOneScope(values);
+    const { slug, default: isDefault, activity, audit, people } = values;
+    if (isChange(values)) await setRetention(installation, slug ?? null, { activity, audit, people });
+    const defaults = await readDefault(installation);
+    const document = {
+      activity: defaults.activity ?? 'forever',
+      audit: defaults.audit ?? 'forever',
+      people: defaults.people,
+    };
+    if (isDefault) return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
+    const tenants = await readRetention(installation, slug);
+    return output.result(slug === undefined ? { default: document, tenants } : tenants[0], () =>
+      tableText([retentionRow({ slug: '(default)', ...document }), ...tenants.map(retentionRow)], ''),
+    );
+  },
+});
+
+const log = defineOperation({
+  name: 'retention log',
+  description: 'list what was removed, the newest first, and the proved archives that have it',
+  fields: { slug: optionalArgument('slug', { description: 'only from one tenant' }) },
+  examples: ['retention log', 'retention log acme'],
+  access: 'statements',
+  effect: 'reads',
+  async run({ slug }, { installation, output }) {
+    const { listRemovals } = await import('./removals.ts');
+    if (slug !== undefined) await readTenant(installation, slug);
+    const removals = await listRemovals(installation, slug);
+    output.result(removals, () => tableText(removals.map(removalRow), 'Nothing was removed.'));
+  },
+});
+
+export const operations = [retention, applyRetentionOperation, log];
+
+function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
+  return activity !== undefined || audit !== undefined || people !== undefined;
+}
+
+/** @throws {OperatorError} unless the fields name one tenant or the default, where they change something */
+function requireOneScope(values: Values<typeof fields>): void {
+  const { slug, default: isDefault, people } = values;
+  if (slug !== undefined && isDefault)
+    throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
+  if (people !== undefined && !isDefault)
+    throw new OperatorError('--people is for all tenants: give --default with it', { usage: true });
+  if (isChange(values) && slug === undefined && !isDefault)
+    throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
+}
+
+function parseAgeField(text: string): string {
+  const age = text === 'default' ? text : parseAge(text);
+  if (age === undefined) throw new OperatorError('Give 90d, 18m, 2y or such, at least 30 days, or forever.');
+  return age;
+}

@@ -1,0 +1,353 @@
+import type { Readable } from 'node:stream';
+import type { Retention } from '../../config/config-values.ts';
+import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { fleetTasks } from '../command/fleet-tasks.ts';
+import { operatorName } from '../command/operator-name.ts';
+import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
+import { errorText } from '../command/texts.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
+import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
+import { withBackupLock } from './backup-lock.ts';
+import { type BackupCandidate, currentArchive, findCandidates, lostArchives, readPresentTenant } from './candidates.ts';
+import { type Listing, readListing, readTime, type StoredArchive } from './listing.ts';
+import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './prune.ts';
+import { removeLeftOfPurged } from './purged-archives.ts';
+import { type ArchiveName, createArchiveName, fingerprintRecipients } from './target/archive-name.ts';
+import type { Target } from './target/target.ts';
+import { claimTarget, requireWriter } from './writer.ts';
+
+/** A database that is to be archived now. */
+interface ArchiveOrder {
+  readonly name: ArchiveName;
+  /** For whom it is sealed. */
+  readonly recipients: readonly string[];
+  /** Null: the control database. */
+  readonly tenant: { readonly guid: string; readonly slug: string; readonly name: string } | null;
+  /** The name of the server in the control database. */
+  readonly server: string;
+  readonly database: string;
+  /** With the rights of the operator. */
+  readonly url: string;
+}
+
+/**
+ * Takes a snapshot of a database, makes an archive of it, and has it stored.
+ * @param store writes the body to its end: the archive exists when it has returned
+ */
+export type WriteArchive = <T>(
+  order: ArchiveOrder,
+  store: (body: Readable) => Promise<T>,
+) => Promise<{ readonly rows: number; readonly written: T }>;
+
+/** What a backup run is to archive. */
+export interface BackupRequest {
+  /** Only these tenants; undefined: all. */
+  readonly slugs?: readonly string[] | undefined;
+  /** Databases that are archived at the same time. */
+  readonly concurrency: number;
+  readonly keep: Retention;
+  readonly recipients: readonly string[];
+}
+
+/** The result of a run for one database. */
+export interface BackupOutcome {
+  /** The tenant; null for the control database. */
+  slug: string | null;
+  state: 'archived' | 'unchanged' | 'failed';
+  /** The name of the archive; null: there is none. */
+  archive: string | null;
+  rows: number;
+  bytes: number;
+  ms: number;
+  error: string | null;
+}
+
+export interface BackupReport {
+  archived: number;
+  unchanged: number;
+  failed: number;
+  /** Bytes of the archives that were written. */
+  bytes: number;
+  /** Tenants whose last archive was no longer in the target, and that were archived again. */
+  lost: readonly string[];
+  /** Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed. */
+  removed: number;
+  /** Those that the target refused to remove: a failure of its own. */
+  notRemoved: readonly Unremoved[];
+  ms: number;
+}
+
+/**
+ * Archives each tenant that has changed since its last archive, and then the control database;
+ * removes the archives that `BACKUP_KEEP` does not keep. A tenant that fails does not affect the
+ * others. A run can be killed at any point:
+ *
+ *   1. Counters are read before the snapshot with which they are stored, so that equal ones later
+ *      prove the archive current (`isProvedUnchanged`).
+ *   2. An archive is complete when the target lists it, and counts for its tenant when the row of
+ *      the database names it, which is stored afterwards. Without that, the next run makes another.
+ *   3. The control database is archived after all tenants, with the names of their archives.
+ *   4. Removing comes last, after the newer archives are complete.
+ *
+ * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target
+ *   cannot be used or another control database writes there, or a tenant does not exist
+ */
+export async function runBackup(
+  installation: Installation,
+  target: Target,
+  request: BackupRequest,
+  write: WriteArchive,
+  observers: FleetObservers<BackupOutcome> = {},
+): Promise<BackupReport> {
+  const startedAt = performance.now();
+
+  return withBackupLock(installation.controlUrl, 'archives', async control => {
+    const claim = await claimTarget(control, target);
+    const id = await beginRun(control);
+
+    await target.removeUnfinished(`${claim.installation}/`);
+    const listing = await readListing(control, target, claim.installation);
+    const run = new BackupRun({
+      installation,
+      control,
+      target,
+      request,
+      write,
+      observers,
+      listing,
+      installationId: claim.installation,
+    });
+    const lost = await run.archiveTenants();
+    await run.archiveControl();
+
+    const { removed, notRemoved } = await removeOld(control, target, listing, request.keep, claim.installation);
+    await forgetProofs(control, listing);
+    await copyListing(control, listing, run.covered);
+    await endRun(control, id, run.counts, removed, notRemoved.length);
+    await claim.release();
+
+    return { ...run.counts, lost, removed, notRemoved, ms: Math.round(performance.now() - startedAt) };
+  });
+}
+
+interface RunContext {
+  readonly installation: Installation;
+  readonly control: Queryable;
+  readonly target: Target;
+  readonly request: BackupRequest;
+  readonly write: WriteArchive;
+  readonly observers: FleetObservers<BackupOutcome>;
+  readonly listing: Listing;
+  readonly installationId: string;
+}
+
+interface RunCounts {
+  archived: number;
+  unchanged: number;
+  failed: number;
+  bytes: number;
+}
+
+/** One run: what it has archived so far. */
+class BackupRun {
+  readonly counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
+  /** The guids of the tenants whose newest archive has all that their database has; null: the control database. */
+  readonly covered = new Set<string | null>();
+  readonly #context: RunContext;
+  readonly #recipients: string;
+
+  constructor(context: RunContext) {
+    this.#context = context;
+    this.#recipients = fingerprintRecipients(context.request.recipients);
+  }
+
+  /** @returns the slugs of the tenants whose last archive the target has lost */
+  async archiveTenants(): Promise<string[]> {
+    const { installation, control, request, listing, observers } = this.#context;
+    const candidates = await findCandidates(installation, control, request.slugs);
+    observers.onStart?.(candidates.length + 1); // the control database is one, too
+
+    const changed: BackupCandidate[] = [];
+    for (const candidate of candidates) {
+      const archive = currentArchive(candidate, listing, this.#recipients);
+      if (!archive) {
+        changed.push(candidate);
+        continue;
+      }
+      this.covered.add(candidate.guid);
+      this.#report({ slug: candidate.slug, state: 'unchanged', archive: archive.name });
+    }
+    const lost = lostArchives(candidates, listing).map(({ slug }) => slug);
+
+    await runConcurrently(changed, fleetTasks(request.concurrency), candidate => this.#archiveTenant(candidate));
+
+    return lost;
+  }
+
+  async archiveControl(): Promise<void> {
+    const { installation } = this.#context;
+    const database = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
+
+    await this.#attempt(null, async () => {
+      const written = await this.#write({ tenant: null, server: 'control', database, url: installation.controlUrl });
+      this.covered.add(null);
+      return written;
+    });
+  }
+
+  async #archiveTenant(candidate: BackupCandidate): Promise<void> {
+    const { control, observers } = this.#context;
+    const { tenantId, guid, slug, name, server, fault, counters } = candidate;
+
+    await this.#attempt(slug, async () => {
+      if (observers.signal?.aborted) throw new Error('the run was interrupted before this tenant');
+      if (fault !== undefined || candidate.url === undefined) throw new Error(fault ?? `server ${server} is unknown`);
+      const { url } = candidate;
+
+      let written: WrittenArchive | undefined;
+      try {
+        await withTenantUnchanged(control, tenantId, async () => {
+          const present = await readPresentTenant(control, tenantId);
+          if (!present) return;
+          if (present.database !== candidate.database)
+            throw new Error('it has got another database meanwhile: the next run archives it');
+
+          written = await this.#write({ tenant: { guid, slug, name }, server, database: present.database, url });
+          await recordArchive(control, present.databaseId, written.archive, counters?.fingerprint ?? null);
+          this.covered.add(guid);
+        });
+      } catch (error) {
+        // The purge that holds the lock destroys what this run could not archive.
+        if (await readPresentTenant(control, tenantId)) throw error;
+      }
+
+      return written;
+    });
+  }
+
+  /** @param work returns undefined when there is nothing to archive any more */
+  async #attempt(slug: string | null, work: () => Promise<WrittenArchive | undefined>): Promise<void> {
+    const startedAt = performance.now();
+    const ms = () => Math.round(performance.now() - startedAt);
+
+    try {
+      const written = await work();
+      if (!written) return;
+
+      const { archive, rows } = written;
+      this.#report({ slug, state: 'archived', archive: archive.name, rows, bytes: archive.size, ms: ms() });
+    } catch (error) {
+      this.#report({ slug, state: 'failed', archive: null, ms: ms(), error: errorText(error) });
+    }
+  }
+
+  async #write(subject: Omit<ArchiveOrder, 'name' | 'recipients'>): Promise<WrittenArchive> {
+    const { control, target, request, write, listing, installationId } = this.#context;
+    const { recipients } = request;
+    const name = createArchiveName({
+      installation: installationId,
+      tenant: subject.tenant?.guid ?? null,
+      time: await readTime(control),
+      recipients: this.#recipients,
+    });
+
+    const store = (body: Readable) => target.write(name.name, body);
+    const { rows, written } = await write({ ...subject, name, recipients }, store);
+    const archive: StoredArchive = { ...name, size: written.size, modifiedAt: name.time };
+    listing.add(archive);
+
+    return { archive, rows };
+  }
+
+  #report(outcome: Partial<BackupOutcome> & Pick<BackupOutcome, 'slug' | 'state' | 'archive'>): void {
+    const whole: BackupOutcome = { rows: 0, bytes: 0, ms: 0, error: null, ...outcome };
+    this.counts[whole.state]++;
+    this.counts.bytes += whole.bytes;
+    this.#context.observers.onOutcome?.(whole);
+  }
+}
+
+interface WrittenArchive {
+  readonly archive: StoredArchive;
+  readonly rows: number;
+}
+
+/** Removes what `BACKUP_KEEP` does not keep, and what is left of purged tenants. */
+export async function removeOld(
+  control: Queryable,
+  target: Target,
+  listing: Listing,
+  keep: Retention,
+  installation: string,
+): Promise<{ removed: number; notRemoved: Unremoved[] }> {
+  const unneeded = await chooseUnneeded(control, listing, keep);
+  const pruned: Removal = await removeArchives(target, listing, unneeded);
+  const purged = await removeLeftOfPurged(control, target, listing, installation);
+
+  return {
+    removed: pruned.removed.length + purged.removed,
+    notRemoved: [...pruned.notRemoved, ...purged.left],
+  };
+}
+
+/**
+ * Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on.
+ * @returns an id
+ */
+async function beginRun(control: Queryable): Promise<string | undefined> {
+  await control.query(`update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`);
+  const { rows } = await control.query<{ id: string }>(
+    'insert into backup_runs (requested_by) values ($1) returning id',
+    [operatorName()],
+  );
+
+  return rows[0]?.id;
+}
+
+/** A run has succeeded if no database failed. What could not be removed is a failure of its own. */
+async function endRun(
+  control: Queryable,
+  id: string | undefined,
+  { archived, unchanged, failed, bytes }: RunCounts,
+  removed: number,
+  notRemoved: number,
+): Promise<void> {
+  await control.query(
+    `update backup_runs set state = case when $4 = 0 then 'succeeded' else 'failed' end, finished_at = now(),
+            archived = $2, unchanged = $3, failed = $4, bytes = $5, removed = $6, not_removed = $7 where id = $1`,
+    [id, archived, unchanged, failed, bytes, removed, notRemoved],
+  );
+}
+
+/** What a run would do with a tenant. */
+export interface PlannedBackup {
+  slug: string;
+  /** True if it has changed since its last archive, or may have. */
+  isArchived: boolean;
+  /** Why it could not be archived; null: nothing is known. */
+  fault: string | null;
+}
+
+/**
+ * Returns the tenants that a run would archive, and those that are unchanged; writes nothing.
+ * @throws {OperatorError} when another control database writes to the target, or a tenant does not exist
+ */
+export async function planBackup(
+  installation: Installation,
+  target: Target,
+  { slugs, recipients }: Pick<BackupRequest, 'slugs' | 'recipients'>,
+): Promise<PlannedBackup[]> {
+  return withConnection(installation.controlUrl, async control => {
+    const listing = await readListing(control, target, await requireWriter(control, target));
+    const candidates = await findCandidates(installation, control, slugs);
+    const present = fingerprintRecipients(recipients);
+
+    return candidates.map(candidate => ({
+      slug: candidate.slug,
+      isArchived: !currentArchive(candidate, listing, present),
+      fault: candidate.fault ?? null,
+    }));
+  });
+}

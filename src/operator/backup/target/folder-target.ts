@@ -1,0 +1,371 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { dirname, join, relative, sep } from 'node:path';
+import { Readable } from 'node:stream';
+import { OperatorError } from '../../../log/operator-error.ts';
+import {
+  type Erased,
+  MissingObjectError,
+  type StoredDocument,
+  type StoredObject,
+  type Target,
+  type WriteConditions,
+} from './target.ts';
+import { TargetCalls, type TargetLimits, targetLimits } from './target-calls.ts';
+
+/** The file that makes a folder a target. That it is there is all that counts. */
+export const markerFile = 'backup-target.txt';
+const markerText =
+  'This folder has archives of a sales back office. "backup init" has written this file: a folder without it\n' +
+  'is taken for a disk that is not mounted, and nothing is written there.\n';
+
+/** Only the login of the command line may read archives. */
+const folderMode = 0o700;
+const fileMode = 0o600;
+const unfinished = '.unfinished';
+const readBytes = 256 * 1024;
+/** A file is flushed after each of these, so that no flush of a large one takes as long as a silent call may. */
+const flushBytes = 16 * 1024 * 1024;
+/** Files whose size is read at the same time, in a listing. */
+const statsAtOnce = 32;
+/** A lock of a document is held for some milliseconds: one that is older was left by a killed process. */
+const maxLockMs = 60_000;
+
+/**
+ * Stores archives in a folder, such as a mounted disk. A file is written under another name, flushed
+ * to the disk and then renamed, so that a file with its final name is complete also after a power
+ * failure. An operation that hangs, as on a mount whose server is away, fails its call. It keeps the
+ * process until it ends, or the process is killed.
+ */
+export class FolderTarget implements Target {
+  readonly description: string;
+  readonly #root: string;
+  readonly #calls: TargetCalls;
+
+  /** @param root absolute path */
+  constructor(root: string, { maxSilenceMs }: TargetLimits = targetLimits) {
+    this.description = `folder ${root}`;
+    this.#root = root;
+    this.#calls = new TargetCalls(this.description, 'Check its mount and its disk', maxSilenceMs);
+  }
+
+  async check(): Promise<void> {
+    await this.#checkFolder();
+    const hasMarker = await this.#wait('check the target', () => this.#exists(markerFile));
+    if (hasMarker) return;
+
+    throw new OperatorError(
+      `${this.description} is no backup target yet, or is not mounted: it has no file ${markerFile}. ` +
+        `If it is the right place, and new: npx backoffice backup init (a copy of a target: touch ${join(this.#root, markerFile)})`,
+    );
+  }
+
+  async mark(): Promise<void> {
+    await this.#checkFolder();
+    if (await this.#wait('check the target', () => this.#exists(markerFile))) return;
+
+    await this.write(markerFile, Readable.from([Buffer.from(markerText)]));
+  }
+
+  async *list(prefix: string): AsyncGenerator<StoredObject> {
+    const call = `list ${prefix}`;
+    const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
+
+    for await (const paths of this.#filesBelow(join(this.#root, folder), call)) {
+      const named = paths
+        .map(path => ({ path, name: relative(this.#root, path).split(sep).join('/') }))
+        .filter(({ name }) => name.startsWith(prefix) && !name.endsWith(unfinished) && name !== markerFile);
+
+      for (let at = 0; at < named.length; at += statsAtOnce) {
+        const stats = named.slice(at, at + statsAtOnce).map(async ({ path, name }) => {
+          const file = await stat(path).catch(ignoreMissing);
+          return file && { name, size: file.size, modifiedAt: file.mtime };
+        });
+        const found = await this.#wait(call, () => Promise.all(stats));
+
+        for (const object of found) {
+          if (object) yield object;
+        }
+      }
+    }
+  }
+
+  async read(name: string): Promise<Readable> {
+    const call = `read ${name}`;
+    const path = this.#path(name);
+    const isFile = await this.#wait(call, () => stat(path).then(found => found.isFile(), ignoreMissing));
+    if (!isFile) throw new MissingObjectError(this.description, name);
+
+    return Readable.from(this.#chunksOf(path, call), { objectMode: false });
+  }
+
+  async write(name: string, body: Readable): Promise<{ size: number }> {
+    const call = `write ${name}`;
+    const path = this.#path(name);
+    const temporary = unfinishedPath(path);
+
+    await this.#wait(call, () => mkdir(dirname(path), { recursive: true, mode: folderMode }));
+    const file = await this.#openFile(temporary, 'w', call);
+
+    try {
+      const size = await this.#fill(file, body, call);
+      await this.#wait(call, () => file.sync());
+      await this.#wait(call, () => file.close());
+      await this.#wait(call, () => rename(temporary, path));
+      await this.#wait(call, () => syncFolder(dirname(path)));
+
+      return { size };
+    } catch (error) {
+      body.destroy();
+      // Not awaited: closing a file waits for a write that hangs.
+      void file.close().catch(() => {});
+      await this.#wait(call, () => rm(temporary, { force: true })).catch(() => {});
+      throw error;
+    }
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#wait(`remove ${name}`, () => rm(this.#path(name), { force: true }).catch(ignoreMissing));
+  }
+
+  async erase(prefix: string): Promise<Erased> {
+    const left: string[] = [];
+    let removed = 0;
+    let error: string | null = null;
+
+    for await (const { name } of this.list(prefix)) {
+      try {
+        await this.remove(name);
+        removed++;
+      } catch (cause) {
+        left.push(name);
+        error = (cause as Error).message;
+      }
+    }
+    await this.removeUnfinished(prefix);
+    if (left.length === 0 && prefix.endsWith('/')) await rmdir(this.#path(prefix)).catch(() => {}); // not needed
+
+    return { removed, left, error };
+  }
+
+  async removeUnfinished(prefix: string): Promise<void> {
+    const call = 'remove unfinished files';
+
+    for await (const paths of this.#filesBelow(this.#path(prefix), call)) {
+      for (const path of paths) {
+        if (path.endsWith(unfinished)) await this.#wait(call, () => rm(path, { force: true }));
+      }
+    }
+  }
+
+  async readDocument(name: string): Promise<StoredDocument | undefined> {
+    const text = await this.#wait(`read ${name}`, () => readFile(this.#path(name), 'utf8').catch(ignoreMissing));
+
+    return text === undefined ? undefined : { text, version: versionOf(text) };
+  }
+
+  async replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean> {
+    await this.#wait(`write ${name}`, () => mkdir(dirname(this.#path(name)), { recursive: true, mode: folderMode }));
+
+    return this.#withLockFile(name, async () => {
+      const present = await this.readDocument(name);
+      if (present?.version !== former) return false;
+
+      await this.write(name, Readable.from([Buffer.from(text)]));
+      return true;
+    });
+  }
+
+  /** A folder has them by a lock file. */
+  tryConditions(): Promise<WriteConditions> {
+    return Promise.resolve({ ifNoneMatch: true, ifMatch: true });
+  }
+
+  #path(name: string): string {
+    return join(this.#root, name);
+  }
+
+  async #exists(name: string): Promise<boolean> {
+    return (await stat(this.#path(name)).catch(ignoreMissing)) !== undefined;
+  }
+
+  /** @throws {OperatorError} when the folder does not exist, or cannot be written */
+  async #checkFolder(): Promise<void> {
+    const root = this.#root;
+    const probe = unfinishedPath(join(root, 'write-test'));
+
+    try {
+      await this.#calls.wait('check the target', async () => {
+        await (await open(probe, 'w', fileMode)).close();
+        await rm(probe);
+      });
+    } catch (cause) {
+      if (cause instanceof OperatorError) throw cause;
+      const { code } = cause as NodeJS.ErrnoException;
+      throw new OperatorError(
+        code === 'ENOENT'
+          ? `The folder of BACKUP_TARGET does not exist: ${root}. Mount it, or make it: mkdir -m 700 -p ${root}`
+          : `The folder of BACKUP_TARGET cannot be written (${code}): ${root}. Mount it, or give this login the right to write`,
+        { cause },
+      );
+    }
+  }
+
+  /** Waits for one operation of the file system, as a step of a call. */
+  #wait<T>(call: string, step: () => Promise<T>): Promise<T> {
+    return this.#calls.wait(call, async () => {
+      try {
+        return await step();
+      } catch (error) {
+        throw explainFailure(this.description, call, error as NodeJS.ErrnoException);
+      } finally {
+        this.#calls.answered();
+      }
+    });
+  }
+
+  async #fill(file: FileHandle, body: Readable, call: string): Promise<number> {
+    let size = 0;
+    let unflushed = 0;
+
+    for await (const chunk of body) {
+      await this.#wait(call, () => file.writeFile(chunk)); // continues at the end of what was written before
+      size += chunk.length;
+      unflushed += chunk.length;
+
+      if (unflushed >= flushBytes) {
+        await this.#wait(call, () => file.datasync());
+        unflushed = 0;
+      }
+    }
+
+    return size;
+  }
+
+  async #openFile(path: string, flags: string, call: string): Promise<FileHandle> {
+    let isLate = false;
+
+    const opened = this.#wait(call, async () => {
+      const file = await open(path, flags, fileMode);
+      if (isLate) await file.close();
+      return file;
+    });
+
+    return opened.catch(error => {
+      isLate = true;
+      throw error;
+    });
+  }
+
+  /** Only the time of a read counts, not that of a reader who is busy. */
+  async *#chunksOf(path: string, call: string): AsyncGenerator<Buffer> {
+    const file = await this.#openFile(path, 'r', call);
+
+    try {
+      for (;;) {
+        const { bytesRead, buffer } = await this.#wait(call, () => file.read(Buffer.allocUnsafe(readBytes)));
+        if (bytesRead === 0) return;
+        yield buffer.subarray(0, bytesRead);
+      }
+    } finally {
+      void file.close().catch(() => {}); // not awaited: it waits for a read that hangs
+    }
+  }
+
+  /** Returns the files of one folder at a time, because a large tree takes longer than a call may be silent. */
+  async *#filesBelow(folder: string, call: string): AsyncGenerator<string[]> {
+    const entries = await this.#wait(call, () => readdir(folder, { withFileTypes: true }).catch(ignoreMissing));
+    if (!entries) return;
+
+    yield entries.filter(entry => entry.isFile()).map(entry => join(folder, entry.name));
+
+    for (const entry of entries) {
+      if (entry.isDirectory()) yield* this.#filesBelow(join(folder, entry.name), call);
+    }
+  }
+
+  /**
+   * Runs `work` while no other process has the lock file of a document. Its age is compared with that
+   * of a file that is made now, because the clock of a mount can differ from this machine's.
+   * @throws {OperatorError} when another process has it
+   */
+  async #withLockFile<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const call = `lock ${name}`;
+    const path = this.#path(`${name}.lock`);
+
+    for (let attempt = 0; ; attempt++) {
+      const isMine = await this.#wait(call, () =>
+        writeFile(path, `${process.pid}\n`, { flag: 'wx', mode: fileMode }).then(
+          () => true,
+          (error: NodeJS.ErrnoException) => {
+            if (error.code === 'EEXIST') return false;
+            throw error;
+          },
+        ),
+      );
+      if (isMine) break;
+      if (attempt > 0 || !(await this.#removeOldLock(path, call)))
+        throw new OperatorError(
+          `Another process writes ${name} in ${this.description}: try again (if none does: rm ${path})`,
+        );
+    }
+
+    try {
+      return await work();
+    } finally {
+      await this.#wait(call, () => rm(path, { force: true }));
+    }
+  }
+
+  /** Removes a lock that a killed process has left: by a rename, which only one of several processes can do. */
+  async #removeOldLock(path: string, call: string): Promise<boolean> {
+    const probe = unfinishedPath(path);
+
+    return this.#wait(call, async () => {
+      await writeFile(probe, '', { mode: fileMode });
+      try {
+        const [lock, now] = [await stat(path).catch(ignoreMissing), await stat(probe)];
+        if (lock && now.mtimeMs - lock.mtimeMs < maxLockMs) return false;
+        if (lock) await rename(path, probe).catch(ignoreMissing);
+        return true;
+      } finally {
+        await rm(probe, { force: true });
+      }
+    });
+  }
+}
+
+/** Returns another path each time, so that two writers of a file do not meet. */
+function unfinishedPath(path: string): string {
+  return `${path}.${randomUUID()}${unfinished}`;
+}
+
+/** Writes the names in a folder to the disk. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r');
+  await folder.sync().finally(() => folder.close());
+}
+
+function versionOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** A folder in the place of a file is no file. */
+function ignoreMissing(error: NodeJS.ErrnoException): undefined {
+  if (!['ENOENT', 'ENOTDIR', 'ERR_FS_EISDIR'].includes(error.code ?? '')) throw error;
+}
+
+function explainFailure(description: string, call: string, cause: NodeJS.ErrnoException): Error {
+  const { code } = cause;
+  if (code === undefined || cause instanceof OperatorError) return cause;
+
+  const what: Readonly<Record<string, string>> = {
+    EISDIR: `has a folder in the place of a file: ${call} (${code}). Move it away, then try again`,
+    ENOTDIR: `has a file in the place of a folder: ${call} (${code}). Move it away, then try again`,
+    ENOSPC: `is full: ${call} (${code}). Make room, then try again`,
+    EDQUOT: `is full: ${call} (${code}). Make room, then try again`,
+  };
+  const otherwise = `cannot be used: ${call} (${code}). Check its mount and the rights of this login, then try again`;
+
+  return new OperatorError(`${description} ${what[code] ?? otherwise}`, { cause });
+}

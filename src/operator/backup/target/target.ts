@@ -1,0 +1,106 @@
+import type { Readable } from 'node:stream';
+import { OperatorError } from '../../../log/operator-error.ts';
+
+/** An object of a target, as its listing has it. */
+export interface StoredObject {
+  /** Relative to the target, with `/` between folders. */
+  readonly name: string;
+  /** In bytes. */
+  readonly size: number;
+  /** By the clock of the store. */
+  readonly modifiedAt: Date;
+  /** What the store has computed of the bytes (S3: its ETag); absent where it computes nothing. */
+  readonly checksum?: string;
+}
+
+/** A small object that is replaced: its text, and what names this version of it. */
+export interface StoredDocument {
+  readonly text: string;
+  /** Opaque: an ETag, or a digest. */
+  readonly version: string;
+}
+
+/** What a store does with a write that has a condition. */
+export interface WriteConditions {
+  /** True if it refuses to replace an object on *if-none-match*. */
+  readonly ifNoneMatch: boolean;
+  /** True if it refuses to replace another version on *if-match*. */
+  readonly ifMatch: boolean;
+}
+
+/** What is left of the objects below a prefix after `erase`. */
+export interface Erased {
+  /** How many objects and versions were removed. */
+  readonly removed: number;
+  /** Names of the objects, or of versions of them, that the store still has. */
+  readonly left: readonly string[];
+  /** Why they are left, as the store has said; null: nothing is left, so far as the store tells. */
+  readonly error: string | null;
+}
+
+/**
+ * Where archives lie. An object that is listed or read is complete: a process that is killed while
+ * it writes leaves no object of that name. Every call ends when the store is silent for too long,
+ * and throws an `OperatorError` that says what to do.
+ */
+export interface Target {
+  /** For messages: `folder /backup`, `s3://bucket/prefix`. */
+  readonly description: string;
+
+  /**
+   * Checks that the target is there, before anything else is done with it.
+   * @throws {OperatorError} when it cannot be used, or a folder has no file of `backup init`
+   */
+  check(): Promise<void>;
+
+  /** Makes it a target, for `backup init`: a folder gets the file without which `check` refuses it. */
+  mark(): Promise<void>;
+
+  /** Returns the objects whose names begin with `prefix`, in no particular order. */
+  list(prefix: string): AsyncIterable<StoredObject>;
+
+  /**
+   * Reads an object. The stream fails when the store ends it early or falls silent, and when the
+   * bytes are not those of the store's own checksum.
+   * @throws {MissingObjectError} when there is no such object
+   */
+  read(name: string): Promise<Readable>;
+
+  /**
+   * Writes an object, which appears whole or not at all. Holds a few MiB in memory. If `body` fails,
+   * so does this, and nothing is left of the object.
+   * @returns its size in bytes
+   */
+  write(name: string, body: Readable): Promise<{ readonly size: number }>;
+
+  /** Removes an object; does nothing when there is none. Former versions stay where a bucket keeps them. */
+  remove(name: string): Promise<void>;
+
+  /** Removes all objects below `prefix` and all of their versions, and looks what is left. */
+  erase(prefix: string): Promise<Erased>;
+
+  /** Removes what killed writers have left unfinished below `prefix`: another one that writes there fails. */
+  removeUnfinished(prefix: string): Promise<void>;
+
+  /** Reads a small object. @returns undefined when there is none */
+  readDocument(name: string): Promise<StoredDocument | undefined>;
+
+  /**
+   * Writes a small object, if it still has the version that was read.
+   * @param former undefined: if there is none
+   * @returns false when it has another version now: then nothing was written
+   */
+  replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean>;
+
+  /** Tries what the store does with conditions: writes the present text of the object again. */
+  tryConditions(name: string): Promise<WriteConditions>;
+}
+
+/** A target has no object of a name. */
+export class MissingObjectError extends OperatorError {
+  override name = 'MissingObjectError';
+
+  constructor(description: string, object: string) {
+    super(`${description} has no ${object}`);
+  }
+}

@@ -1,0 +1,187 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Target, WriteConditions } from './target/target.ts';
+
+/*
+ * One control database of an installation writes to its target. A clone of the machine has the same
+ * installation and the same logins, so a random id tells them apart: it stands in
+ * `<installation>/writer.json`, and in the control database. Each claim replaces it:
+ *
+ *   W1 The control database stores the next id beside the present one, and commits.
+ *   W2 The file gets the next id, if it still has the present one.
+ *   W3 The control database forgets the former id, when the work is done.
+ *
+ * A control database that knows the id of the file made the last claim, or is a copy of the one that
+ * did, from after its W1. Of these, the next one to claim leaves the others behind: they do not know
+ * its id. A process that is killed after W1 or W2 leaves the file with one of the two ids that its
+ * control database knows.
+ */
+
+const contract = z.object({ id: z.uuid() });
+
+/** Returns the name of the object that says which control database writes. */
+function writerFile(installation: string): string {
+  return `${installation}/writer.json`;
+}
+
+/** What a control database knows of the writer of its target. */
+interface KnownWriter {
+  readonly installation: string;
+  readonly present: string | null;
+  readonly next: string | null;
+}
+
+/** The right of one process to write and remove, which it has from its claim to the end of its lock. */
+export interface Claim {
+  /** The id of the installation. */
+  readonly installation: string;
+  /** Forgets the former id (W3): the work is done. */
+  release(): Promise<void>;
+}
+
+/**
+ * Claims the target for this control database, before anything is written or removed. The caller has
+ * the lock `archives`.
+ * @throws {OperatorError} when another control database writes there, or it is no target yet
+ */
+export async function claimTarget(control: Queryable, target: Target): Promise<Claim> {
+  await target.check();
+  const known = await readKnownWriter(control);
+  const { installation } = known;
+  const { id: present, version } = await readWriter(target, known);
+
+  const next = randomUUID();
+  await control.query('set synchronous_commit = on'); // W1 is durable before W2
+  await control.query('update installation set target_writer = $1, next_target_writer = $2', [present, next]);
+  await writeWriter(target, installation, next, version);
+
+  return {
+    installation,
+    release: async () => {
+      await control.query(
+        'update installation set target_writer = $1, next_target_writer = null where next_target_writer = $1',
+        [next],
+      );
+    },
+  };
+}
+
+/**
+ * Checks that this control database is the one that writes to the target, and changes nothing.
+ * @returns the id of the installation
+ * @throws {OperatorError} as `claimTarget`
+ */
+export async function requireWriter(control: Queryable, target: Target): Promise<string> {
+  await target.check();
+  const known = await readKnownWriter(control);
+  await readWriter(target, known);
+
+  return known.installation;
+}
+
+/** What `backup init` did, or would do. */
+export interface InitResult {
+  readonly target: string;
+  /** `new`: it was no target of this installation; `taken over`: another control database wrote there. */
+  readonly state: 'new' | 'taken over' | 'unchanged';
+  /** What the store does with conditions; undefined for a plan. */
+  readonly conditions: WriteConditions | undefined;
+}
+
+/**
+ * Makes the target the place of the archives of this installation, and this control database the one
+ * that writes there. The caller has the lock `archives`.
+ * @param takeOver true: the control database that writes there is gone
+ * @throws {OperatorError} when another control database writes there, without `takeOver`
+ */
+export async function initTarget(
+  control: Queryable,
+  target: Target,
+  { takeOver, isDryRun }: { readonly takeOver: boolean; readonly isDryRun: boolean },
+): Promise<InitResult> {
+  const known = await readKnownWriter(control);
+  const { installation } = known;
+  if (!isDryRun) await target.mark();
+
+  const document = await target.readDocument(writerFile(installation));
+  const present = document && parseWriter(document.text);
+  const isOwn = present !== undefined && isKnown(known, present);
+  if (document && !isOwn && !takeOver) throw otherWriter(target);
+
+  const state = isOwn ? 'unchanged' : document ? 'taken over' : 'new';
+  if (isDryRun) return { target: target.description, state, conditions: undefined };
+
+  if (!isOwn) {
+    const id = randomUUID();
+    await control.query('set synchronous_commit = on');
+    await control.query('update installation set target_writer = $1, next_target_writer = null', [id]);
+    await writeWriter(target, installation, id, document?.version);
+  }
+
+  return {
+    target: target.description,
+    state,
+    conditions: await target.tryConditions(writerFile(installation)),
+  };
+}
+
+async function readKnownWriter(control: Queryable): Promise<KnownWriter> {
+  const { rows } = await control.query<{ [Field in keyof KnownWriter]: KnownWriter[Field] }>(
+    'select id as installation, target_writer as present, next_target_writer as next from installation',
+  );
+  const [known] = rows;
+  if (!known) throw new OperatorError('The control database has no row of the installation: run npx backoffice doctor');
+
+  return known;
+}
+
+/** @throws {OperatorError} when the file has neither id of this control database */
+async function readWriter(target: Target, known: KnownWriter): Promise<{ id: string; version: string }> {
+  const document = await target.readDocument(writerFile(known.installation));
+  if (!document)
+    throw new OperatorError(
+      `${target.description} is no target of this installation yet: it has no ${writerFile(known.installation)}. ` +
+        'If it is the right place, and new: npx backoffice backup init',
+    );
+
+  const id = parseWriter(document.text);
+  if (id === undefined || !isKnown(known, id)) throw otherWriter(target);
+
+  return { id, version: document.version };
+}
+
+async function writeWriter(
+  target: Target,
+  installation: string,
+  id: string,
+  version: string | undefined,
+): Promise<void> {
+  const name = writerFile(installation);
+  await target.replaceDocument(name, `${JSON.stringify({ id })}\n`, version);
+  // What it returns is not all: a store can ignore the condition, so that the last of two writers has
+  // the file; and a request that is sent again does not find the version that it has replaced.
+  const written = await target.readDocument(name);
+  if (!written || parseWriter(written.text) !== id) throw otherWriter(target);
+}
+
+/** @returns undefined for a file that was changed: it has no id */
+function parseWriter(text: string): string | undefined {
+  try {
+    return contract.parse(JSON.parse(text)).id;
+  } catch {
+    return undefined;
+  }
+}
+
+function isKnown({ present, next }: KnownWriter, id: string): boolean {
+  return id === present || id === next;
+}
+
+function otherWriter({ description }: Target): OperatorError {
+  return new OperatorError(
+    `Another control database of this installation writes to ${description}. One of them is a copy, and needs a ` +
+      'BACKUP_TARGET of its own. If the other one is gone, take its place: npx backoffice backup init --take-over',
+  );
+}

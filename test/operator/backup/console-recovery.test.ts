@@ -1,0 +1,80 @@
+import { rename } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { expect } from 'chai';
+import { readConfig } from '../../../src/config/config.ts';
+import { copyListing, recordProof } from '../../../src/operator/backup/archive-rows.ts';
+import { readListing } from '../../../src/operator/backup/listing.ts';
+import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
+import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { useFolder } from '../../support/use.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole } from '../console/console-client.ts';
+
+describe('console: recovery by the listing of the target', () => {
+  const world = useWorld();
+  const folder = useFolder();
+  let opened: OpenConsole;
+  let archive: string;
+
+  before(async () => {
+    const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup);
+    await target.mark();
+    const [row] = await controlSql<{ id: string }>(world, 'select id from installation');
+    const installation = row?.id ?? '';
+    for (const day of [1, 2]) {
+      const { name } = createArchiveName({
+        installation,
+        tenant: world.acme.guid,
+        time: new Date(`2026-01-0${day}T10:00:00Z`),
+        recipients: '0a1b2c3d',
+      });
+      await target.write(name, Readable.from([Buffer.from('an archive')]));
+      archive = name;
+    }
+
+    await withConnection(world.installation.controlUrl, async control => {
+      await copyListing(control, await readListing(control, target, installation), new Set());
+      const proof = { name: archive, tenant: world.acme.guid, schemaVersion: '0001', fault: null };
+      await recordProof(control, proof, 'proved');
+    });
+    await controlSql(world, `update archive_folders set covered_at = '2026-01-02T12:00Z'`);
+    opened = await openConsole({ ...world.environment, BACKUP_TARGET: folder, BACKUP_FORMAT: 'age' }, ['--no-browser']);
+  });
+  after(async () => {
+    expect(await opened.stop()).to.equal(0);
+  });
+
+  it('the page of the fleet shows each tenant as the last run saw it, those without an archive first', async () => {
+    const rows = (await opened.get('/recovery')).text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
+
+    expect(rows).to.match(/Without an archive (\S+ )?1 /);
+    expect(rows).to.match(/globex .*missing .* acme .*proved/);
+    expect((await opened.get('/')).text).to.include('1 of 2 tenants have no archive');
+    expect((await opened.get('/tenants/acme')).text).to.include('archived');
+  });
+
+  it('the page of a tenant lists its archives in the target, and a moment leads to the archive before it', async () => {
+    const { text } = await opened.get('/recovery/acme');
+    expect(text).to.include(`archive=${encodeURIComponent(archive)}`);
+
+    const textAt = async (time: string) => (await opened.get(`/recovery/acme?at=2026-01-${time}`)).text;
+    expect(await textAt('02T11:00')).to.include('has exactly its data');
+    expect(await textAt('02T13:00'))
+      .to.include('The last archive before it')
+      .and.include('from the log');
+    expect(await textAt('01T11:00')).to.include('The last archive before it');
+    expect(await textAt('01T09:00')).to.include('No archive is as old');
+  });
+
+  it('a target that is away is said on the page, which shows the rest', async () => {
+    await rename(folder, `${folder}-away`);
+    try {
+      const { status, text } = await opened.get('/recovery/acme');
+      expect(status).to.equal(200);
+      expect(text).to.include('The target cannot be listed here: The folder of BACKUP_TARGET does not exist');
+    } finally {
+      await rename(`${folder}-away`, folder);
+    }
+  });
+});

@@ -1,0 +1,73 @@
+import { expect } from 'chai';
+import { readConfig } from '../../../src/config/config.ts';
+import { createFleetCounter } from '../../../src/control/fleet-counts.ts';
+import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
+import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
+import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
+import { initTarget } from '../../../src/operator/backup/writer.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { runSmall } from '../../support/small-archives.ts';
+import { useFolder } from '../../support/use.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
+
+describe('metrics of backups', () => {
+  const world = useWorld();
+  const folder = useFolder();
+  /** As the next scrape reads it. */
+  const counts = async () => {
+    const read = createFleetCounter(world.control);
+    return (await read())?.backup;
+  };
+  const newestOf = async (slug: string): Promise<{ name: string; tenant: string }> => {
+    const [row] = await controlSql<{ name: string; tenant: string }>(
+      world,
+      'select newest as name, guid as tenant from archive_folders join tenants on guid = tenant_guid where slug = ?',
+      [slug],
+    );
+    return row ?? { name: '', tenant: '' };
+  };
+
+  before(() => {
+    process.env.BACKUP_FORMAT = 'age';
+  });
+  after(() => {
+    delete process.env.BACKUP_FORMAT;
+  });
+
+  it('what runs and drills have left is counted: tenants without an archive, without a proof, and with a faulty newest one', async () => {
+    expect(await counts()).to.deep.include({ lastSuccessAt: null, lastProvedAt: null, tenantsUnarchived: 2 });
+
+    const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup);
+    await withBackupLock(world.installation.controlUrl, 'archives', control =>
+      initTarget(control, target, { takeOver: false, isDryRun: false }),
+    );
+    await runSmall(world.installation, target);
+    expect(await counts()).to.deep.include({ tenantsUnarchived: 0, tenantsUnproved: 2, faultyArchives: 0 });
+    expect((await counts())?.lastSuccessAt).to.be.closeTo(Date.now() / 1_000, 60);
+
+    const record = async (slug: string, fault: string | null) => {
+      const proof = { ...(await newestOf(slug)), schemaVersion: '0001', fault };
+      await withConnection(world.installation.controlUrl, control => recordProof(control, proof, 'proved'));
+    };
+    await record('acme', null);
+    await record('globex', 'a byte of it was changed');
+    expect(await counts()).to.deep.include({ tenantsUnproved: 1, faultyArchives: 1 });
+    expect((await counts())?.lastProvedAt).to.be.closeTo(Date.now() / 1_000, 60);
+
+    const run = await runSmall(world.installation, target);
+    expect(run.states, 'a faulty archive is replaced').to.include('globex: archived');
+    expect(await counts()).to.deep.include({ faultyArchives: 0 });
+  });
+
+  it('archives that were not removed, and those of purged tenants that are left, are counted', async () => {
+    expect(await counts()).to.deep.include({ notRemoved: 0, purgedLeft: 0 });
+    await controlSql(world, `update backup_runs set not_removed = 7 where id = (select max(id) from backup_runs)`);
+    await controlSql(
+      world,
+      `insert into purged_tenants (id, guid, slug, name, database_name, created_at, archives)
+       values (99, gen_random_uuid(), 'hooli', 'Hooli', 'none', now(), 'left')`,
+    );
+
+    expect(await counts()).to.deep.include({ notRemoved: 7, purgedLeft: 1 });
+  });
+});
