@@ -1144,6 +1144,7 @@ create table installation (
   master_key_canary bytea,
   next_master_key_canary bytea,
   key_fingerprint text,
+  archive_key bytea,
   created_at timestamptz not null default now()
 );
 comment on table installation is 'This installation: the only row.';
@@ -1154,6 +1155,9 @@ comment on column installation.next_master_key_canary is
   'the id, sealed under the next master key; null unless the master key is being changed';
 comment on column installation.key_fingerprint is
   'fingerprint of the master key that seals the secrets; null before the first secret';
+comment on column installation.archive_key is
+  'sealed: proves that this installation has written an archive of a tenant; no change of the '
+  'master key changes it; null before the first archive';
 insert into installation default values;
 
 create table processes (

@@ -150,6 +150,15 @@ export const backupLocation = z.string().transform((text, context): BackupLocati
   return z.NEVER;
 });
 
+/** Recipients of age, separated by commas or white space: `age1…`. */
+export const recipients = z
+  .string()
+  .transform(text => text.split(/[\s,]+/).filter(Boolean))
+  .refine(
+    items => items.every(item => /^age1[a-z0-9]{20,}$/.test(item)),
+    'must be a comma-separated list of recipients of age, such as age1…: npx backoffice backup keygen makes one',
+  );
+
 /** How many archives of each period are kept. */
 export interface Retention {
   readonly hours: number;

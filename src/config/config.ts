@@ -133,6 +133,10 @@ function toConfig(env: z.output<typeof variables>) {
     backup: {
       /** Where archives are stored; undefined = nowhere. */
       target: env.BACKUP_TARGET,
+      /** For whom archives are sealed: recipients of age. */
+      recipients: env.BACKUP_RECIPIENTS,
+      /** The file with the identities of age that open archives; undefined = this host opens none. */
+      identityFile: env.BACKUP_IDENTITY_FILE,
       /** How many archives of a tenant are kept. */
       keep: env.BACKUP_KEEP,
       /** The login to the store of a bucket, and its address; no endpoint = Amazon's of the region. */

@@ -20,6 +20,13 @@ export interface MasterKey extends Sealer {
   readonly fingerprint: string;
 }
 
+/** A key for one purpose, derived from a master key. */
+export interface DerivedKey {
+  /** Of the master key. */
+  readonly fingerprint: string;
+  readonly key: Buffer;
+}
+
 /** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
 export type SecretBox = ReturnType<typeof createSecretBox>;
 
@@ -49,6 +56,11 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array) {
     /** Checks, in constant time, that a code was computed for this purpose and these parts. */
     verifyMac: (code: Uint8Array, purpose: string, ...parts: string[]): boolean =>
       [current, former].some(keyring => keyring && equalsCode(code, computeMac(keyring, purpose, parts))),
+    /** Keys of 32 bytes for a purpose, of each master key: that of the present one first. */
+    deriveKeys: (purpose: string): DerivedKey[] =>
+      [current, former].flatMap(keyring => {
+        return keyring ? [{ fingerprint: keyring.sealer.fingerprint, key: keyring.derive(purpose) }] : [];
+      }),
   };
 }
 
@@ -105,5 +117,7 @@ export const owners = {
     `backup_key:${tenantGuid ?? ''}:${fingerprint}`,
   /** The key that seals the secrets of a tenant's webhooks. */
   webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
+  /** The key that proves who has written an archive of a tenant. */
+  archiveKey: (installationId: string): string => `archive_key:${installationId}`,
   canary: (installationId: string): string => `canary:${installationId}`,
 };
