@@ -1,6 +1,4 @@
 import { createPasswords } from '../src/auth/passwords.ts';
-import { Server } from '../src/control/control-entities.ts';
-import { fillPool } from '../src/operator/databases/warm-pool.ts';
 import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
 import { provision } from '../src/operator/lifecycle/provision.ts';
 import { ensureTemplate } from '../src/operator/schema/template.ts';
@@ -9,43 +7,42 @@ import { type BenchInstallation, withBenchInstallation } from './bench-installat
 import { readScriptOptions } from './script-options.ts';
 import { roundedSpread, timed } from './spread.ts';
 
-/**
- * Measures provisioning, compared with a bare `CREATE DATABASE … TEMPLATE` of the same template in the same round.
- * Cold: the database is copied during provisioning; warm: it was copied before, into the warm pool.
- */
+/** Measures a provision, and ten that begin at once, beside a bare `CREATE DATABASE` of the same template. */
 const usage = { command: 'bench:provision', text: 'Measures provisioning, compared with a bare CREATE DATABASE.' };
 const { tenants: rounds } = readScriptOptions(usage, { tenants: 30 });
+
+/** Provisions that begin at once, and how often. */
+const atOnce = 10;
+const atOnceRounds = 5;
 
 await withBenchInstallation(bench);
 
 async function bench({ installation, server, controlUrl }: BenchInstallation): Promise<void> {
-  const template = await ensureTemplate(server, controlUrl);
   const passwords = createPasswords();
   const tenant = (slug: string) =>
     provision(installation, passwords, checkManifest({ slug, name: slug, admin: { email: 'admin@bench.test' } }, slug));
-  await tenant('warm-up');
-  const servers = await installation.control.em.fork().findAll(Server);
+  await tenant('first');
 
   const bare: number[] = [];
-  const cold: number[] = [];
-  const fill: number[] = [];
-  const warm: number[] = [];
+  const one: number[] = [];
+  const ten: number[] = [];
   await withConnection(controlUrl, async client => {
+    const template = await ensureTemplate(client, server, controlUrl);
     for (let round = 0; round < rounds; round++) {
       bare.push(await timed(() => client.query(`create database bare_${round} template ${template} strategy wal_log`)));
-      cold.push(await timed(() => tenant(`cold-${round}`)));
-      fill.push(await timed(() => fillPool(installation, servers, 1)));
-      warm.push(await timed(() => tenant(`warm-${round}`)));
+      one.push(await timed(() => tenant(`one-${round}`)));
     }
   });
-  const ratios = (times: number[]) => times.map((ms, round) => ms / (bare[round] ?? ms));
+  for (let round = 0; round < atOnceRounds; round++) {
+    const slugs = Array.from({ length: atOnce }, (_, number) => `ten-${round}-${number}`);
+    ten.push(await timed(() => Promise.all(slugs.map(tenant))));
+  }
+
+  const ratios = one.map((ms, round) => ms / (bare[round] ?? ms));
   console.table({
     'CREATE DATABASE … TEMPLATE, ms': roundedSpread(bare),
-    'cold provision, ms': roundedSpread(cold),
-    'warm provision, ms': roundedSpread(warm),
-    'pool fill, ms': roundedSpread(fill),
-    'cold provision / CREATE DATABASE': roundedSpread(ratios(cold)),
-    'warm provision / CREATE DATABASE': roundedSpread(ratios(warm)),
-    'pool fill / CREATE DATABASE': roundedSpread(ratios(fill)),
+    'provision, ms': roundedSpread(one),
+    'provision / CREATE DATABASE': roundedSpread(ratios),
+    [`${atOnce} provisions at once, ms`]: roundedSpread(ten),
   });
 }

@@ -6,6 +6,7 @@ import { explain } from './log/operator-error.ts';
 import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
 import { prepareInstallation } from './process/prepare-installation.ts';
 import { runService } from './process/run-service.ts';
+import { RestartSignal } from './workers/restart-signal.ts';
 import { runWorker, runWorkers } from './workers/run-worker.ts';
 import { killWorkers } from './workers/worker-process.ts';
 
@@ -17,6 +18,7 @@ async function main(): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
+  const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
   for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
   const opening = openInstallation(config, 'service', log);
@@ -28,8 +30,8 @@ async function main(): Promise<void> {
   try {
     const prepared = await prepareInstallation(installation, config, log);
     ({ installation } = prepared);
-    const run = config.processes > 1 ? runWorkers : runService;
-    await run({ config, prepared, log, output, ignoreEarlySignals });
+    const options = { config, prepared, log, output, ignoreEarlySignals };
+    await (restarts ? runWorkers(options, restarts) : runService(options));
   } finally {
     await installation.close();
   }

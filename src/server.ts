@@ -77,7 +77,6 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     throw error;
   }
   services.webhooks.start();
-  services.sizes.start();
   const beginStop = (): void => {
     stopping.abort();
     imports.stopWithin(maxStopMs);

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { accountLinks } from './auth/account-link.ts';
@@ -32,7 +31,6 @@ import { tenantHead } from './operator/schema/tenant-head.ts';
 import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { startTracing } from './tracing/start-tracing.ts';
-import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
 import { createWebhookSender } from './webhooks/send-webhook.ts';
@@ -108,8 +106,7 @@ async function createParts(
   const { announce } = announcer;
   beat.onChange(reportMasterKey(secrets, log));
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
-  const usageStore = createUsageStore(control, process, randomUUID());
-  const recorder = new UsageRecorder({ store: usageStore, log, now });
+  const recorder = new UsageRecorder({ store: createUsageStore(control), log, now });
   const databases = await openDatabases({
     config,
     installation,
@@ -127,7 +124,7 @@ async function createParts(
   await feed.start(); // before the first beat, which so comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
-  await recorder.start();
+  recorder.start();
   const responseCache = new ResponseCache({
     feed,
     announce,
@@ -154,7 +151,6 @@ async function createParts(
   });
   await beat.settle(maxSettleMs);
   const unsentResponses = new UnsentResponses();
-  const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const metrics = createMetrics({
     databases,
     unsentResponses,
@@ -194,7 +190,6 @@ async function createParts(
       metrics.count(outcome);
       if (outcome.tenant) recorder.count(outcome.tenant.guid, outcome);
     },
-    sizes,
     rateLimitStore,
     tracing,
     log,
@@ -207,7 +202,6 @@ async function createParts(
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();
       await usage.stop();
-      await sizes.stop();
       await recorder.stop();
       await announcer.stop();
       await feed.stop();

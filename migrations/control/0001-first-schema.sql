@@ -753,46 +753,9 @@ comment on column tenant_usage.hour is 'begin of the hour, UTC';
 comment on column tenant_usage.refused is
   'requests with status 429 or 503, which are also in requests';
 comment on column tenant_usage.database_bytes is
-  'last size of the database in the hour; null: not sampled';
+  'size of the database, as doctor has measured it in the hour; null: not measured';
 -- the usage of all tenants in some hours; rows arrive almost in that order
 create index tenant_usage_hour_index on tenant_usage using brin (hour);
-
-create table usage_writers (
-  id uuid primary key,
-  process uuid not null,
-  host text not null,
-  pid integer not null,
-  batch bigint not null,
-  requests bigint not null,
-  counted_until timestamptz not null,
-  started_at timestamptz not null default now(),
-  written_at timestamptz not null default now(),
-  ended_at timestamptz
-);
-comment on table usage_writers is
-  'One process that adds its counts to tenant_usage, a batch at a time.';
-comment on column usage_writers.batch is
-  'number of the last batch: a batch that is sent again has no effect';
-comment on column usage_writers.requests is 'sum of all batches';
-comment on column usage_writers.counted_until is
-  'requests that ended before are written, by the clock of the process';
-comment on column usage_writers.ended_at is
-  'when the last batch was written; null: the process runs, or was killed';
-
-create table usage_sampling (
-  only_row boolean primary key default true
-    constraint usage_sampling_only_row_check check (only_row),
-  holder uuid,
-  claimed_at timestamptz not null default '-infinity',
-  last_tenant_id bigint not null default 0,
-  round_started_at timestamptz not null default '-infinity'
-);
-comment on table usage_sampling is
-  'Whose turn it is to sample the sizes of databases: the only row.';
-comment on column usage_sampling.holder is
-  'the process that samples; another one may after 30 s without a claim';
-comment on column usage_sampling.last_tenant_id is 'how far the round has come';
-insert into usage_sampling default values;
 
 
 -- 7  Databases of tenants ---------------------------------------------------------------------
@@ -802,7 +765,7 @@ insert into usage_sampling default values;
 
 create table tenant_databases (
   id bigint primary key default nextval(pg_get_serial_sequence('tenants', 'id')),
-  tenant_id bigint constraint tenant_databases_tenant_id_fkey references tenants,
+  tenant_id bigint not null constraint tenant_databases_tenant_id_fkey references tenants,
   server_id smallint not null constraint tenant_databases_server_id_fkey references servers,
   database_name text not null,
   role_name text not null,
@@ -813,7 +776,6 @@ create table tenant_databases (
   kept_by text
     constraint tenant_databases_kept_by_check check (kept_by in ('move', 'swap', 'back')),
   keep_until timestamptz,
-  digest text,
   schema_version text,
   compatible_from text,
   schema_fingerprint text,
@@ -831,16 +793,14 @@ create table tenant_databases (
   pause_ms integer,
   error text,
   created_at timestamptz not null default now(),
-  filled_at timestamptz,
-  constraint tenant_databases_warm_check
-    check (tenant_id is not null or state in ('reserved', 'filled', 'condemned'))
+  filled_at timestamptz
 );
 comment on table tenant_databases is
-  'One database that a tenant has, had or may get; or a *warm* one, which is ready for the next '
-  'tenant.';
-comment on column tenant_databases.id is
-  'out of the sequence of tenants.id: names of databases contain it, so none is used twice';
-comment on column tenant_databases.tenant_id is 'null: a warm database, which no tenant has yet';
+  'One database that a tenant has, had or may get.';
+comment on column tenant_databases.id is 'out of the sequence of tenants.id';
+comment on column tenant_databases.database_name is
+  'contains 48 random bits, and is recorded before the database and its role are created: so only '
+  'this row leads to them, also where two installations have the same prefix';
 comment on column tenant_databases.role_password is
   'sealed, as tenants.role_password; null: none yet, or gone';
 comment on column tenant_databases.state is
@@ -853,7 +813,6 @@ comment on column tenant_databases.kept_by is
   'one, has replaced its data';
 comment on column tenant_databases.keep_until is
   'it is kept until then; null: without a limit';
-comment on column tenant_databases.digest is 'digest of the migrations of a warm database';
 comment on column tenant_databases.epoch is
   'epoch of the last run for the tenant: a number above those of all earlier runs';
 comment on column tenant_databases.current_since is
@@ -877,9 +836,6 @@ create unique index tenant_databases_name_unique
   on tenant_databases (database_name) where state <> 'gone';
 -- the databases of a tenant
 create index tenant_databases_tenant_id_index on tenant_databases (tenant_id);
--- the next warm database
-create index tenant_databases_warm_index
-  on tenant_databases (server_id, digest, id) where tenant_id is null;
 
 create table tenant_fences (
   tenant_guid uuid primary key

@@ -76,7 +76,7 @@ export class TenantClient extends ScramClient {
     this.openingAt = performance.now();
     // The error is created when the timer fires. An error created here would capture this stack, and with it retain the
     // connection whose end caused this one to be opened, which retains the one before it, and so on.
-    const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
+    const giveUp = () => this.abort(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
     try {
       await this.connect();
@@ -90,7 +90,7 @@ export class TenantClient extends ScramClient {
     // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long again.
-      if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      if (this.#onRelease) this.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });
   }
 
@@ -131,7 +131,7 @@ export class TenantClient extends ScramClient {
   /** Destroys the connection if it is still in use when the deadline of one of its requests passes. */
   endAt(deadline: Deadline): void {
     const forget = deadline.onPass(() => {
-      this.#stream.destroy(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
+      this.abort(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
     });
     this.#forgetDeadlines.push(forget);
   }

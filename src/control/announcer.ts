@@ -75,13 +75,22 @@ export class Announcer {
         await this.#send([...batch.payloads]);
         batch.accepted.resolve();
       } catch {
-        for (const payload of batch.payloads) this.#keep(payload);
-        void this.#next.accepted.promise.then(batch.accepted.resolve);
+        this.#putBack(batch);
         await delay(retryMs, undefined, { ref: false });
       }
     }
 
     this.#sending = undefined;
+  }
+
+  /** What was announced meanwhile is sent together with a batch that has failed. */
+  #putBack(failed: Batch): void {
+    const later = this.#next;
+    this.#next = failed;
+    if (later.payloads.size === 0) return;
+
+    for (const payload of later.payloads) this.#keep(payload);
+    void failed.accepted.promise.then(later.accepted.resolve);
   }
 
   async #send(payloads: readonly string[]): Promise<void> {

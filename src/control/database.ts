@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
@@ -7,13 +6,14 @@ import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import { connectionConfig, onPoolConnect, timeLimits } from '../postgres/connection.ts';
+import { PoolError } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { retryRefusedOf } from '../postgres/retry-refused.ts';
 import { ScramClient } from '../postgres/scram-client.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
-import type { Deadline } from '../runtime/deadline.ts';
+import { answerMs, type Deadline } from '../runtime/deadline.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 
@@ -80,7 +80,7 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
       Client: ScramClient,
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
-      onConnect: onPoolConnect,
+      onConnect: onPoolConnect('control'),
       onPoolCreated: (pool: pg.Pool) => {
         dropDeadConnections(pool, timeLimits.control.silenceMs);
         retryRefusedOf(pool, {
@@ -88,11 +88,10 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
           onRefused: () => member?.onControlRefused(),
         });
         const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
-        Object.defineProperty(pool.options, 'max', { get: max }); // read before each connection is opened
-        // After a release, because the pool counts the connection as idle only then.
-        pool.on('release', () => {
-          if (pool.totalCount > max()) setImmediate(() => void closeAbove(pool, max).catch(() => {}));
-        });
+        // Read before a connection is opened, and when one is released: above the maximum, it
+        // is closed after its use, also while others wait for it.
+        Object.defineProperty(pool.options, 'max', { get: max });
+        Object.defineProperty(pool.options, 'maxUses', { get: () => (pool.totalCount > max() ? 1 : Infinity) });
       },
     },
   });
@@ -118,11 +117,6 @@ export async function queryControl<Row extends object>(
 export async function queryStatement(control: ControlDatabase, statement: Statement): Promise<RowValues[]> {
   const pool = await control.em.getConnection().getNativeClient();
   return (await pool.query<RowValues>(statement)).rows;
-}
-
-/** A client whose socket a deadline can destroy. */
-function destroy(client: pg.PoolClient): void {
-  (client.connection as unknown as { stream: Socket }).stream.destroy();
 }
 
 interface TransactOptions {
@@ -151,7 +145,9 @@ export async function transactControl<Result>(
 ): Promise<Result> {
   const pool = await control.em.getConnection().getNativeClient();
   const client = await pool.connect();
-  const forgetDeadline = deadline?.onPass(() => destroy(client));
+  const forgetDeadline = deadline?.onPass(() => {
+    (client as unknown as ScramClient).abort(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
+  });
   let broken = false;
   let isCommitting = false;
   try {
@@ -160,6 +156,7 @@ export async function transactControl<Result>(
     deadline?.check();
     isCommitting = true;
     await client.query('commit');
+    deadline?.extend(answerMs);
     return result;
   } catch (error) {
     await client.query('rollback').catch(() => (broken = true)); // the first error is the one to report
@@ -175,11 +172,8 @@ const maxEndMs = 1_000;
 
 /** Closes idle connections of the pool until `keep` are open or the others are in use, and waits for their ends. */
 export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
-  await closeAbove(await control.em.getConnection().getNativeClient(), () => keep);
-}
-
-async function closeAbove(pool: pg.Pool, max: () => number): Promise<void> {
-  while (!pool.ending && pool.totalCount > max() && pool.idleCount > 0) {
+  const pool = await control.em.getConnection().getNativeClient();
+  while (!pool.ending && pool.totalCount > keep && pool.idleCount > 0) {
     const client = await pool.connect();
     const ended = new Promise(resolve => void client.once('end', resolve));
     client.release(true);

@@ -81,7 +81,10 @@ export class ImportRunner {
     }
   }
 
-  /** Refuses an import that could not begin now: at most half of the connections to a server serve imports. */
+  /**
+   * Refuses an import that could not begin now: at most half of the connections to a server serve
+   * imports, and one always may, without which a process with a single connection would run none.
+   */
   #requireFree(tenant: TenantRecord): void {
     if (this.#stopsAt - performance.now() < importDeadlineMs)
       throw busy('The process that has the request is stopping.');

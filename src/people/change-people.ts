@@ -76,7 +76,7 @@ async function withEntity(
   changeWith: (requireEntity: () => void) => Promise<RowValues[]>,
 ): Promise<RowValues[]> {
   if (id === null) return changeWith(() => {});
-  let rows: RowValues[] = [];
+  let rows: RowValues[] | undefined;
   const hold = async (transaction: TenantTransaction): Promise<Statement> => {
     const found = await transaction.query({ ...lockEntity, values: [id] });
     rows = await changeWith(() => {
@@ -84,8 +84,13 @@ async function withEntity(
     });
     return nothing;
   };
-  await context.write(hold, undefined, false);
-  return rows;
+
+  try {
+    await context.write(hold, undefined, false);
+  } catch (error) {
+    if (!rows) throw error; // otherwise the change has been made, and only the lock was lost
+  }
+  return rows ?? [];
 }
 
 const lockEntity = { name: 'lock_entity', text: 'select from entities where id = $1 for key share' };

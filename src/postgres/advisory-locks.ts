@@ -8,7 +8,6 @@ export const lockSpaces = {
   template: 727_102,
   slug: 727_103,
   tenant: 727_104,
-  warm: 727_105,
   /** Processes of the service that start: one at a time is counted. */
   processes: 727_106,
   run: 727_110,

@@ -126,9 +126,20 @@ export const sessionStatement = `
          set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false),
          set_config('client_connection_check_interval', '10s', false)`;
 
-/** Prepares the connections of a `pg.Pool`: for its option `onConnect`. */
-export async function onPoolConnect(client: pg.ClientBase): Promise<void> {
-  await client.query(sessionStatement);
+/**
+ * Runs `sessionStatement` on a connection that has just logged in. A pooler answers a login by
+ * itself, and a statement only when it has a connection to the server; so both have the same
+ * time limit.
+ * @throws when nobody answers in that time: the connection is of no use, and must be ended
+ */
+async function prepareSession(client: pg.ClientBase, { connectMs }: TimeLimits): Promise<void> {
+  const query = { text: sessionStatement, query_timeout: connectMs };
+  await client.query(query);
+}
+
+/** Returns what prepares each connection of a `pg.Pool`: its option `onConnect`. */
+export function onPoolConnect(kind: ConnectionKind): (client: pg.ClientBase) => Promise<void> {
+  return client => prepareSession(client, timeLimits[kind]);
 }
 
 /**
@@ -145,7 +156,7 @@ export async function withConnection<T>(
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
   const config = { ...connectionConfig(url, kind, settings), pipeline };
-  const client = await retryRefused(() => connect(config), { maxMs: maxRefusedMs });
+  const client = await retryRefused(() => connect(config, kind), { maxMs: maxRefusedMs });
   try {
     return await work(client);
   } finally {
@@ -153,12 +164,12 @@ export async function withConnection<T>(
   }
 }
 
-async function connect(config: ConstructorParameters<typeof ScramClient>[0]): Promise<pg.Client> {
+async function connect(config: ConstructorParameters<typeof ScramClient>[0], kind: ConnectionKind): Promise<pg.Client> {
   const client = newClient(config);
   client.on('error', () => {}); // the running query rejects
   try {
     await client.connect();
-    await client.query(sessionStatement);
+    await prepareSession(client, timeLimits[kind]);
     return client;
   } catch (error) {
     await client.end().catch(() => {});
@@ -182,7 +193,7 @@ export function operatorPool(url: string, max: number): pg.Pool {
     ...connectionConfig(url, 'operator'),
     max,
     Client: ScramClient,
-    onConnect: onPoolConnect,
+    onConnect: onPoolConnect('operator'),
   });
   pool.on('error', () => {}); // the running query rejects
   retryRefusedOf(pool, { maxMs: maxRefusedMs });

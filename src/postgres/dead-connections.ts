@@ -1,5 +1,7 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
+import { PoolError } from './database-error.ts';
+import type { ScramClient } from './scram-client.ts';
 
 /**
  * Removes dead connections from a pool, also while they are in use. For `driverOptions.onPoolCreated`.
@@ -11,6 +13,7 @@ import type pg from 'pg';
  * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK. On a dead connection both fail, and
  * the pool would be one connection smaller for as long as the process lives. So a dead connection is released here.
  *
+ * @param pool of `ScramClient`
  * @param silenceMs longer than the `statement_timeout` of the connections
  */
 export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
@@ -22,7 +25,9 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
     const { stream } = client.connection as unknown as { stream: Socket };
     // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      if (inUse.has(client)) stream.destroy();
+      if (inUse.has(client)) {
+        (client as unknown as ScramClient).abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      }
     });
     client.once('end', () => {
       // A single query rejects, and its caller releases the connection at once. Only a transaction still uses it now.

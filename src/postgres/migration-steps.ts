@@ -58,7 +58,7 @@ export async function runMigrations(
     discovery: { warnWhenNoEntities: false },
     ensureDatabase: false,
     extensions: [Migrator],
-    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1, onConnect: onPoolConnect },
+    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1, onConnect: onPoolConnect('migrations') },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import pg from 'pg';
 import { scramProof } from './scram.ts';
 
@@ -16,11 +17,38 @@ interface LoginInternals {
   _handleAuthSASLContinue(message: { data: string }): Promise<void>;
 }
 
+/** The stream of `pg.Client`, which its types lack: the socket, or TLS above it. */
+interface StreamInternals {
+  readonly connection: { readonly stream: Socket };
+}
+
 /**
  * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of WebCrypto, each of which waits
  * for a thread, and computes the keys of the password anew for each connection.
  */
 export class ScramClient extends pg.Client {
+  /** Below TLS, which replaces the stream when it begins. */
+  readonly #socket = (this as unknown as StreamInternals).connection.stream;
+
+  /**
+   * Ends the connection, and what is not sent yet. If it were only closed, the kernel would go
+   * on to send it: a change that a silent network has held back would be made up to a minute
+   * after its request has failed.
+   * @param error of the running queries
+   */
+  abort(error: Error): void {
+    const { stream } = (this as unknown as StreamInternals).connection;
+    if (stream.destroyed) return;
+
+    const isReset = this.#socket.remoteAddress !== undefined; // connected by TCP
+    if (!isReset) {
+      stream.destroy(error);
+      return;
+    }
+    this.#socket.resetAndDestroy();
+    stream.emit('error', error);
+  }
+
   /** Called by `pg` with the first message of the server. */
   async _handleAuthSASLContinue(message: { data: string }): Promise<void> {
     const login = this as unknown as LoginInternals;

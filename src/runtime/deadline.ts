@@ -2,6 +2,12 @@ import type { Trace } from '../tracing/trace.ts';
 
 /** A request has a response within 10 s: half a second is for what its deadline cannot end, such as sending it. */
 export const requestDeadlineMs = 9_500;
+/**
+ * A request whose change is made has this time at least for its response: otherwise its client
+ * would be told to send it again. It needs a quarter of a second of that at most, to announce
+ * the change, unless this process is stalled.
+ */
+export const answerMs = 2_000;
 
 /** The deadline has passed: nothing more may be started for the request. Its client receives `unavailable`. */
 export class DeadlineError extends Error {

@@ -10,7 +10,7 @@ import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
-import { type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
+import { answerMs, type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { type Caller, findCallerLoss, isCallerCurrent } from './caller.ts';
 import { RepeatableChange } from './repeatable-change.ts';
 
@@ -155,8 +155,12 @@ export class RequestContext {
     const prepare: Prepare = typeof change === 'function' ? change : async () => change;
     const made: Statement | Prepare = once ? transaction => once.prepare(transaction, prepare) : change;
 
-    const make = (beforeCommit: () => void): Promise<RowValues[]> =>
-      database.change({ actor: this.actor, change: made, beforeCommit, deadline: this.deadline });
+    const make = async (beforeCommit: () => void): Promise<RowValues[]> => {
+      const { actor, deadline } = this;
+      const rows = await database.change({ actor, change: made, beforeCommit, deadline });
+      deadline.extend(answerMs);
+      return rows;
+    };
 
     for (let attempt = 1; ; attempt++) {
       try {

@@ -21,6 +21,7 @@ const view = describeFields(
     ResponseBytes: count(),
     DatabaseMs: count(),
     DatabaseBytes: count().nullable(),
+    DatabaseMeasuredAt: timestamp().nullable(),
   },
   {
     StartsAt: 'The begin of the hour or day, in UTC.',
@@ -29,7 +30,9 @@ const view = describeFields(
     Writes: 'Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded.',
     ResponseBytes: 'The bytes of the response bodies, as they were sent.',
     DatabaseMs: "The time in which connections to the tenant's database were in use, in milliseconds.",
-    DatabaseBytes: 'The last known size of the database in this time; null if none is known.',
+    DatabaseBytes:
+      'The size of the database when it was last measured in this time, about once a day; null if it was not.',
+    DatabaseMeasuredAt: 'The hour in which its size was measured; null if it was not.',
   },
 ).meta({ title: 'Usage' });
 
@@ -61,7 +64,8 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
       summary: 'What the tenant used, by day or by hour',
       description:
         'Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are ' +
-        'added within 10 seconds, and kept for 100 days.',
+        'added within a minute, and kept for 100 days. When a process of the service is killed, those that it counted ' +
+        'in its last minute are missing.',
       query,
       response: z.array(view),
       handler: async ({ query: { from = null, to = null, by } }, context) => {

@@ -17,12 +17,12 @@ const lines: Record<Report['what'], Line> = {
   hung: ['error', { event: 'worker_hung' }, 'a worker process has not answered for 10 s, and is killed'],
   restarting: ['info', { event: 'restarting' }, 'the worker processes are restarted one after the other'],
   restarted: ['info', { event: 'restarted' }, 'all worker processes were restarted'],
-  restart_queued: ['info', { event: 'restart_queued' }, 'a further restart begins when the present one has ended'],
-  restart_ignored: [
+  restart_queued: [
     'info',
-    { event: 'restart_ignored' },
-    'the workers are starting or stopping: they are not restarted',
+    { event: 'restart_queued' },
+    'a restart of the worker processes begins when the present one, or the start, has ended',
   ],
+  restart_ignored: ['info', { event: 'restart_ignored' }, 'the worker processes are stopping: they are not restarted'],
   restart_failed: [
     'error',
     { event: 'restart_failed' },

@@ -14,6 +14,7 @@ import { type RunOptions, reportListening } from '../process/run-service.ts';
 import { onStopSignal } from '../runtime/signals.ts';
 import { type RunningApi, startApi } from '../server.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
+import type { RestartSignal } from './restart-signal.ts';
 import { unrequested } from './worker-process.ts';
 import { startWorkers, type Workers } from './workers.ts';
 
@@ -101,7 +102,10 @@ function send(message: ToPrimary, onSent: () => void = () => {}): void {
  * Runs the primary process: starts the workers, restarts them on SIGHUP, and serves health checks and metrics, until a
  * signal or a fault ends it.
  */
-export async function runWorkers({ config, prepared, log, output, ignoreEarlySignals }: RunOptions): Promise<void> {
+export async function runWorkers(
+  { config, prepared, log, output, ignoreEarlySignals }: RunOptions,
+  restarts: RestartSignal,
+): Promise<void> {
   const { installation, demo } = prepared;
   const { processes, managementPort, managementHost } = config;
   const databaseUrl = installation.embedded ? installation.controlUrl : undefined;
@@ -116,6 +120,7 @@ export async function runWorkers({ config, prepared, log, output, ignoreEarlySig
   }
   ignoreEarlySignals();
   const stopped = primaryEnd(log, workers);
+  restarts.onRestart(() => workers.restart());
   reportListening({ config, log, output, demo, ports: { port: workers.port, managementPort: portOf(management) } });
 
   const reason = await stopped;
@@ -128,12 +133,11 @@ export async function runWorkers({ config, prepared, log, output, ignoreEarlySig
 }
 
 /**
- * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP restarts the workers;
- * but on a terminal, it means that the terminal was closed.
+ * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP
+ * is one of these signals only on a terminal, where it means that the terminal was closed.
  */
 function primaryEnd(log: Logger, workers: Workers): Promise<'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'fault'> {
   const hasTerminal = isatty(0);
-  if (!hasTerminal) process.on('SIGHUP', () => workers.restart());
   return new Promise(resolve => {
     const abort = (): void => {
       workers.kill();

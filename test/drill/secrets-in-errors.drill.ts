@@ -83,7 +83,6 @@ describe('drill: secrets in errors', () => {
       ];
       for (const args of [
         ['doctor', '--json'],
-        ['pool', 'fill', '--size', '1', '--json'],
         ['migrate', '--all', '--json'],
         ['server', 'list'],
       ]) {

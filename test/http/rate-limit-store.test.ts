@@ -156,6 +156,21 @@ function slidingWindowsInRedis(): void {
     });
   }
 
+  for (const rate of [rates[1], rates[4]] as [Rate, Rate]) {
+    it(`a window of ${rate.max} in Redis ends in its own time when the clock of Redis was set back`, async () => {
+      const key = `rl:set-back:${rate.max}`;
+      now = 1_800_000_000_000;
+      for (let call = 0; call < rate.max; call++) await store.hit(key, rate);
+
+      now -= 10 * rate.windowMs;
+      expect(await store.hit(key, rate)).to.deep.equal({ remaining: 0, resetMs: rate.windowMs });
+      now += rate.windowMs - 1;
+      expect((await store.hit(key, rate)).remaining).to.equal(0);
+      now += 1;
+      expect((await store.hit(key, rate)).remaining).to.equal(rate.max);
+    });
+  }
+
   it('a window in Redis counts by the clock of Redis, in one small key that expires with it', async () => {
     expect(await redis.admin.memory('USAGE', 'rl:test:500')).to.be.lessThan(700);
     const store = createRedisStore(redis.url);

@@ -1,4 +1,7 @@
-import { request } from 'node:http';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
@@ -280,6 +283,20 @@ describe('imports of CSV files', () => {
       sent.destroy();
       expect(status).to.equal(expected);
     }
+  });
+
+  it('a file that arrives byte by byte is read as one that arrives at once', async () => {
+    const file = 'Code;Name\nBYT;Byte by byte\n';
+    const sent = send(admin, file.length);
+    const answered = once(sent, 'response');
+    for (const byte of file) {
+      sent.write(byte);
+      await nextTurn();
+    }
+    sent.end();
+
+    const [response] = (await answered) as [IncomingMessage];
+    expect(JSON.parse(await text(response))).to.include({ Applied: true, Created: 1, Refused: 0 });
   });
 
   it('a file of 5 MB is imported, one of a byte more is 413, and so are 10,001 rows, with the words to send parts', async () => {

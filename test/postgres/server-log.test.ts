@@ -3,10 +3,8 @@ import pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config/config.ts';
-import { Server } from '../../src/control/control-entities.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { fillPool } from '../../src/operator/databases/warm-pool.ts';
 import { diagnose } from '../../src/operator/doctor/doctor.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addUser } from '../../src/operator/people/users.ts';
@@ -44,9 +42,8 @@ describe('log of the PostgreSQL server', () => {
     expect(log).to.not.match(/@\w+\.test/);
   }
 
-  it('provisioning from the template and the pool, and the repair of a login role, log no secret', async () => {
+  it('provisioning from the template, and the repair of a login role, log no secret', async () => {
     await server.provision('acme');
-    await fillPool(server.installation, await server.installation.control.em.fork().findAll(Server), 1);
     const { tenant } = await server.provision('globex');
     await server.sql(`revoke connect on database "${tenant.databaseName}" from "${tenant.roleName}"`);
     await server.sql(`drop role "${tenant.roleName}"`);

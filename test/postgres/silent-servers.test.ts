@@ -3,9 +3,12 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { ConnectionBudget } from '../../src/connections/connection-budget.ts';
 import { TenantPool } from '../../src/connections/tenant-pool.ts';
+import { openControlDatabase, queryControl } from '../../src/control/database.ts';
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
-import { connectionConfig } from '../../src/postgres/connection.ts';
+import { connectionConfig, timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { dropDeadConnections } from '../../src/postgres/dead-connections.ts';
+import { ScramClient } from '../../src/postgres/scram-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
@@ -40,6 +43,7 @@ describe('silence limit of database connections', () => {
   it('a query of the control pool fails within the limit, on a connection that was idle for longer', async () => {
     const pool = new pg.Pool({
       ...connectionConfig(proxy.through(world.config.databaseUrl ?? ''), 'control'),
+      Client: ScramClient,
       max: 1,
     });
     pool.on('error', () => {});
@@ -54,7 +58,64 @@ describe('silence limit of database connections', () => {
     await pool.end();
   });
 
-  it('a query of a tenant fails within the limit, on a connection that was idle for longer', async () => {
+  it('what a network that stalls has held back is not delivered after its query has failed', async () => {
+    const text = 'x'.repeat(1024 * 1024);
+    const arrivedAfter = async (database: string, query: () => Promise<unknown>): Promise<number> => {
+      const goOn = proxy.stall(database);
+      await failsAfter(query);
+      const before = proxy.received(database);
+      goOn();
+      await eventually(async () => proxy.open(database) === 0);
+      return proxy.received(database) - before;
+    };
+    const { controlUrl } = world.installation;
+    const controlName = new URL(controlUrl).pathname.slice(1);
+    const control = new pg.Pool({
+      ...connectionConfig(proxy.through(controlUrl), 'control'),
+      Client: ScramClient,
+      max: 1,
+    });
+    control.on('error', () => {});
+    dropDeadConnections(control, silenceMs);
+    await control.query('select 1');
+    const { pool, budget } = await tenantPool();
+    const client = await pool.connect();
+
+    const ofControl = await arrivedAfter(controlName, () => control.query('select $1', [text]));
+    const ofTenant = await arrivedAfter(world.acme.database, () => client.query('select $1', [text]));
+
+    expect(ofControl).to.be.below(text.length);
+    expect(ofTenant).to.be.below(text.length);
+    client.release();
+    await control.end();
+    await pool.end();
+    await budget.close();
+  });
+
+  it('a connection that is not answered after its login ends, and its place in the pool is free', async () => {
+    const { controlUrl } = world.installation;
+    const control = openControlDatabase(proxy.through(controlUrl), 1);
+    const held = proxy.hold(new URL(controlUrl).pathname.slice(1), packet => packet.includes('tcp_keepalives_idle'));
+    const query = () => queryControl(control, 'probe', 'select 1', []);
+
+    await failsAfter(query);
+
+    expect(held.isHolding).to.equal(true);
+    expect(await query()).to.have.length(1);
+    await control.close();
+  });
+
+  it('a command whose connection is not answered after its login fails', async () => {
+    const { controlUrl } = world.installation;
+    const { connectMs } = timeLimits.operator;
+    Object.assign(timeLimits.operator, { connectMs: 1_000 });
+    proxy.hold(new URL(controlUrl).pathname.slice(1), packet => packet.includes('tcp_keepalives_idle'));
+
+    await failsAfter(() => withConnection(proxy.through(controlUrl), client => client.query('select 1')));
+    Object.assign(timeLimits.operator, { connectMs });
+  });
+
+  async function tenantPool() {
     const tenant = await tenantRecord(world, world.acme);
     const budget = new ConnectionBudget({ max: 1, maxPerTenant: 1, maxPerTenantShared: 1, maxWaitMs: patienceMs });
     const pool = new TenantPool(budget, {
@@ -63,6 +124,11 @@ describe('silence limit of database connections', () => {
       silenceMs,
       openMs: patienceMs,
     });
+    return { pool, budget };
+  }
+
+  it('a query of a tenant fails within the limit, on a connection that was idle for longer', async () => {
+    const { pool, budget } = await tenantPool();
     const query = async () => {
       const client = await pool.connect();
       try {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
 import { outcomeUnknownDetail } from '../../src/errors.ts';
@@ -9,7 +10,8 @@ import { announcedMs, eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { sql, useWorld } from '../support/world.ts';
 
-const path = '/api/v1/EntityStatus/3';
+const statuses = '/api/v1/EntityStatus';
+const path = `${statuses}/3`;
 const deadlineMs = 3_000;
 /** Of the lock that a commit waits for. */
 const gate = 4712;
@@ -79,6 +81,39 @@ describe('announcements of changes', () => {
     expect(announcement.isHolding).to.equal(true);
     expect(await titleAt(writer)).to.equal('hanging');
     await isRead('hanging');
+  });
+
+  it('a change that is made just before its deadline, and whose announcement hangs, is not said to be repeatable', async () => {
+    const created = await Promise.all(
+      Array.from({ length: 8 }, async (_, index) => (await writer.post(statuses, { Title: `before ${index}` })).body),
+    );
+    const ids: number[] = created.map(({ Id }) => Id);
+    await sql(
+      world.acme,
+      `create function gate() returns trigger language plpgsql as $$ begin
+         perform pg_advisory_xact_lock_shared(${gate}, new.id);
+         return null;
+       end $$;
+       create trigger gate after update on entity_statuses for each row execute function gate()`,
+    );
+    proxy.hold(controlName, packet => packet.includes('responses:'));
+
+    const responses = await withConnection(world.acme.adminUrl, async session => {
+      for (const id of ids) await session.query('select pg_advisory_lock($1, $2)', [gate, id]);
+      const startedAt = performance.now();
+      const sent = ids.map(id => writer.put(`${statuses}/${id}`, { Title: 'after' }));
+      for (const [index, id] of ids.entries()) {
+        await sleep(startedAt + deadlineMs - (ids.length - index) * 40 - performance.now());
+        await session.query('select pg_advisory_unlock($1, $2)', [gate, id]);
+      }
+      return Promise.all(sent);
+    });
+    await sql(world.acme, 'drop function gate() cascade');
+
+    const made = await sql<{ id: number }>(world.acme, `select id from entity_statuses where title = 'after'`);
+    const repeatable = responses.flatMap(({ headers }, index) => (headers.has('retry-after') ? [ids[index]] : []));
+    expect(made.length, 'changes that were made').to.be.above(0);
+    expect(made.map(({ id }) => id).filter(id => repeatable.includes(id))).to.deep.equal([]);
   });
 
   it('a change whose commit is made but not confirmed is announced', async () => {

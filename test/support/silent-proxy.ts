@@ -18,6 +18,16 @@ export interface SilentProxy {
    * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
    */
   hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };
+  /**
+   * Reads nothing more from the present connections to a database, as when a network stalls:
+   * what is sent meanwhile stays in the kernel of its sender.
+   * @returns a function that reads on
+   */
+  stall(database: string): () => void;
+  /** Connections to a database that are open. */
+  open(database: string): number;
+  /** The bytes that have arrived from connections to a database, since the start. */
+  received(database: string): number;
   /** Calls `change` with each packet to a database, before it is passed: it may change the bytes in place. */
   edit(database: string, change: (packet: Buffer) => void): void;
   /** Drops the notifications to a database's connections, or passes them again. */
@@ -43,6 +53,8 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
   const { hostname, port } = new URL(url);
   const silent = new Map<string, (packet: Buffer) => boolean>();
   const opened: string[] = [];
+  const clients = new Map<Socket, string>();
+  const received = new Map<string, number>();
   const withoutNotifications = new Set<string>();
   const edits = new Map<string, (packet: Buffer) => void>();
   const holds = new Map<string, Hold>();
@@ -68,7 +80,10 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
       if (database === undefined) {
         database = /database\0([^\0]+)\0/.exec(packet.toString('latin1'))?.[1] ?? '';
         opened.push(database);
+        clients.set(client, database);
+        client.once('close', () => clients.delete(client));
       }
+      received.set(database, (received.get(database) ?? 0) + packet.length);
       const isLast = silent.get(database);
       isSilent ||= isLast === nothing;
       if (isSilent) return;
@@ -107,6 +122,15 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
         },
       };
     },
+    stall: database => {
+      const stalled = [...clients].flatMap(([client, name]) => (name === database ? [client] : []));
+      for (const client of stalled) client.pause();
+      return () => {
+        for (const client of stalled) client.resume();
+      };
+    },
+    open: database => [...clients.values()].filter(name => name === database).length,
+    received: database => received.get(database) ?? 0,
     edit: (database, change) => void edits.set(database, change),
     dropNotifications: (database, isDropping) => {
       if (isDropping) withoutNotifications.add(database);

@@ -98,7 +98,7 @@ export class TwoServers {
   }
 
   /** Returns which databases and login roles of tenants, or of this name, a server has. Each name is there once. */
-  namesOn(server: string, name = '[a-z0-9_]+_tenant_[0-9]+'): Promise<string[]> {
+  namesOn(server: string, name = '[a-z0-9_]+_tenant_[0-9]+_[0-9a-f]{12}'): Promise<string[]> {
     return withConnection(this.#urlOf(server), async client => {
       const { rows } = await client.query<{ name: string }>(
         `select name from (select datname as name from pg_database union select rolname from pg_roles) as names

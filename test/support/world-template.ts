@@ -6,7 +6,6 @@ import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
-import { roleComment } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { generatePassword } from '../../src/operator/people/users.ts';
@@ -107,7 +106,6 @@ export async function copyTenant(client: pg.Client, tenant: TenantTemplate, name
   await client.query(`create database ${quote(name)} template ${quote(tenant.database)} strategy file_copy`);
   await client.query(
     `create role ${quote(name)} login password ${quoteLiteral(tenantVerifier(tenant.rolePassword))};
-     ${roleComment({ role: name, guid: tenant.guid })};
      grant ${quote(tenantGroup(server))} to ${quote(name)};
      ${limitConnect(name, name)}`,
   );

@@ -5,7 +5,7 @@ import type { Passwords } from '../../src/auth/passwords.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { physicalName } from '../../src/operator/databases/role-owner.ts';
+import { newPhysicalName } from '../../src/operator/databases/database-names.ts';
 import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
 import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../../src/operator/people/users.ts';
@@ -88,7 +88,7 @@ export async function createWorld(
   const { firstNumber, tenants, serviceLogin } = await withConnection(postgresUrl(), async client => {
     const firstNumber = await nextTenantNumber(client);
     const tenants = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
-      const database = physicalName(server, firstNumber + index);
+      const database = newPhysicalName(server, firstNumber + index);
       return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: { ...admin } };
     });
     for (const [index, tenant] of template.tenants.entries())

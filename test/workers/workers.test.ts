@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { Agent } from 'node:http';
 import { availableParallelism } from 'node:os';
 import { expect } from 'chai';
@@ -134,6 +135,31 @@ describe('PROCESSES', () => {
     expect(code).to.equal(0);
     expect(stdout).not.to.include('"worker_started"');
     if (availableParallelism() > 1) expect(stdout).to.match(/"event":"processes".*because REDIS_URL is not set/);
+  });
+
+  it('SIGHUP during the start does not end the service, and its workers are restarted once they serve', async () => {
+    const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
+    const settings = {
+      PROCESSES: '2',
+      SHUTDOWN_DELAY: '0s',
+      LOG_LEVEL: 'info',
+      REDIS_URL: service.redis.url,
+      ...ports,
+    };
+    const started = startScript('src/main.ts', [], { ...world.environment, ...settings });
+    const { pid } = started.process;
+    const children = () => readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');
+    await eventually(async () => (await children()) !== '', startMs);
+    expect(started.output.stdout).not.to.include('"listening"');
+
+    started.process.kill('SIGHUP');
+
+    const hasEnded = () => started.process.exitCode !== null || started.process.signalCode !== null;
+    await eventually(() => hasEnded() || started.output.stdout.includes('"event":"restarted"'), startMs);
+    expect(hasEnded()).to.equal(false);
+    expect(started.output.stdout).to.include('"event":"restart_queued"');
+    started.process.kill('SIGTERM');
+    expect((await started.ended).code).to.equal(0);
   });
 
   it('more processes than the connection budget has room for are refused', async () => {

@@ -1441,7 +1441,7 @@ export interface paths {
         };
         /**
          * What the tenant used, by day or by hour
-         * @description Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are added within 10 seconds, and kept for 100 days.
+         * @description Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are added within a minute, and kept for 100 days. When a process of the service is killed, those that it counted in its last minute are missing.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -1948,8 +1948,10 @@ export interface components {
             ResponseBytes: number;
             /** @description The time in which connections to the tenant's database were in use, in milliseconds. */
             DatabaseMs: number;
-            /** @description The last known size of the database in this time; null if none is known. */
+            /** @description The size of the database when it was last measured in this time, about once a day; null if it was not. */
             DatabaseBytes: number | null;
+            /** @description The hour in which its size was measured; null if it was not. */
+            DatabaseMeasuredAt: string | null;
         };
         /** @description Problem details (RFC 9457). */
         Problem: {
@@ -10591,7 +10593,8 @@ export interface operations {
                      *         "Writes": 1,
                      *         "ResponseBytes": 1,
                      *         "DatabaseMs": 1,
-                     *         "DatabaseBytes": null
+                     *         "DatabaseBytes": null,
+                     *         "DatabaseMeasuredAt": null
                      *       }
                      *     ]
                      */

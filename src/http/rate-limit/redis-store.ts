@@ -48,7 +48,8 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
  * first one; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the
  * first call in the newest group, then for each group, oldest first, the time of its last call
  * and its number of calls. Times are in milliseconds. A time in the future was stored before the
- * clock was set back, and counts as now.
+ * clock of Redis was set back: it becomes now, and is stored as that, so that a window ends in its
+ * own time by the new clock.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -58,11 +59,13 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local first, ends, counts, total = now, {}, {}, 0
+local first, ends, counts, total, isChanged = now, {}, {}, 0, false
 local numbers = string.gmatch(redis.call('GET', KEYS[1]) or '', '%d+')
-first = tonumber(numbers() or now)
+first = math.min(now, tonumber(numbers() or now))
 for word in numbers do
-  local last, count = math.min(now, tonumber(word)), tonumber(numbers())
+  local stored, count = tonumber(word), tonumber(numbers())
+  local last = math.min(now, stored)
+  isChanged = isChanged or last < stored
   if last > now - window then
     ends[#ends + 1], counts[#counts + 1] = last, count
     total = total + count
@@ -79,6 +82,9 @@ if remaining > 0 and calls > 0 then
     first = now
     ends[#ends + 1], counts[#counts + 1] = now, calls
   end
+  isChanged = true
+end
+if isChanged then
   local text = { string.format('%.0f', first) }
   for i = 1, #ends do text[#text + 1] = string.format('%.0f %.0f', ends[i], counts[i]) end
   redis.call('SET', KEYS[1], table.concat(text, ' '), 'PX', window)

@@ -49,7 +49,6 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ['migrate', 'bring tenant databases to the version of this build', () => import('../schema/migrate.command.ts')],
     ['rollback', 'undo the last migration of one tenant', () => import('../schema/rollback.command.ts')],
     ['runs', 'migration runs, and their progress', () => import('../schema/runs.command.ts')],
-    ['pool', 'databases made ahead for new tenants', () => import('../databases/pool.command.ts')],
     ['control', 'the control database: migrations, logins, master key', () => import('../control/control.command.ts')],
   ],
   Servers: [

@@ -50,7 +50,7 @@ export type DatabaseStep =
   | 'wait for processes'
   /** From its commit on, no login of the tenant begins in the current database. */
   | 'close current'
-  /** Fails if the current database is not lost. Closes its role, and shuts earlier runs out, should it come back. */
+  /** Fails if the current database is not lost. Closes its role, should it come back. */
   | 'require lost'
   | 'end sessions'
   /** Gives the target the webhooks of the current database, in place of those that it had (`keepWebhooks`). */
@@ -85,8 +85,9 @@ export type DatabaseStep =
  * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
  *     which comes after `close current` of the same run. A run between the two that was replaced: the next run has
  *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange, and
- *     by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` does both at its role,
- *     which is still there, and `claim current` and `open current` compare that too, should it come back. Of a new
+ *     by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` closes its role,
+ *     which is still there, should the database come back; and `open current` looks, while its session is in the
+ *     database, whether the run still holds the lock: only a run with the lock finds a database lost. Of a new
  *     tenant, whose databases have no fence, what an earlier run has exchanged is dropped before another one is placed.
  * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed, and its sessions had
  *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the two are equal.
@@ -95,7 +96,7 @@ export type DatabaseStep =
  *     that was only announced.
  * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to purge it, when it is lost,
  *     or while it is new. No step leads from there back to another state, and by I1 a run that has lost its lock
- *     condemns nothing.
+ *     condemns nothing. Nobody else has its names (`database-names.ts`).
  * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs condemn it. `exchange`
  *     takes one that this run has filled, or that is complete.
  * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.

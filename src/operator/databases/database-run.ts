@@ -2,20 +2,27 @@ import type pg from 'pg';
 import { holdImports } from '../../imports/import-lock.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
-import { createDatabase, reserveDatabase } from './create-database.ts';
+import { createDatabase, NameTakenError, reserveDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
   beginFeedEra,
   claimDatabase,
   closeDatabase,
   openDatabase,
+  requireLastRun,
   requireReserved,
   stampNew,
 } from './database-stamp.ts';
 import { type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
-import { condemnDatabase, condemnLeftovers, dropCondemned, dropDatabase, forgetDatabase } from './drop-database.ts';
+import {
+  condemnDatabase,
+  condemnLeftovers,
+  dropCondemned,
+  dropDatabase,
+  forgetDatabase,
+  forgetReserved,
+} from './drop-database.ts';
 import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange-databases.ts';
 import { announceFence, closeFence, drainProcesses, serveTenant } from './fence.ts';
 import { readHeadSchema, upgradeDatabase } from './fill-database.ts';
@@ -86,13 +93,12 @@ export class DatabaseRun {
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
     'close current': () => this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
-    'require lost': () => closeLost(this.#installation, this.#present(), this.#run),
+    'require lost': () => closeLost(this.#installation, this.#present(), () => this.#requireLastRun()),
     'end sessions': () => this.#inCurrent(endSessions),
     'keep webhooks': () => this.#keepWebhooks(),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
-    'open current': () =>
-      this.#unlessLost(() => this.#inCurrent((client, role) => openDatabase(client, this.#run, role))),
+    'open current': () => this.#unlessLost(() => this.#openCurrent()),
     serve: () => this.#serve(),
     condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
     drop: () => this.#drop(),
@@ -107,9 +113,8 @@ export class DatabaseRun {
   }
 
   async #reserve(): Promise<void> {
-    const { server, origin, fill, version } = required(this.#plan.placement);
-    const warmDigest = fill && version === undefined ? await migrationsDigest() : undefined;
-    const reservation = { server, origin, warmDigest, epoch: this.#run.epoch };
+    const { server, origin } = required(this.#plan.placement);
+    const reservation = { server, origin, epoch: this.#run.epoch };
     this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
   }
 
@@ -117,7 +122,12 @@ export class DatabaseRun {
     const target = this.#chosen();
     await requireReserved(this.#control, target.id, this.#run.epoch);
     const { guid } = this.#tenant;
-    await createDatabase(this.#installation, target, guid, required(this.#plan.placement).version);
+    await createDatabase(this.#installation, target, guid, required(this.#plan.placement).version).catch(
+      async error => {
+        if (error instanceof NameTakenError) await forgetReserved(this.#control, target.id);
+        throw error;
+      },
+    );
     await stampNew(await this.#connect(target), guid);
     this.#schema = await readHeadSchema(this.#installation, target.server);
   }
@@ -189,6 +199,14 @@ export class DatabaseRun {
   #drop(): Promise<void> {
     const options = { mayBeOpen: true, leaveSchemas: true };
     return dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, options);
+  }
+
+  #openCurrent(): Promise<void> {
+    return this.#inCurrent((client, role) => openDatabase(client, this.#run, role, () => this.#requireLastRun()));
+  }
+
+  #requireLastRun(): Promise<void> {
+    return requireLastRun(this.#control, this.#present().id, this.#run.epoch);
   }
 
   #connect({ server, database }: TenantDatabase): Promise<pg.Client> {

@@ -4,7 +4,6 @@ import type pg from 'pg';
 import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { roleComment } from './role-owner.ts';
 
 /** A run that may change a database of a tenant, as far as no run with a greater epoch has claimed it. */
 export interface RunEpoch {
@@ -30,6 +29,16 @@ export async function requireReserved(control: pg.Client, id: number, epoch: num
     `select from tenant_databases where id = $1 and state = 'reserved' and epoch = $2`,
     [id, epoch],
   );
+  if (rowCount !== 1) throw new RunReplacedError();
+}
+
+/**
+ * Checks that no later run works on the tenant of a database. The connection holds the lock of the
+ * tenant, so the query also fails in a run that has lost it.
+ * @throws {RunReplacedError} when a later run has begun
+ */
+export async function requireLastRun(control: pg.Client, id: number, epoch: number): Promise<void> {
+  const { rowCount } = await control.query('select from tenant_databases where id = $1 and epoch = $2', [id, epoch]);
   if (rowCount !== 1) throw new RunReplacedError();
 }
 
@@ -106,41 +115,23 @@ export async function closeDatabase(client: pg.Client, run: RunEpoch, role: stri
 
 /**
  * Opens a tenant database, as `closeDatabase` has closed it.
- * @throws {RunReplacedError} also when a later run has closed the role of the database, which was lost
+ *
+ * A later run cannot claim a database that its server has lost, and may have replaced it: so this
+ * run checks that it is the last one, while its transaction is open. While a session is in it, the
+ * database is not lost, so that no later run has found that between the check and the commit.
+ * @param isLastRun rejects when a later run has begun (`requireLastRun`)
  */
-export async function openDatabase(client: pg.Client, run: RunEpoch, role: string): Promise<void> {
-  await changeInEpoch(client, run, async () => {
-    await requireLastRun(client, role, run.epoch);
-    await stamp(client, run.guid, run.guid);
-    await client.query(
-      `alter role ${quoteIdentifier(role)} login; ${roleComment({ role, guid: run.guid }, run.epoch)}`,
-    );
-  });
-}
-
-/**
- * Closes the role of a lost database, in the transaction of the connection: should the database come back, it lets
- * nobody in, and no earlier run opens it.
- * @throws {RunReplacedError} when a later run has opened or closed it
- */
-export async function closeRole(
-  admin: pg.Client,
-  { role, guid }: { role: string; guid: string },
-  epoch: number,
+export async function openDatabase(
+  client: pg.Client,
+  run: RunEpoch,
+  role: string,
+  isLastRun: () => Promise<void>,
 ): Promise<void> {
-  await admin.query(`alter role ${quoteIdentifier(role)} nologin`); // waits for a run that opens it
-  await requireLastRun(admin, role, epoch);
-  await admin.query(roleComment({ role, guid }, epoch));
-}
-
-/** @throws {RunReplacedError} when a later run has opened or closed the role */
-async function requireLastRun(client: pg.Client, role: string, epoch: number): Promise<void> {
-  const { rows } = await client.query<{ last: string | null }>(
-    `select substring(shobj_description(oid, 'pg_authid') from ' run (\\d+)$') as last
-       from pg_roles where rolname = $1`,
-    [role],
-  );
-  if (Number(rows[0]?.last ?? 0) > epoch) throw new RunReplacedError();
+  await changeInEpoch(client, run, async () => {
+    await isLastRun();
+    await stamp(client, run.guid, run.guid);
+    await client.query(`alter role ${quoteIdentifier(role)} login`);
+  });
 }
 
 /** Marks the connected new database as a closed one of the tenant. */

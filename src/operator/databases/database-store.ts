@@ -72,14 +72,16 @@ export async function readCurrent(control: pg.Client, tenantId: number): Promise
 
 /**
  * Returns the epoch of a new run: greater than all earlier ones of the tenant, also when the control database was
- * restored from an archive meanwhile.
+ * restored from an archive meanwhile. All databases of the tenant have it then, the same one.
  */
 export async function beginEpoch(control: pg.Client, tenantId: number): Promise<number> {
   const { rows } = await control.query<{ epoch: string }>(
-    `update tenant_databases set epoch = greatest(
-       (select max(epoch) from tenant_databases where tenant_id = $1) + 1,
-       (extract(epoch from clock_timestamp()) * 1000)::bigint)
-      where tenant_id = $1 and state <> 'gone' returning epoch`,
+    `with next as materialized (
+       select greatest(max(epoch) + 1, (extract(epoch from clock_timestamp()) * 1000)::bigint) as epoch
+         from tenant_databases where tenant_id = $1)
+     update tenant_databases d set epoch = next.epoch
+       from next
+      where tenant_id = $1 and state <> 'gone' returning d.epoch`,
     [tenantId],
   );
   return Number(rows[0]?.epoch ?? Date.now());

@@ -58,7 +58,7 @@ const drop = defineChange({
   name: 'databases drop',
   description: 'drop a restored or a kept database of a tenant for good',
   fields: { slug: argument('slug'), database: argument('database'), leaveSchemas },
-  examples: ['databases drop acme backoffice_tenant_17'],
+  examples: ['databases drop acme backoffice_tenant_17_3f9a1c0b7d2e'],
   effect: 'destroys',
   async change({ slug, database, leaveSchemas }, context, isDryRun) {
     const { planDrops, pruneDatabases, requireNoRefusal } = await import('./prune-databases.ts');

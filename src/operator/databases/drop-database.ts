@@ -4,13 +4,12 @@ import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
+import { findRemains } from './database-names.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 import { listForeignObjects, notDroppedFor, rowsLeft } from './foreign-objects.ts';
-import { findRemains, isOwnRole, type Remains, type RoleOwners, warmMark } from './role-owner.ts';
 
 /** SQL for `current_during` of a database that stops being current now. */
 export const formerTimes =
@@ -49,7 +48,7 @@ export async function condemnDatabase(
 }
 
 /** Forgets a condemned database that is dropped. The name of one that a tenant has had stays. */
-export async function forgetDatabase(control: Queryable, id: number): Promise<void> {
+export async function forgetDatabase(control: pg.Client, id: number): Promise<void> {
   await control.query(
     `delete from tenant_databases where id = $1 and state = 'condemned' and isempty(current_during)`,
     [id],
@@ -61,6 +60,11 @@ export async function forgetDatabase(control: Queryable, id: number): Promise<vo
   );
 }
 
+/** Forgets a reserved database whose name somebody else has: nothing may lead to what that is. */
+export async function forgetReserved(control: pg.Client, id: number): Promise<void> {
+  await control.query(`delete from tenant_databases where id = $1 and state = 'reserved'`, [id]);
+}
+
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
 interface DropOptions {
@@ -69,48 +73,54 @@ interface DropOptions {
 }
 
 /**
- * Drops a condemned database and its login role. First its stamp names nobody: should the drop fail, no build and no
- * earlier state of the control database serves it again. A database or role of another installation, which may use the
- * same names, stays.
- * @param guid of the tenant that it was made for; undefined: a warm one
- * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the
- *   stamp of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
- * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of their own
- * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile, or has such
- * tables
+ * Drops a condemned database and its login role. First its stamp names nobody: should the drop fail,
+ * no build and no earlier state of the control database serves it again.
+ *
+ * The name proves that both are ours (`database-names.ts`). Where the database can be read, its stamp
+ * must not contradict: one of another tenant stays, with the role of that name.
+ * @param guid of the tenant that it was made for
+ * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database
+ *   is closed: the stamp of one names the tenant if it was lost and has come back, or if the control
+ *   database is of an earlier time
+ * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of their
+ *   own
+ * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile,
+ *   or has such tables
  */
 export async function dropDatabase(
-  { servers, control }: Pick<Installation, 'servers' | 'control'>,
+  { servers }: Pick<Installation, 'servers'>,
   condemned: Condemned,
-  guid: string | undefined,
+  guid: string,
   { mayBeOpen = false, leaveSchemas = false }: DropOptions = {},
 ): Promise<void> {
   const { server, database, role } = condemned;
-  const adminUrl = servers.adminUrl(server);
-  await withConnection(adminUrl, async admin => {
+
+  const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
+    const { guid: found } = await readSchemaState(client);
+    const isOfAnother = found !== null && ![guid, closedStamp(guid), nobody].includes(found);
+    if (isOfAnother) return false;
+
+    if (!leaveSchemas) await requireNoSchemas(client, condemned);
+    if (found === null) return true; // its run was killed before the stamp
+    if (found === guid && !mayBeOpen) throw notClosed(condemned);
+
+    const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
+    if (!rowCount) throw notClosed(condemned);
+    return true;
+  };
+
+  await withConnection(servers.adminUrl(server), async admin => {
     const remains = await findRemains(admin, { database, role });
-    const owners = { guid, warm: await warmMark(control) };
-    const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
-      const { guid: found } = await readSchemaState(client);
-      if (!isOwn(found, remains, owners)) return false;
-      if (!leaveSchemas) await requireNoSchemas(client, condemned);
-      if (found === null) return true; // a warm one, or one whose run was killed before the stamp
-      if (found === guid && !mayBeOpen) throw notClosed(condemned);
-      const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
-      if (!rowCount) throw notClosed(condemned);
-      return true;
-    };
-    const mayDrop =
-      remains.database === 'open'
-        ? await withConnection(servers.adminUrl(server, database), stampIfOwn)
-        : isOwn(null, remains, owners);
-    if (!mayDrop) return;
+    const isOpen = remains.database === 'open';
+    if (isOpen && !(await withConnection(servers.adminUrl(server, database), stampIfOwn))) return;
+
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
     if (remains.role) await becomeMember(admin, role);
     await admin.query(`drop database if exists ${quote(database)} with (force)`);
     // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
-    if (remains.role)
+    if (remains.role) {
       await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
+    }
   });
 }
 
@@ -147,19 +157,6 @@ function notClosed({ server, database }: Condemned): OperatorError {
     `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
       'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
   );
-}
-
-/**
- * Returns whether a database and a role with these names were made for the tenant, or are a warm database of this
- * installation. Without a comment of the role, the stamp in the database counts.
- * @param found the guid in its stamp
- */
-function isOwn(found: string | null, remains: Remains, owners: RoleOwners): boolean {
-  const comment = remains.role?.comment ?? null;
-  if (isOwnRole(comment, owners)) return true;
-  const { guid } = owners;
-  const stamps = guid === undefined ? [nobody] : [nobody, guid, closedStamp(guid)];
-  return comment === null && found !== null && stamps.includes(found);
 }
 
 /** An operator has granted the role rights on objects of another database. */

@@ -4,9 +4,9 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
-import { closeRole, type RunEpoch } from './database-stamp.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { findRemains, isLost } from './database-names.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { findRemains, isLost, roleMark } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers'>;
 
@@ -24,18 +24,26 @@ export async function unlessLost(
 }
 
 /**
- * Lets nobody into a lost database, should it come back.
+ * Lets nobody into a lost database, should it come back: its role, which is still there, may not log
+ * in until a run opens the database.
+ * @param isLastRun rejects when a later run has begun, which may have opened it (`requireLastRun`)
  * @throws {OperatorError} when its server has it
- * @throws {RunReplacedError} when a later run has opened or closed it
  */
-export async function closeLost({ servers }: Access, lost: TenantDatabase, { guid, epoch }: RunEpoch): Promise<void> {
+export async function closeLost(
+  { servers }: Access,
+  lost: TenantDatabase,
+  isLastRun: () => Promise<void>,
+): Promise<void> {
   const { server, database, role } = lost;
+
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {
-      const mark = (await findRemains(admin, lost)).role?.comment?.split(' ')[0];
-      if (mark === roleMark(guid)) await closeRole(admin, { role, guid }, epoch);
+      const remains = await findRemains(admin, lost);
+      if (remains.role) await admin.query(`alter role ${quote(role)} nologin`); // waits for a run that opens it
+
       if (!isLost(await findRemains(admin, lost)))
         throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
+      await isLastRun();
     }),
   );
 }

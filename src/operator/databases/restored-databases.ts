@@ -6,11 +6,11 @@ import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { findRemains, isLost } from './database-names.ts';
 import { type KeptBy, type LockedTenant, readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { readHoldings } from './foreign-objects.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
-import { findRemains, isLost } from './role-owner.ts';
 import { type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 

@@ -1,11 +1,11 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { findRemains } from './database-names.ts';
 import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';
-import { findRemains } from './role-owner.ts';
 import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 

@@ -55,8 +55,11 @@ export async function runDatabases(
   const former = await readCurrent(control, tenant.id);
   const { guard } = observers;
   let first: DatabaseRun | undefined;
-  const drive = async (to: DatabaseGoal, { onStep, signal }: RunObservers): Promise<DatabaseRun> => {
-    const current = await readCurrent(control, tenant.id);
+  const drive = async (
+    to: DatabaseGoal,
+    current: TenantDatabase | undefined,
+    { onStep, signal }: RunObservers,
+  ): Promise<DatabaseRun> => {
     const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
     first ??= run;
     try {
@@ -72,7 +75,7 @@ export async function runDatabases(
   };
   if (closesFence(goal)) await guard?.protect(tenant.slug);
   try {
-    const { target, pause } = await drive(goal, observers);
+    const { target, pause } = await drive(goal, former, observers);
     guard?.release(tenant.slug);
     await dropCondemned(installation, control, tenant, plan.leaveSchemas).catch(() => {}); // `databases` shows what is left
     return { target, former, pauseMs: pause.ms };
@@ -123,11 +126,11 @@ function isInterruptible(step: DatabaseStep): boolean {
 /** @throws {OperatorError} when the tenant could not be put back into service @returns the database that it has */
 async function giveUp(
   { control, tenant }: RunContext,
-  drive: (goal: DatabaseGoal, observers: RunObservers) => Promise<DatabaseRun>,
+  drive: (goal: DatabaseGoal, current: TenantDatabase | undefined, observers: RunObservers) => Promise<DatabaseRun>,
   cause: unknown,
 ): Promise<TenantDatabase | undefined> {
   try {
-    await drive('give up', {});
+    await drive('give up', await readCurrent(control, tenant.id), {});
     return await readCurrent(control, tenant.id);
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;

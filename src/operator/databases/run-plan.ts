@@ -8,10 +8,7 @@ interface Placement {
   readonly origin: string;
   /** The last migration of its data; undefined: that of this build. */
   readonly version?: string | undefined;
-  /**
-   * With one, and at the version of this build, it may be a warm database. Undefined: a copy of the current database,
-   * which is served meanwhile.
-   */
+  /** Undefined: a copy of the current database, which is served meanwhile. */
   readonly fill?: Fill;
 }
 

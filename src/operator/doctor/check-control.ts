@@ -56,7 +56,7 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
       `Run the provision, clone or restore command of ${slug} again to complete it. ` +
         `Or remove it: npx backoffice purge ${slug}`,
     );
-  if (!canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
+  if (status !== 'provisioning' && !canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
     report(
       'secret_does_not_open',
       `the password of login role ${roleName} cannot be decrypted with MASTER_KEY`,
@@ -89,19 +89,9 @@ function canDecrypt({ secrets }: Installation, sealed: Uint8Array, owner: string
 }
 
 /** Reports databases that are neither current nor wanted, and tenants behind a fence, that no process works on. */
-function checkLeftovers({ stored, databases, busyPools }: ControlFacts): Finding[] {
-  const warm = databases.filter(
-    ({ tenantId, state, serverId }) => tenantId === null && state !== 'filled' && !busyPools.has(serverId),
-  );
+function checkLeftovers({ stored }: ControlFacts): Finding[] {
   const left = stored.filter(({ isBusy, isNew, isPurging }) => !isBusy && !isNew && !isPurging);
   return [
-    ...warm.map(({ server, database, state }) =>
-      toFinding(server, {
-        check: 'leftover_database',
-        problem: `warm database ${database} ${whys[state]}`,
-        remedy: 'Replace it: npx backoffice pool fill',
-      }),
-    ),
     ...left.filter(isLeftover).map(({ server, slug, database, state }) =>
       toFinding(server, {
         check: 'leftover_database',

@@ -41,7 +41,7 @@ export function checkTenantDatabase(
     });
 }
 
-/** Checks that every complete database that nobody uses exists: warm, restored or kept. */
+/** Checks that every complete database that nobody uses exists: restored or kept. */
 export function checkUnusedDatabases({ server, control, facts, report }: CheckContext): void {
   for (const { database, serverId, tenantId, state } of control.databases) {
     if (serverId !== server.id || (state !== 'filled' && state !== 'kept')) continue;
@@ -50,22 +50,27 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
     report({
       check: 'missing_database',
       tenant: slug,
-      problem:
-        slug === undefined ? `warm database ${database} is missing` : `database ${database}, ${state}, is missing`,
-      remedy:
-        slug === undefined
-          ? 'Make a new one: npx backoffice pool fill'
-          : `Forget it: npx backoffice databases drop ${slug} ${database}`,
+      problem: `database ${database}, ${state}, is missing`,
+      remedy: `Forget it: npx backoffice databases drop ${slug} ${database}`,
     });
   }
 }
 
 /** @param digest of the migrations of this build, which the name of its template contains */
 export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
-  for (const name of facts.databases.keys()) {
-    if (!templateOfOtherBuild(server, name, digest)) continue;
+  for (const { name, open } of facts.databases.values()) {
+    const template = templateOfOtherBuild(server, name, digest);
+    if (!template) continue;
     const drop = `drop database if exists ${quote(name)}`;
     const who = asOwner(facts, name);
+    if (open && name === template) {
+      report({
+        check: 'old_template',
+        problem: `${name} has the name of a template of another build, and accepts connections, which no template does`,
+        remedy: `Find out what it is. If nobody needs it, drop it${who}: ${drop};`,
+      });
+      continue;
+    }
     report({
       check: 'old_template',
       problem: `${name} is the template of another build`,

@@ -1,6 +1,6 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { closedStamp, nobody } from '../databases/database-stamp.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
 import { asCreator, asOwner, type CheckContext, recordedNames } from './check-context.ts';
 import { unknownGuid } from './orphan-identities.ts';
 

@@ -1,5 +1,5 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { asOwner, type CheckContext } from './check-context.ts';
 
 /** The databases of every PostgreSQL server. They have no data, and PostgreSQL lets every login connect to them. */

@@ -19,13 +19,15 @@ import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
 import type { ServerMeasures } from './reports.ts';
-import { readServerFacts, type ServerFacts } from './server-facts.ts';
+import { readDatabaseSizes, readServerFacts, type ServerFacts } from './server-facts.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
   isSelected: (tenant: CheckedTenant) => boolean;
   /** `CONNECTION_BUDGET`; undefined if it is not known. */
   connectionBudget?: number | undefined;
+  /** Called with the size of the database of each selected tenant that can be measured. */
+  onSize?: ((tenant: CheckedTenant, bytes: number) => void) | undefined;
   /** Called for each selected tenant, when its database was checked, or cannot be. */
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
@@ -35,7 +37,7 @@ export async function checkServer(
   installation: Installation,
   server: Server,
   control: ControlFacts,
-  { isSelected, connectionBudget, onTenant }: Options,
+  { isSelected, connectionBudget, onSize, onTenant }: Options,
 ): Promise<{ findings: Finding[]; measured?: ServerMeasures }> {
   const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
   let adminUrl: string;
@@ -56,6 +58,7 @@ export async function checkServer(
       }),
       { settings: catalogQuerySettings },
     );
+    if (onSize) await measureDatabases(adminUrl, selected, onSize);
     const recorded = new Set([
       ...control.tenants.map(({ databaseName }) => databaseName),
       ...control.databases.map(({ database }) => database),
@@ -83,6 +86,23 @@ export async function checkServer(
       remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
     });
     return { findings: [unreachable] };
+  }
+}
+
+/** Measures what can be measured: a missing size is no finding. */
+async function measureDatabases(
+  adminUrl: string,
+  tenants: readonly CheckedTenant[],
+  onSize: (tenant: CheckedTenant, bytes: number) => void,
+): Promise<void> {
+  const sizes = await readDatabaseSizes(
+    adminUrl,
+    tenants.map(({ databaseName }) => databaseName),
+  ).catch(() => new Map());
+
+  for (const tenant of tenants) {
+    const bytes = sizes.get(tenant.databaseName);
+    if (bytes !== undefined) onSize(tenant, bytes);
   }
 }
 

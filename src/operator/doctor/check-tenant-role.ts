@@ -1,7 +1,6 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
-import { roleComment } from '../databases/role-owner.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -36,7 +35,6 @@ function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, repo
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
       `create role ${quote(roleName)} login password ${quoteLiteral(tenantVerifier(password))}`,
-      roleComment({ role: roleName, guid: tenant.guid }),
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
       ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
     ],

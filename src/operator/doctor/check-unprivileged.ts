@@ -1,5 +1,5 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';
 import type { RoleFacts } from './server-facts.ts';

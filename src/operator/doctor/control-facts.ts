@@ -19,10 +19,9 @@ export type CheckedTenant = Pick<
   isPurging: boolean;
 };
 
-/** A database that the control database records, of a tenant or of the pool. */
+/** A database of a tenant that the control database records. */
 interface RecordedDatabase {
-  /** Null: a warm database. */
-  tenantId: number | null;
+  tenantId: number;
   serverId: number;
   server: string;
   database: string;
@@ -48,8 +47,6 @@ export interface ControlFacts {
   purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
-  /** Ids of the servers whose pools a process fills or drains. */
-  busyPools: ReadonlySet<number>;
   lateWebhooks: LateWebhooks[];
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
@@ -89,7 +86,6 @@ export async function readControlFacts(
     tenants: await readTenants(client, servers),
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     signingKeys: await readSigningKeys(client),
-    busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     lateWebhooks: await readLateWebhooks(client),
     processes: await registeredProcesses(statements),
     isBusy: ({ id, slug }) =>

@@ -7,7 +7,7 @@ import { argument, argumentList, flag, requiredOption, type Values } from '../co
 const fields = {
   finding: argumentList('finding', { description: 'what doctor prints in brackets: with --fix, repair only these' }),
   fix: flag(
-    'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
+    'make repairs without risk: correct login roles and privileges, drop what purges have left, and old templates',
   ),
   control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database'),
 };
@@ -39,18 +39,21 @@ otherwise 1.`,
     const { readConfig } = await import('../../config/config.ts');
     const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
-    const { storeReport } = await import('./reports.ts');
+    const { storeReport, storeSizes } = await import('./reports.ts');
     await requireFindings(values, installation);
     const { fix, control, finding: chosen } = values;
+    const sizes = new Map<number, number>();
     const report = await diagnose(installation, {
       fix,
       chosen,
       controlOnly: control,
       connectionBudget: readConfig().connectionBudget,
+      onSize: ({ id }, bytes) => sizes.set(id, bytes),
       onStart: total => progress.start(total),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
     if (!control) await storeReport(installation.statements, report); // that of all tenants stays the last one
+    await storeSizes(installation.statements, sizes);
     output.result(report, () => reportText(report));
     return report.healthy;
   },

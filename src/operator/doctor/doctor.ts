@@ -6,7 +6,7 @@ import { errorText } from '../command/texts.ts';
 import { readAcceptances } from './accepted-findings.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
-import { type ControlFacts, readControlFacts } from './control-facts.ts';
+import { type CheckedTenant, type ControlFacts, readControlFacts } from './control-facts.ts';
 import { type Finding, findingId, findingKey } from './finding.ts';
 import type { DoctorReport, ReportedFinding, ServerMeasures } from './reports.ts';
 
@@ -19,6 +19,8 @@ interface Options {
   controlOnly?: boolean | undefined;
   /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
   connectionBudget?: number | undefined;
+  /** Called with the size of the database of each tenant that can be measured, which is then known. */
+  onSize?: ((tenant: Pick<CheckedTenant, 'id'>, bytes: number) => void) | undefined;
   /** Called before the first tenant is checked. */
   onStart?: ((tenants: number) => void) | undefined;
   /** Called after each tenant was checked. */
@@ -102,7 +104,7 @@ function isTransient({ check }: Finding): boolean {
 /** @param only findings: checks only the servers and tenant databases that they name */
 async function runChecks(
   installation: Installation,
-  { controlOnly = false, connectionBudget, onStart, onTenant }: CheckOptions,
+  { controlOnly = false, connectionBudget, onSize, onStart, onTenant }: CheckOptions,
   only?: Place[],
 ): Promise<Checked> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
@@ -113,7 +115,9 @@ async function runChecks(
   const isSelected = ({ slug }: { slug: string }) => !controlOnly && (!slugs || slugs.has(slug));
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
-    servers.map(server => checkServer(installation, server, control, { isSelected, connectionBudget, onTenant })),
+    servers.map(server =>
+      checkServer(installation, server, control, { isSelected, connectionBudget, onSize, onTenant }),
+    ),
   );
   return {
     control,

@@ -47,3 +47,16 @@ export async function storeReport(control: Statements, report: DoctorReport): Pr
     [operatorName(), JSON.stringify(report)],
   );
 }
+
+/** Stores the sizes in bytes of databases, by the ids of their tenants, as those of this hour. */
+export async function storeSizes(control: Statements, sizes: ReadonlyMap<number, number>): Promise<void> {
+  await control.execute(
+    `insert into tenant_usage as u (tenant_id, hour, database_bytes)
+     select t.id, date_trunc('hour', now(), 'UTC'), bytes
+       from jsonb_to_recordset(?::jsonb) as measured (id bigint, bytes bigint)
+       join tenants t using (id)
+      order by 1
+         on conflict (tenant_id, hour) do update set database_bytes = excluded.database_bytes`,
+    [JSON.stringify([...sizes].map(([id, bytes]) => ({ id, bytes })))],
+  );
+}

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { withConnection } from '../../postgres/connection.ts';
 
 /** A database on a server, of this installation or of another. */
 interface DatabaseFacts {
@@ -22,7 +23,6 @@ export interface RoleFacts {
   login: boolean;
   /** Attributes that the login role of a tenant does not need, such as `createdb`. */
   attributes: string[];
-  comment: string | null;
   /** The roles that it is a member of. */
   groups: string[];
   /** Databases in which it owns objects; null stands for objects that all databases share. */
@@ -59,7 +59,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_database order by datname`,
   );
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
-    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login, shobj_description(oid, 'pg_authid') as comment,
+    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
               case when rolbypassrls then 'bypassrls' end], null) as attributes,
@@ -101,4 +101,23 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
       [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [name, rows.map(({ member }) => member)]),
     ),
   };
+}
+
+/** Returns the sizes in bytes of databases that this login may connect to, by their names. */
+export async function readDatabaseSizes(adminUrl: string, names: readonly string[]): Promise<Map<string, number>> {
+  return withConnection(
+    adminUrl,
+    async client => {
+      const { rows } = await client.query<{ name: string; bytes: number | null }>(
+        `select datname as name,
+                case when has_database_privilege(oid, 'connect') then pg_database_size(oid) end::float8 as bytes
+           from pg_database
+          where datname = any ($1)`,
+        [names],
+      );
+
+      return new Map(rows.flatMap(({ name, bytes }) => (bytes === null ? [] : [[name, bytes]])));
+    },
+    { kind: 'doctor' },
+  );
 }

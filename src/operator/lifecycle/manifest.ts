@@ -61,7 +61,7 @@ const manifest = description.superRefine(({ admin, users, entities }, { addIssue
 });
 
 /** Slugs that would be confused with databases of PostgreSQL or of this service. */
-const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'warm', 'tenant', 'control']);
+const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'tenant', 'control']);
 
 /** The description of a new tenant. It contains no secrets. */
 export type Manifest = z.output<typeof manifest>;

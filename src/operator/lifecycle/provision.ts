@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import type pg from 'pg';
 import { normaliseEmail } from '../../auth/email.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { Role, type Server, Tenant } from '../../control/control-entities.ts';
@@ -36,8 +37,8 @@ interface FirstDatabase {
 }
 
 /**
- * Provisions a tenant: its row, roles and key; its login role and database (a warm one, or a copy of the template) with
- * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
+ * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of the template, with the
+ * data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
  * another database, and an incomplete tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
@@ -50,26 +51,23 @@ export async function provision(
   const { controlUrl } = installation;
   return withLock(controlUrl, lockSpaces.slug, lockKey(manifest.slug), async control => {
     const em = installation.control.em.fork();
-    await requireNotPurging(installation, manifest.slug);
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
+    if (found) await requireNotPurging(installation, found.slug);
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
 
     const server = found?.server ?? (await placeTenant(installation, manifest.server));
-    const { id, guid, slug } = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
+    const tenant = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
+    const { id, guid, slug } = tenant;
     await lockTenant(control, id, slug);
-    const { name, appId = slug, appUrl = null, features } = manifest;
-    await control.query(
-      `update tenants set name = $2, app_id = $3, app_url = $4, features = $5, isolated = $6
-        where id = $1 and status = 'provisioning'`,
-      [id, name, appId, appUrl, features, isIsolated],
-    );
+    if (found) await renewTenant(control, found, manifest, isIsolated);
+
     let logins: Provisioned['logins'] = [];
     const fill = async ({ server, database: databaseName }: FillTarget): Promise<void> => {
-      const tenant = await findTenant(installation, slug);
       logins = await populate(Object.assign(tenant, { server, databaseName }));
     };
     const placement = { server, origin: 'template', version, fill };
     await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
+
     return { tenant: await findTenant(installation, slug), created: true, logins };
   });
 }
@@ -106,7 +104,7 @@ export async function populateFrom(
   });
 }
 
-/** Inserts the tenant's row with its roles and first signing key. Its database is not reserved yet. */
+/** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
 async function insertTenant(
   em: EntityManager,
   { secrets }: Installation,
@@ -136,7 +134,22 @@ async function insertTenant(
   });
 }
 
-/** Stands for the name of a database that is not reserved yet. */
+/** Gives a tenant whose provision was killed what the manifest says now. */
+async function renewTenant(
+  control: pg.Client,
+  tenant: Tenant,
+  { name, appId = tenant.slug, appUrl, features }: Manifest,
+  isIsolated: boolean,
+): Promise<void> {
+  await control.query(
+    `update tenants set name = $2, app_id = $3, app_url = $4, features = $5, isolated = $6
+      where id = $1 and status = 'provisioning'`,
+    [tenant.id, name, appId, appUrl, features, isIsolated],
+  );
+  Object.assign(tenant, { name, appId, appUrl: appUrl ?? null, features, isIsolated });
+}
+
+/** Stands for the name of its database until the tenant has one. */
 const noDatabase = (guid: string): string => `none of ${guid}`;
 
 /** Holds a tenant in its provisioning until the transaction ends. @throws {OperatorError} when it is served already */

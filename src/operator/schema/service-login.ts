@@ -44,8 +44,6 @@ const privileges: Record<string, string> = {
   processes: readAndWrite,
   webhook_tenants: 'select, insert, update',
   tenant_usage: readAndWrite,
-  usage_writers: readAndWrite,
-  usage_sampling: 'select, update',
   tenant_fences: 'select',
   fence_acknowledgements: 'select, insert',
   // A request locks the row of its client, which needs the right to update one column.

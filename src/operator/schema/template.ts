@@ -5,7 +5,8 @@ import type { Server } from '../../control/control-entities.ts';
 import type { ControlDatabase } from '../../control/database.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { acquireLock, lockKey, lockSpaces, releaseLock, tryLock, withLock } from '../../postgres/advisory-locks.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { folderUrl, migrationNames, pageDigests } from '../../postgres/migration-names.ts';
@@ -24,38 +25,82 @@ export function tenantGroup(server: Pick<Server, 'prefix'>): string {
 }
 
 /**
- * Creates the template of a server, unless it exists: the database that new tenants are copied from, with every
- * migration and its seed rows, closed to connections. Its name contains a digest of the migrations, so an existing one
- * is at head, and a build with other migrations creates its own.
+ * Creates the template of a server, unless it exists: the database that new tenants are copied from,
+ * with every migration and its seed rows, closed to connections. Its name contains a digest of the
+ * migrations, so an existing one is at head, and a build with other migrations creates its own. It is
+ * made anew when the C library of the server sorts texts in another way since it was made:
+ * PostgreSQL refuses to copy it then.
+ * @param admin connected to the server
  * @returns the name of the template
+ * @throws {OperatorError} when a database with that name accepts connections: it may be anybody's
  */
-export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
+export async function ensureTemplate(
+  admin: pg.Client,
+  server: Pick<Server, 'name' | 'prefix'>,
+  adminUrl: string,
+): Promise<string> {
   const name = `${server.prefix}_template_${await migrationsDigest()}`;
-  await withConnection(adminUrl, async client => {
-    const exists = async (): Promise<boolean> => {
-      const { rowCount } = await client.query('select from pg_database where datname = $1 and not datallowconn', [
-        name,
-      ]);
-      return rowCount === 1;
-    };
-    if (await exists()) return;
-    await acquireLock(client, lockSpaces.template, lockKey(name));
-    if (await exists()) return;
+  if ((await findTemplate(admin, name)) === 'complete') return name;
 
-    await readSchemaSteps(); // throws if a migration cannot run over a fleet
-    // The template is created under a temporary name and renamed, so one with the final name is complete. Databases
-    // that a killed process has left are dropped first.
-    const temporary = `${name}_new`;
-    await client.query(`drop database if exists ${quoteIdentifier(temporary)} with (force)`);
-    await client.query(`drop database if exists ${quoteIdentifier(name)} with (force)`);
-    await ensureGroup(client, tenantGroup(server));
-    await client.query(`create database ${quoteIdentifier(temporary)} template template0 encoding 'UTF8'`);
-    await runMigrations(databaseUrl(adminUrl, temporary), await loadMigrations('tenant'), migrationSettings(server));
-    await client.query(`revoke all on database ${quoteIdentifier(temporary)} from public`);
-    await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
-    await client.query(`alter database ${quoteIdentifier(temporary)} rename to ${quoteIdentifier(name)}`);
+  await withLock(adminUrl, lockSpaces.template, lockKey(name), async client => {
+    const found = await findTemplate(client, name);
+    if (found === 'complete') return;
+    if (found === 'open') throw openTemplate(server, name);
+
+    await makeTemplate(client, server, { name, adminUrl });
   });
+
   return name;
+}
+
+/**
+ * What a server has with the name of a template: `complete`, one to copy; `outdated`, one with texts
+ * sorted in another way; `open`, a database that accepts connections.
+ */
+type FoundTemplate = 'complete' | 'outdated' | 'open' | undefined;
+
+async function findTemplate(client: pg.Client, name: string): Promise<FoundTemplate> {
+  const { rows } = await client.query<{ found: FoundTemplate }>(
+    `select case when datallowconn then 'open'
+                 when datcollversion is distinct from pg_database_collation_actual_version(oid) then 'outdated'
+                 else 'complete' end as found
+       from pg_database
+      where datname = $1`,
+    [name],
+  );
+
+  return rows[0]?.found;
+}
+
+/**
+ * Makes a template under a temporary name, and renames it when it is complete. Drops what a killed
+ * process has left under the temporary name, and an outdated template.
+ */
+async function makeTemplate(
+  client: pg.Client,
+  server: Pick<Server, 'name' | 'prefix'>,
+  { name, adminUrl }: { name: string; adminUrl: string },
+): Promise<void> {
+  await readSchemaSteps(); // throws if a migration cannot run over a fleet
+
+  const temporary = `${name}_new`;
+  await client.query(`drop database if exists ${quoteIdentifier(temporary)} with (force)`);
+  await ensureGroup(client, tenantGroup(server));
+  await client.query(`create database ${quoteIdentifier(temporary)} template template0 encoding 'UTF8'`);
+  await runMigrations(databaseUrl(adminUrl, temporary), await loadMigrations('tenant'), migrationSettings(server));
+  await client.query(`revoke all on database ${quoteIdentifier(temporary)} from public`);
+  await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
+
+  await client.query(`drop database if exists ${quoteIdentifier(name)}`);
+  await client.query(`alter database ${quoteIdentifier(temporary)} rename to ${quoteIdentifier(name)}`);
+}
+
+function openTemplate(server: Pick<Server, 'name'>, name: string): OperatorError {
+  return new OperatorError(
+    `Database ${name} on server ${server.name} has the name of the template, and accepts connections, which no ` +
+      'template does: it was not used. If somebody has opened the template, close it: ' +
+      `alter database ${quoteIdentifier(name)} allow_connections false; if not, rename it`,
+  );
 }
 
 /** The settings that a tenant migration can read with `current_setting`. */
@@ -67,24 +112,6 @@ async function ensureGroup(client: { query(sql: string): Promise<unknown> }, gro
   await client.query(`create role ${quoteIdentifier(group)} nologin`).catch(error => {
     if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // the role exists
   });
-}
-
-/**
- * Drops the templates of other builds on a server, also unfinished ones. It skips a template that another process
- * creates or reads at the moment. A drop waits for running copies, and a build that needs its template again creates
- * it.
- */
-export async function dropOldTemplates(client: pg.Client, server: Pick<Server, 'prefix'>): Promise<void> {
-  const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
-  const digest = await migrationsDigest();
-  for (const { name } of rows) {
-    const template = templateOfOtherBuild(server, name, digest);
-    if (!template) continue;
-    const key = lockKey(template);
-    if (!(await tryLock(client, lockSpaces.template, key))) continue;
-    await client.query(`drop database if exists ${quoteIdentifier(name)}`);
-    await releaseLock(client, lockSpaces.template, key);
-  }
 }
 
 /**
@@ -122,10 +149,10 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
   const fields = ['fingerprint'] as const;
   const stored = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
   if (stored) return stored.fingerprint;
-  const template = await ensureTemplate(server, adminUrl);
-  const read = await readTemplate(template, adminUrl).catch(async error => {
-    if (sqlState(error) !== '3D000') throw error; // 3D000: another build has just dropped the template
-    return readTemplate(await ensureTemplate(server, adminUrl), adminUrl);
+  const ensure = (): Promise<string> => withConnection(adminUrl, admin => ensureTemplate(admin, server, adminUrl));
+  const read = await readTemplate(await ensure(), adminUrl).catch(async error => {
+    if (sqlState(error) !== '3D000') throw error; // 3D000: somebody has just dropped the template
+    return readTemplate(await ensure(), adminUrl);
   });
   const head = await tenantHead();
   await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });

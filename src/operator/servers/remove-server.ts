@@ -2,13 +2,11 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../databases/role-owner.ts';
-import { drainPool } from '../databases/warm-pool.ts';
+import { isPhysicalName } from '../databases/database-names.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { findServer } from '../tenants/servers.ts';
@@ -16,8 +14,6 @@ import { findServer } from '../tenants/servers.ts';
 /** A server, and what ends when it is removed. */
 export interface ServerRemoval {
   name: string;
-  /** Warm databases, which are dropped. */
-  warmDatabases: number;
   /** Databases of tenants on a lost server that are not current: they are forgotten. */
   forgotten: number;
   /** Tenants that were on the server once: `restore --at` cannot bring back a moment of that time any more. */
@@ -35,16 +31,15 @@ const facts = `
   select array(select slug from tenants where server_id = s.id order by slug) as tenants,
          array(select distinct slug from tenant_databases d join tenants t on t.id = tenant_id
                 where d.server_id = s.id and d.state not in ('current', 'gone') order by slug) as unfinished,
-         (select count(*)::int from tenant_databases where server_id = s.id and tenant_id is null) as "warmDatabases",
          (select count(*)::int from tenant_databases
-           where server_id = s.id and tenant_id is not null and state not in ('current', 'gone')) as forgotten,
+           where server_id = s.id and state not in ('current', 'gone')) as forgotten,
          (select count(distinct tenant_id)::int from tenant_databases
            where server_id = s.id and state = 'gone') as "formerTenants"
     from servers s where id = ?`;
 
 /**
- * Removes a server from the installation: drops the warm databases, the templates and the group role on it, and deletes
- * its rows in the control database. It can be run again after it was killed.
+ * Removes a server from the installation: drops the templates and the group role on it, and deletes its rows in the
+ * control database. It can be run again after it was killed.
  *
  * No tenant loses its server: a foreign key refuses the removal while a tenant is on it, also one that is placed there
  * at the same time.
@@ -60,17 +55,14 @@ export async function removeServer(
   isDryRun: boolean,
 ): Promise<ServerRemoval> {
   const server = await findServer(installation, name);
-  const { warmDatabases, forgotten, formerTenants } = await requireUnused(installation, server, lost);
+  const { forgotten, formerTenants } = await requireUnused(installation, server, lost);
   const url = installation.servers.adminUrl(server);
   const left = lost ? null : await withConnection(url, admin => databasesLeft(installation, admin, server));
-  const removal = { name, warmDatabases, forgotten, formerTenants, left };
+  const removal = { name, forgotten, formerTenants, left };
   if (isDryRun) return removal;
-  if (!lost) {
-    await drainPool(installation, server);
-    await withConnection(url, admin => dropTemplates(admin, server));
-  }
-  // `pool fill` makes no database meanwhile.
-  await withLock(installation.controlUrl, lockSpaces.warm, server.id, control =>
+  if (!lost) await withConnection(url, admin => dropTemplates(admin, server));
+
+  await withConnection(installation.controlUrl, control =>
     inTransaction(control, async () => {
       // Of a lost server, what was on it is gone.
       await control.query(

@@ -5,7 +5,7 @@ import type { ServerRemoval } from './remove-server.ts';
 
 export const removeServerOperation = defineChange({
   name: 'server remove',
-  description: 'remove a server on which no tenant is, with its warm databases and templates; drain it first',
+  description: 'remove a server on which no tenant is, with its templates; drain it first',
   fields: { name: argument('server'), lost: flag('the server is gone: drop nothing on it') },
   examples: ['server remove second --dry-run', 'server remove second --reason "machine is replaced"'],
   effect: 'destroys',
@@ -22,10 +22,9 @@ export const removeServerOperation = defineChange({
   },
 });
 
-function lossText({ warmDatabases, forgotten, formerTenants, left }: ServerRemoval): string {
-  const warm = countText(warmDatabases, 'warm database');
+function lossText({ forgotten, formerTenants, left }: ServerRemoval): string {
   return [
-    left === null ? 'Nothing is dropped on it.' : `With it: ${warm}, and the templates.`,
+    left === null ? 'Nothing is dropped on it.' : 'Its templates are dropped.',
     forgotten > 0 ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.` : '',
     formerTenants > 0
       ? `restore --at no longer finds the time that ${countText(formerTenants, 'tenant')} spent there.`

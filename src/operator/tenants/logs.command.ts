@@ -15,7 +15,7 @@ const logs = defineList({
     limit: option('<n>', 'at most n changes', { parse: parsePositive, default: 50 }),
   },
   examples: ['logs acme', 'logs --command purge --since 30d -o wide'],
-  help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune, pool fill), the last run of
+  help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
 each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
 stay, as all changes do.`,
   access: 'statements',

@@ -1,5 +1,6 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
 import { serverIdentitySql } from '../../postgres/server-address.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
@@ -32,15 +33,29 @@ export function roomiest(servers: readonly ServerSummary[]): ServerSummary | und
   return best && room(best) > 0 ? best : undefined;
 }
 
-/** Returns the last known sizes of the tenant databases of each server together, by its name. */
-export async function bytesByServer({ statements }: ControlStatements): Promise<Map<string, number>> {
-  const rows = await statements.execute<{ name: string; bytes: number }[]>(
-    `select s.name, sum(bytes)::float8 as bytes
-       from (select tenant_id, max(database_bytes) as bytes from tenant_usage
-              where hour > now() - interval '1 day' group by 1) sizes
-       join tenants t on t.id = tenant_id join servers s on s.id = server_id group by 1`,
+/** The size of the tenant databases of a server together. */
+interface MeasuredBytes {
+  readonly bytes: number;
+  /** The last hour in which doctor has measured some of them (RFC 3339, UTC). */
+  readonly measuredAt: string;
+}
+
+/** Returns the last measured sizes of the tenant databases of each server, by its name. */
+export async function bytesByServer({ statements }: ControlStatements): Promise<Map<string, MeasuredBytes>> {
+  const rows = await statements.execute<({ name: string } & MeasuredBytes)[]>(
+    `select s.name, sum(database_bytes)::float8 as bytes, ${isoTime('max(hour)')} as "measuredAt"
+       from tenants t
+       join servers s on s.id = server_id
+      cross join lateral (
+        select database_bytes, hour
+          from tenant_usage
+         where tenant_id = t.id and database_bytes is not null
+         order by hour desc
+         limit 1) measured
+      group by 1`,
   );
-  return new Map(rows.map(({ name, bytes }) => [name, bytes]));
+
+  return new Map(rows.map(({ name, ...measured }) => [name, measured]));
 }
 
 /**

@@ -1,5 +1,4 @@
 import type { ControlStatements } from '../../installation.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
 import { usageSums } from '../../usage/usage-sums.ts';
 import { readTenant } from './read-tenants.ts';
 
@@ -17,19 +16,10 @@ export interface TenantUsageSummary {
   writes: number;
   responseBytes: number;
   databaseMs: number;
-  /** The last known size of the database in the period; null when none was sampled. */
+  /** The size of the database when doctor last measured it in the period; null if it did not. */
   databaseBytes: number | null;
-}
-
-/** A process whose last requests are not recorded. */
-export interface UsageGap {
-  process: string;
-  host: string;
-  pid: number;
-  /** Its requests that ended before are recorded. */
-  countedUntil: string;
-  /** True if the process was seen after that, and has yet to write them. */
-  isRunning: boolean;
+  /** The hour in which doctor has measured it (RFC 3339, UTC). */
+  databaseMeasuredAt: string | null;
 }
 
 interface UsageFilter {
@@ -62,20 +52,5 @@ export async function readUsage(
             ${slug === undefined ? '' : 'and slug = ?'}
       group by 1, 2, 3 order by period, sum(requests) desc, slug`,
     [from, to, ...(slug === undefined ? [] : [slug])],
-  );
-}
-
-/** Longer than three intervals of the batches of a process. */
-const silence = `interval '30 s'`;
-
-/** Returns the processes that were killed in this time or shortly before, or cannot write what they count. */
-export async function readGaps({ statements }: ControlStatements, { from, to }: UsageFilter): Promise<UsageGap[]> {
-  return statements.execute(
-    `select process, w.host, w.pid, ${isoTime('counted_until')} as "countedUntil", p.id is not null as "isRunning"
-       from usage_writers w left join processes p on p.id = w.process and p.seen_at > written_at + ${silence}
-      where ended_at is null and written_at < now() - ${silence}
-        and counted_until >= ?::timestamptz - ${silence} and counted_until < ?::timestamptz
-      order by counted_until`,
-    [from, to],
   );
 }

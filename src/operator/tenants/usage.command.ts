@@ -1,12 +1,11 @@
 import { csvRow } from '../../http/csv.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { snakeCase } from '../../runtime/casing.ts';
-import { defineOperation, type Output } from '../command/operation.ts';
+import { defineOperation } from '../command/operation.ts';
 import { flag, option, optionalArgument, parseTime } from '../command/operation-fields.ts';
 import { sizeText } from '../command/texts.ts';
-import { periods, type TenantUsageSummary, type UsageGap } from './read-usage.ts';
+import { periods, type TenantUsageSummary } from './read-usage.ts';
 
-const maxWarnings = 5;
 const hourMs = 3_600_000;
 
 const usage = defineOperation({
@@ -27,13 +26,14 @@ const usage = defineOperation({
     'usage --from 2026-10-01 --to 2026-11-01 --csv # a month, for invoices',
   ],
   help: `Hours, days and months are those of UTC, and are kept for 100 days. Requests are those of authenticated users and
-clients, refused ones with status 429 or 503 included. The newest requests are missing for up to 10 seconds.`,
+clients, refused ones with status 429 or 503 included. The newest requests are missing for up to a minute, and those of
+the last minute of a killed process for good. doctor measures the databases.`,
   access: 'statements',
   effect: 'reads',
   isList: true,
   async run({ slug, csv, ...values }, { installation, output }) {
     if (csv && output.wantsDocuments) throw new OperatorError('Give either --csv or --json', { usage: true });
-    const { readGaps, readUsage } = await import('./read-usage.ts');
+    const { readUsage } = await import('./read-usage.ts');
     const now = new Date();
     const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
     const nextHour = new Date(now.getTime() + hourMs);
@@ -41,7 +41,6 @@ clients, refused ones with status 429 or 503 included. The newest requests are m
     if (from > to) throw new OperatorError('Give a --to after --from', { usage: true });
     const by = values.by ?? (slug === undefined ? 'month' : 'day');
     const found = await readUsage(installation, { slug, from, to }, by);
-    warnOfGaps(await readGaps(installation, { slug, from, to }), output);
     if (csv) return output.result(found, () => csvText(found));
     return output.list(found, {
       row: rowOf,
@@ -55,36 +54,23 @@ clients, refused ones with status 429 or 503 included. The newest requests are m
 export const operations = [usage];
 
 function rowOf(usage: TenantUsageSummary): object {
-  const { tenant, period, requests, refused, writes, responseBytes, databaseMs, databaseBytes } = usage;
+  const { tenant, period, requests, refused, writes, responseBytes, databaseMs } = usage;
+  const { databaseBytes, databaseMeasuredAt } = usage;
   return {
     ...{ tenant, period, requests, refused, writes },
     sent: sizeText(responseBytes),
     'database time': `${(databaseMs / 1_000).toFixed(1)} s`,
     'database size': databaseBytes === null ? null : sizeText(databaseBytes),
+    measured: databaseMeasuredAt?.slice(0, 'YYYY-MM-DD'.length) ?? null,
   };
 }
 
 const csvFields = [
   ...(['tenant', 'guid', 'period', 'requests', 'refused', 'writes'] as const),
-  ...(['responseBytes', 'databaseMs', 'databaseBytes'] as const),
+  ...(['responseBytes', 'databaseMs', 'databaseBytes', 'databaseMeasuredAt'] as const),
 ];
 
 function csvText(usage: readonly TenantUsageSummary[]): string {
   const rows = usage.map(each => csvFields.map(field => each[field]));
   return [csvFields.map(snakeCase), ...rows].map(csvRow).join('').trimEnd();
-}
-
-function warnOfGaps(gaps: readonly UsageGap[], { warn }: Output): void {
-  for (const gap of gaps.slice(0, maxWarnings)) warn(gapText(gap));
-  if (gaps.length > maxWarnings) warn(`${gaps.length - maxWarnings} more processes have such a gap`);
-}
-
-function gapText({ host, pid, countedUntil, isRunning }: UsageGap): string {
-  const name = `Process ${pid} on ${host}`;
-  if (isRunning)
-    return `${name} could not store its usage after ${countedUntil}: it stays in memory until the control database accepts it`;
-  return (
-    `${name} ended without its last batch: its requests after ${countedUntil} are missing, those of at most 10 s ` +
-    'while it reached the control database'
-  );
 }

@@ -1,9 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import type { TenantUsageSummary } from '../../../src/operator/tenants/read-usage.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
-import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 
@@ -32,16 +30,19 @@ describe('usage', () => {
     expect(await read(...january)).to.deep.equal([
       {
         ...{ tenant: 'globex', guid: world.globex.guid, period: '2025-01', requests: 100, refused: 100, writes: 0 },
-        ...{ responseBytes: 0, databaseMs: 0, databaseBytes: null },
+        ...{ responseBytes: 0, databaseMs: 0, databaseBytes: null, databaseMeasuredAt: null },
       },
       {
         ...{ tenant: 'acme', guid: world.acme.guid, period: '2025-01', requests: 35, refused: 1, writes: 2 },
         ...{ responseBytes: 2 ** 40 + 3_000, databaseMs: 1_502, databaseBytes: 9_000_000 },
+        databaseMeasuredAt: '2025-01-31T23:00:00.000Z',
       },
     ]);
     const { stdout } = await run(...january);
-    expect(stdout).to.match(/^tenant +period +requests +refused +writes +sent +database time +database size\n/);
-    expect(stdout).to.match(/acme +2025-01 +35 +1 +2 +1\.0 TiB +1\.5 s +8\.6 MiB\n/);
+    expect(stdout).to.match(
+      /^tenant +period +requests +refused +writes +sent +database time +database size +measured\n/,
+    );
+    expect(stdout).to.match(/acme +2025-01 +35 +1 +2 +1\.0 TiB +1\.5 s +8\.6 MiB +2025-01-31\n/);
   });
 
   it('usage of one tenant is by day, or by the requested period, in whole hours of UTC', async () => {
@@ -85,6 +86,17 @@ describe('usage', () => {
     expect((await run(...january, '--csv', '--json')).code).to.equal(2);
   });
 
+  it('doctor measures the databases, and usage shows the last size with its date', async () => {
+    const today = new Date().toISOString().slice(0, 10);
+
+    await runCommand('scripts/tenant.ts', ['doctor'], world.environment);
+
+    const [row] = await read('acme', '--by', 'month');
+    expect(row?.databaseBytes).to.be.above(5_000_000);
+    expect(row?.databaseMeasuredAt).to.match(new RegExp(`^${today}T\\d\\d:00:00`));
+    expect((await run('acme')).stdout).to.match(new RegExp(` MiB +${today}\\n$`));
+  });
+
   it('usage of this month has what the service counted, and an unknown tenant is refused', async () => {
     const user = await world.login(world.acme);
     const { service, url } = await world.startAnotherServer();
@@ -95,33 +107,5 @@ describe('usage', () => {
     expect(row).to.include({ tenant: 'acme', requests: 1 });
     expect(await run('nobody')).to.deep.include({ code: 1, stdout: '' });
     expect((await run('nobody')).stderr).to.match(/There is no tenant nobody/);
-  });
-
-  it('usage warns of processes that ended without their last batch, and of no process that ended in order', async () => {
-    const insert = (pid: number, minutes: number, hasEnded: boolean) =>
-      controlSql(
-        world,
-        `insert into usage_writers (id, process, host, pid, batch, requests, counted_until, written_at, ended_at)
-         select ?, ?, 'host-a', ?, 1, 0, t, t, case when ? then t end
-           from (select '2025-01-10T10:00Z'::timestamptz + ? * interval '1 minute' as t) as at`,
-        [randomUUID(), randomUUID(), pid, hasEnded, minutes],
-      );
-    await insert(1111, 0, true);
-    await insert(2222, 1, false);
-    const { stderr, code } = await run(...january);
-    expect(code).to.equal(0);
-    expect(stderr).to.match(/^Warning: Process 2222 on host-a ended without its last batch: .*2025-01-10T10:01:00/);
-    expect(stderr).to.not.include('1111');
-    expect((await run('--from', '2025-01-11')).stderr).to.equal('');
-    await controlSql(
-      world,
-      `insert into processes (id, kind, host, pid, build) select process, 'service', host, pid, '1' from usage_writers
-          where pid = 2222`,
-    );
-    expect((await run(...january)).stderr).to.match(
-      /^Warning: Process 2222 on host-a could not store its usage after /,
-    );
-    for (let minute = 2; minute < 10; minute++) await insert(3000 + minute, minute, false);
-    expect(jsonLines((await run(...january, '--json')).stderr)).to.have.length(6);
   });
 });

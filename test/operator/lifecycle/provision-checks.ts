@@ -118,13 +118,14 @@ export function provisionChecks(world: () => World) {
   async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
     const em = world().control.em.fork();
     const tenants = await em.execute<{ slug: string; name: string }[]>(
-      'select slug, database_name as name from tenants',
+      `select slug, d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id
+        union all select slug, database_name from tenants`,
     );
     const [sequence] = await em.execute<{ last: string }[]>('select last_value as last from tenants_id_seq');
     const last = Number(sequence?.last); // of each world in a range of its own
     const others = new Set(tenants.filter(tenant => tenant.slug !== slug).map(({ name }) => name));
     const isListed = (name: string): boolean => {
-      const number = Number(/_(\d+)$/.exec(name)?.[1]);
+      const number = Number(/_tenant_(\d+)_/.exec(name)?.[1]);
       return !others.has(name) && number > last - 1_000 && number <= last;
     };
     return withConnection(postgresUrl(), async client => {

@@ -1,7 +1,8 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
+import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { provisionDemoTenant } from '../../../src/operator/lifecycle/demo-records.ts';
 import { checkManifest, readManifest } from '../../../src/operator/lifecycle/manifest.ts';
 import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
@@ -9,10 +10,11 @@ import { tenantGroup } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { useFolder } from '../../support/use.ts';
-import { controlSql, sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, type TestTenant, useWorld } from '../../support/world.ts';
 import { argumentsOf, at, provisionChecks } from './provision-checks.ts';
 
 describe('provision of tenants', () => {
@@ -172,24 +174,109 @@ describe('provision of tenants', () => {
     await expectComplete('contested');
   });
 
+  it('provision of a folder creates each tenant once, prints a line for each login, and reports failed manifests at the end', async () => {
+    const manifests = join(folder, 'many');
+    const write = (file: string, content: object | string) =>
+      writeFile(join(manifests, file), typeof content === 'string' ? content : JSON.stringify(content));
+    const manifestOf = (slug: string) => ({ slug, name: slug, admin: { email: `admin@${slug}.test` } });
+    const runFolder = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', ['provision', '--file', manifests, ...args], world.environment);
+    await mkdir(manifests);
+    for (const slug of ['folder-0', 'folder-1']) await write(`${slug}.json`, manifestOf(slug));
+    await write('bad.json', '{ "slug": "postgres" }');
+    await write('elsewhere.json', { ...manifestOf('nowhere'), server: 'none' });
+
+    const { code, stdout, stderr } = await runFolder('--json');
+    await write('folder-2.json', manifestOf('folder-2'));
+    const again = await runFolder();
+
+    const lines: { slug: string; created: boolean; file: string; error?: string }[] = jsonLines(stdout);
+    const made = lines.filter(({ error }) => !error).map(({ slug, created }) => [slug, created]);
+    const failed = lines.filter(({ error }) => error).map(({ file }) => file);
+    expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+    expect(made.sort()).to.deep.equal([
+      ['folder-0', true],
+      ['folder-1', true],
+    ]);
+    expect(failed.sort()).to.deep.equal(['bad.json', 'elsewhere.json']);
+    const [made2 = '', end = ''] = again.stdout.split('\n\n');
+    const withoutPasswords = made2.split('\n').map(line => line.replace(/ {2}\S{12,}$/, '  …'));
+    expect(again.code).to.equal(1);
+    expect(withoutPasswords.sort()).to.deep.equal([
+      '  admin@folder-2.test  …',
+      'folder-0 exists already: nothing was changed.',
+      'folder-1 exists already: nothing was changed.',
+      'folder-2 is provisioned on default.',
+    ]);
+    expect(end).to.match(
+      /^bad\.json: .*\nelsewhere\.json: .*\n5 manifests, 2 failed\. Passwords are shown only this once\.\n$/,
+    );
+  });
+
+  /** What the server has of the database of a provision that is killed at one step, after the row of the tenant. */
+  const leftovers: Record<string, (names: TestTenant) => Promise<unknown>> = {
+    'before it creates its role': async ({ database }) => {
+      await onServer(`drop database "${database}"`);
+      await onServer(`drop role "${database}"`);
+    },
+    'before it creates its database': ({ database }) => onServer(`drop database "${database}"`),
+    'before it lets its role connect': async tenant => {
+      await sql(tenant, 'delete from tenant_identity');
+      await onServer(`revoke all on database "${tenant.database}" from "${tenant.database}"`);
+      await onServer(`alter database "${tenant.database}" allow_connections false`);
+    },
+    'before it stamps its database': tenant => sql(tenant, 'delete from tenant_identity'),
+    'before it runs the migrations of an earlier version': async ({ database }) => {
+      await onServer(`drop database "${database}"`);
+      await onServer(`create database "${database}" template template0`);
+    },
+    'while another one drops its database': ({ database }) =>
+      onServer(`update pg_database set datconnlimit = -2 where datname = '${database}'`),
+    'before it fills its database': tenant =>
+      sql(tenant, `update tenant_identity set guid = '${closedStamp(tenant.guid)}'`),
+  };
+  const onServer = (text: string) => withConnection(postgresUrl(), client => client.query(text));
+
   // A drill kills provisions at every moment.
-  it('a killed provision is completed as the next one says, with another database if the first one is half dropped', async () => {
-    // What a run leaves that is killed before it adds its users.
+  for (const [step, leave] of Object.entries(leftovers)) {
+    it(`of a provision that was killed ${step}, the next one and purge drop what is there, and nothing else`, async () => {
+      const number = Object.keys(leftovers).indexOf(step);
+      const [again, purged] = [`again-${number}`, `purged-${number}`];
+      const others = async () => [await sql(world.acme, 'select guid from tenant_identity'), await tenantsOf('globex')];
+      const before = await others();
+      for (const slug of [again, purged]) {
+        const tenant = await world.provision(slug);
+        await controlSql(world, `update tenants set status = 'provisioning' where id = ${tenant.id}`);
+        await controlSql(world, `update tenant_databases set state = 'reserved' where tenant_id = ${tenant.id}`);
+        await onServer(`alter role "${tenant.database}" nologin`);
+        await leave(tenant);
+        await expectNotServed(tenant.guid);
+      }
+      const [left] = await tenantsOf(again);
+
+      const document = await provision(...argumentsOf(again), '--name', 'Other Ltd');
+      const purge = await runCommand('scripts/tenant.ts', ['purge', purged, '--yes'], world.environment);
+
+      expect(document).to.include({ guid: left?.guid, created: true, name: 'Other Ltd' });
+      expect(document.database).not.to.equal(left?.database);
+      await expectServed(document);
+      await expectComplete(again);
+      expect(purge.code, purge.stderr).to.equal(0);
+      expect(await listServer(purged)).to.deep.equal({ databases: [], roles: [] });
+      expect(await others()).to.deep.equal(before);
+    });
+  }
+
+  it('databases says of what a killed provision has left that the same command or purge ends it', async () => {
     const stopped = await world.provision('halved');
     await controlSql(world, `update tenants set status = 'provisioning' where id = ${stopped.id}`);
     await controlSql(world, `update tenant_databases set state = 'reserved' where tenant_id = ${stopped.id}`);
-    await expectNotServed(stopped.guid);
-    await withConnection(postgresUrl(), client =>
-      client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
-    );
+
     const { stdout } = await runCommand('scripts/tenant.ts', ['databases', 'halved', '--json'], world.environment);
+
     const remedy = 'npx backoffice purge halved, or the same command again';
     expect(JSON.parse(stdout)[0].why).to.equal(`a command has ended before it was complete: ${remedy}`);
-    const document = await provision(...argumentsOf('halved'), '--name', 'Other Ltd', '--app-id', 'other');
-    expect(document).to.include({ guid: stopped.guid, created: true, name: 'Other Ltd', appId: 'other' });
-    expect(document.database).not.to.equal(stopped.database);
-    await expectServed(document);
-    await expectComplete('halved');
+    expect((await runProvision(...argumentsOf('halved'))).code).to.equal(0);
   });
 
   it('a demo tenant that was killed after it got its records is completed, and its activities have an existing user', async () => {

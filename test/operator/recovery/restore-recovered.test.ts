@@ -90,7 +90,7 @@ describe('restore from a recovered server', () => {
     const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });
-    expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+, last change \d{4}-/);
+    expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+_[0-9a-f]{12}, last change \d{4}-/);
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
     expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
     expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);

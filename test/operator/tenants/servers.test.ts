@@ -7,7 +7,6 @@ import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl, quickSettings } from '../../support/test-server.ts';
-import { insertWarm } from '../../support/warm-databases.ts';
 import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -115,16 +114,14 @@ describe('servers', () => {
     expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
   });
 
-  it('pool drain drops the warm databases, and server remove then removes a server without tenants', async () => {
+  it('server remove refuses a server with tenants, and removes one without them, with its template', async () => {
     const databases = () =>
       withConnection(second.url, async client => {
         const { rows } = await client.query(`select datname from pg_database where datname ~ '_(tenant|template)_'`);
         return rows.length;
       });
     const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
-    await insertWarm(world); // of the other server
-    expect((await json('pool', 'fill', '--size', '1', '--server', 'second')).length).to.equal(1);
-    expect(await databases(), 'of the tenant, warm, and the template').to.equal(3);
+    expect(await databases(), 'of the tenant, and the template').to.equal(2);
     const refused = await run(['server', 'remove', 'second', '--yes']);
     expect([refused.code, refused.stderr]).to.deep.equal([
       1,
@@ -134,15 +131,9 @@ describe('servers', () => {
     await run(['delete', 'far', '--yes']);
     expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);
     await run(['purge', 'far', '--yes']);
-
-    expect(await json('pool', 'drain', '--server', 'second', '--dry-run')).to.deep.equal([
-      { server: 'second', dropped: 1 },
-    ]);
-    expect(await json('pool', 'drain', '--server', 'second')).to.deep.equal([{ server: 'second', dropped: 1 }]);
     expect(await databases(), 'the template').to.equal(1);
-    expect((await json('pool', 'list')).map(({ server }: { server: string }) => server)).to.deep.equal(['default']);
 
-    const plan = { name: 'second', warmDatabases: 0, forgotten: 0, formerTenants: 0, left: [] };
+    const plan = { name: 'second', forgotten: 0, formerTenants: 0, left: [] };
     expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({ ...plan, state: 'planned' });
     expect((await run(['server', 'remove', 'second'])).code, 'without --yes').to.equal(2);
     expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(/has the control database/);

@@ -27,8 +27,8 @@ export const databaseMutants: readonly Mutant[] = [
   ...plantIn(run, [
     [
       'a run that has lost its lock changes the control database',
-      'if (inControl && !this.#isConnected)',
-      'if (false)',
+      'if (needsLock && !this.#isConnected)',
+      'if (endsInControl.includes(step) && !this.#isConnected)',
       3,
     ],
   ]),
@@ -104,7 +104,7 @@ export const databaseMutants: readonly Mutant[] = [
       'the webhooks are copied before the sessions are ended',
       "yield 'end sessions';\n      yield 'keep webhooks';",
       "yield 'keep webhooks';\n      yield 'end sessions';",
-      1,
+      2,
     ],
     [
       'the changes are copied before the database is closed',
@@ -112,21 +112,14 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'copy changes';\n      yield 'close current';\n      yield 'end sessions';",
       4,
     ],
-    [
-      'a move does not claim the database',
-      "yield 'claim current';\n      yield 'announce fence';",
-      "yield 'announce fence';",
-      192,
-    ],
-    without('a switch does not claim the database of the tenant', 'claim current', 47, inCase('switch')),
-    without('a switch does not claim the other database', 'claim target', 50, "yield 'claim current';\n      "),
+    without('a switch does not claim the other database', 'claim target', 53, "yield 'claim current';\n      "),
     without(
       'a retreating run does not claim the database',
       'claim current',
       36,
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
-    without('the tenant gets a database of another version', 'upgrade target', 1, switchTargets),
+    without('the tenant gets a database of another version', 'upgrade target', 5, switchTargets),
     without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 82),
     without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
     without(
@@ -142,7 +135,7 @@ export const databaseMutants: readonly Mutant[] = [
     without('no database is created', 'create', 1),
     without('the tenant gets a database that is not filled', 'fill', 1),
     without('it is not recorded that a database is complete', 'complete', 1),
-    without('a database is replaced that is not lost', 'require lost', 1),
+    without('a database is replaced that is not lost', 'require lost', 3),
     without('the tenant does not get the other database', 'exchange', 1),
     [
       'the database is opened before the exchange',
@@ -160,11 +153,11 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'keep webhooks';\n      yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
-    without('an upgrade does not claim the database', 'claim target', 171, inCase('upgrade')),
+    without('an upgrade does not claim the database', 'claim target', 3, inCase('upgrade')),
     without(
       'an upgrade leaves the database at its version',
       'upgrade target',
-      2,
+      3,
       `${inCase('upgrade')}yield 'claim target';\n      `,
     ),
     without('a database is dropped that is not condemned', 'condemn', 1),
@@ -182,7 +175,13 @@ export const databaseMutants: readonly Mutant[] = [
       'a replaced run fills what it has created when another one had dropped it',
       "const mayBegin = !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');",
       'const mayBegin = true;',
-      6,
+      17,
+    ],
+    [
+      'a replaced run opens a lost database that is found',
+      'inControl || endsInControl.includes(step)',
+      'inControl',
+      346,
     ],
     ['a run opens the database that the tenant had before', "if (step === 'exchange')", 'if (false)', 1],
   ]),
@@ -194,7 +193,7 @@ export const databaseMutants: readonly Mutant[] = [
     for (const each of world.control.databases) if (each.exists) each.reach();
     return current.isLost() || current.claim(epoch);
   }`,
-      2,
+      3,
     ],
     [
       'a run uses the names that a killed one has given',
@@ -220,8 +219,7 @@ export const databaseMutants: readonly Mutant[] = [
       "if (database.state === 'gone' ||",
       1,
     ],
-    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 6],
+    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 7],
     ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 77],
-    ['a run opens a lost database that is found', 'current.claimedBy = epoch;', '', 346],
   ]),
 ];

@@ -28,6 +28,8 @@ interface BegunStep {
 const copies: readonly DatabaseStep[] = ['fill', 'copy ahead', 'copy changes'];
 /** They begin with a look whether the target is still reserved. */
 const beginsInControl: readonly DatabaseStep[] = ['create', 'fill'];
+/** They end with a look whether the run still holds its lock. */
+const endsInControl: readonly DatabaseStep[] = ['require lost', 'open current'];
 const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target'];
 
 /**
@@ -187,7 +189,8 @@ export class DatabaseRun {
     const { control, random, isCalm } = this.#world;
     if (!mayBegin) throw new Error('the target is not reserved any more');
     const inControl = controlEffects[step];
-    if (inControl && !this.#isConnected) throw new Error('the connection to the control database is lost');
+    const needsLock = inControl || endsInControl.includes(step);
+    if (needsLock && !this.#isConnected) throw new Error('the connection to the control database is lost');
     const result = (inControl ?? databaseEffects[step])?.(this.#run, snapshot);
     if (result === 'again') return 'again';
     this.#world.check();

@@ -111,11 +111,9 @@ export const databaseEffects: Effects = {
     write(run, targetOf(run).rows);
     run.hasWebhooks = run.current.sessions.size === 0;
   },
-  'require lost': ({ current, epoch }) => {
+  'require lost': ({ current }) => {
     if (!current.isLost()) throw new Error(`${current.name} is not lost`);
-    if (current.claimedBy > epoch) throw new Error(`${current.name} is claimed by a later run`);
     current.isOpen = false; // the role, which is still there, may not log in
-    current.claimedBy = epoch;
   },
   'copy changes': (run, snapshot) => {
     if (run.current.isLost() || !run.hasCopied) throw new Error('there is nothing to copy, or nothing to compare');

@@ -18,19 +18,17 @@ export async function capacityPage({ control }: PageRequest) {
   const report = await readFindings(control, { tenant: null });
   const open = (report?.findings ?? []).filter(({ fixed, accepted }) => !fixed && !accepted);
   const servers = (await listServers(control)).map(server => ({
-    ...{ ...server, bytes: bytes.get(server.name) },
+    ...server,
+    data: bytes.get(server.name),
     findings: open.filter(finding => finding.server === server.name),
     measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
   }));
-  const links = [
-    operationLink('server add', 'Add a server'),
-    operationLink('pool list', 'Warm databases'),
-    operationLink('databases', 'Databases beside'),
-  ];
+  const links = [operationLink('server add', 'Add a server'), operationLink('databases', 'Databases beside')];
   const main = html`${table('Servers', servers, 'There is no server.', [
     ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
     ['Tenants', ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`)],
-    ['Data', 'bytes'],
+    ['Data', ({ data }) => size(data?.bytes)],
+    ['Measured', ({ data }) => time(data?.measuredAt)],
     ['Databases', ({ measured }) => measured?.databases],
     ['Log archived', ({ measured }) => measured && archived(measured)],
     ['Standbys', ({ measured }) => measured && standbys(measured)],

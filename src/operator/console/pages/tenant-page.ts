@@ -28,6 +28,7 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const tenant = await showTenant(control, slug);
   const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
   const usage = await readUsage(control, { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) }, 'day');
+  const measured = usage.findLast(({ databaseBytes }) => databaseBytes !== null);
   const amounts = (field: 'requests' | 'refused' | 'writes' | 'databaseMs') => (day: string) =>
     usage.find(({ period }) => period === day)?.[field] ?? 0;
   const users = await listUsers(control, slug);
@@ -46,7 +47,8 @@ ${facts(
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
   ['Database', code(tenant.database)],
   ['Schema version', code(tenant.schemaVersion ?? 'between versions')],
-  ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
+  ['Size', size(measured?.databaseBytes)],
+  ['Measured', time(measured?.databaseMeasuredAt)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
   ['Findings', findingsLink(errors + warnings, errors > 0, { tenant: slug })],
