@@ -28,6 +28,7 @@ interface MadeOptions {
   readonly macKey?: Buffer;
   readonly installation?: string;
   readonly recipients?: readonly string[];
+  readonly pieceBytes?: number;
 }
 
 /** Archives the database of a tenant. */
@@ -51,6 +52,7 @@ export async function makeArchive(
     },
     macKey,
     body => buffer(body),
+    options.pieceBytes,
   );
 
   return {
@@ -62,7 +64,10 @@ export async function makeArchive(
   };
 }
 
-/** Reads every byte of an archive, which its reader gets in chunks that do not end where its parts do. */
+/**
+ * Reads every byte of an archive, which its reader gets in chunks that do not end where its
+ * parts do.
+ */
 export function check(archive: MadeArchive, bytes = archive.bytes): Promise<CheckedArchive> {
   const keys = { identities: [archive.identity.identity], macKeys: [archive.macKey] };
 

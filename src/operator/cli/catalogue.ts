@@ -1,3 +1,4 @@
+import { usesAge } from '../../config/backup-format.ts';
 import { groups, type Topic } from '../command/operation.ts';
 
 type Row = readonly [name: string, summary: string, load: Topic['load']];
@@ -27,7 +28,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       () => import('../tenants/webhooks.command.ts'),
     ],
     ['packs', 'reference data of public standards', () => import('../lifecycle/packs.command.ts')],
-    ['export', 'write the data of a tenant into files, for the tenant', () => import('../export/export.command.ts')],
+    [
+      'export',
+      'write the data of a tenant into files, for the tenant',
+      () => (usesAge() ? import('../backup/archive/export.command.ts') : import('../export/export.command.ts')),
+    ],
     ['refresh', 'read the data of a tenant again, after changes by psql', () => import('../tenants/state.command.ts')],
   ],
   People: [

@@ -20,7 +20,7 @@ export interface ArchiveSource {
   /** The migrations of this build for this kind of database (`readSchemaPages`). */
   readonly pages: readonly SchemaPage[];
   /** Returns what somebody else has made in the connected database. */
-  readonly listForeign?: (client: pg.Client) => Promise<ForeignObjects>;
+  readonly listForeign?: ((client: pg.Client) => Promise<ForeignObjects>) | undefined;
 }
 
 /** What is written for an archive, and what its target has returned. */
@@ -30,16 +30,21 @@ export interface ArchivedDatabase<T> {
 }
 
 /**
- * Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes no lock of a row.
- * @param macKey the key of its code: the installation's for a tenant, one of the master key for the control database
+ * Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes
+ * no lock of a row.
+ * @param macKey the key of its code: the installation's for a tenant, one of the master key for
+ *   the control database
+ * @param pieceBytes largest piece of a table
  * @param write writes the body to its end: the archive exists when this has returned
- * @throws {OperatorError} when the database is that of another tenant, or has a schema that this build does not know
+ * @throws {OperatorError} when the database is that of another tenant, or has a schema that
+ *   this build does not know
  */
 export async function archiveDatabase<T>(
   source: ArchiveSource,
   subject: ArchiveSubject,
   macKey: Buffer,
   write: (body: Readable) => Promise<T>,
+  pieceBytes?: number,
 ): Promise<ArchivedDatabase<T>> {
   return withConnection(
     source.url,
@@ -49,14 +54,15 @@ export async function archiveDatabase<T>(
       const pages = pagesOf(source.pages, recorded, facts.source.database);
       const foreign = await source.listForeign?.(client);
       const contents = await readContents(client, { except: tablesWithout(subject), foreign });
-      const plan = { ...facts, subject, server: source.server, pages, parts: [contents], macKey };
+      const plan = { ...facts, subject, server: source.server, pages, parts: [contents], macKey, pieceBytes };
 
       try {
         const { body, finished } = writeArchive(plan);
         const [written, manifest] = await Promise.all([write(body), finished]);
         return { manifest, written };
       } catch (error) {
-        // The server may be sending a table that nobody reads: a connection in this state does not end by itself.
+        // The server may be sending a table that nobody reads: a connection in this state does
+        // not end by itself.
         (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
         throw error;
       }
@@ -65,8 +71,11 @@ export async function archiveDatabase<T>(
   );
 }
 
-/** Tables of the control database whose rows are of this machine: no other one has a use for them. */
-const machineTables = ['processes', 'doctor_reports'];
+/**
+ * Tables of the control database whose rows are of this machine: no other one has a use for
+ * them.
+ */
+export const machineTables = ['processes', 'doctor_reports'];
 
 function tablesWithout({ kind }: ArchiveSubject): ContentsOptions['except'] {
   const ofDatabase = 'it describes the database itself';

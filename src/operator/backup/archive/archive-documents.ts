@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 /*
- * The two JSON documents of an archive: the header is its first member, the manifest its last. docs/backup-format.md
- * describes both.
+ * The two JSON documents of an archive: the header is its first member, the manifest its last.
+ * docs/operate/without-us.md describes both.
  */
 
 const tenantContract = z.object({
@@ -32,11 +32,16 @@ const tableContract = z.object({
 /** A table of an archive. */
 export type ArchivedTable = z.output<typeof tableContract>;
 
-/** What an archive is made of: a tenant's database, the control database, or what a tenant gets of its data. */
+/**
+ * What an archive is made of: a tenant's database, the control database, or what a tenant gets
+ * of its data.
+ */
 const kindContract = z.enum(['tenant', 'control', 'export']);
 export type ArchiveKind = z.output<typeof kindContract>;
 
-/** What was archived, when, and where it is stored: the header and the manifest say the same. */
+/**
+ * What was archived, when, and where it is stored: the header and the manifest say the same.
+ */
 const subject = {
   format: z.literal(1),
   kind: kindContract,
@@ -80,7 +85,9 @@ const contentContract = z.object({
   schema: z.string(),
   name: z.string(),
   rows: z.number().int().nonnegative(),
-  /** As `TableChecksum.checksum`; null in an export, whose texts are changed for spreadsheets. */
+  /**
+   * As `TableChecksum.checksum`; null in an export, whose texts are changed for spreadsheets.
+   */
   checksum: z.string().nullable(),
   /** The members with its rows, in their order. */
   pieces: z.array(z.string()),
@@ -96,7 +103,10 @@ export const manifestContract = z.object({
   schemaVersion: z.string(),
   /** Of the page of that version: SHA-256, in hexadecimal. */
   schemaDigest: z.string(),
-  /** The time of the snapshot by the clock of the server, in ISO 8601, and its number (`pg_current_snapshot`). */
+  /**
+   * The time of the snapshot by the clock of the server, in ISO 8601, and its number
+   * (`pg_current_snapshot`).
+   */
   snapshot: z.object({ at: z.string(), id: z.string() }),
   source: z.object({ server: z.string(), database: z.string(), postgres: z.string() }),
   tables: z.array(contentContract),
@@ -104,7 +114,10 @@ export const manifestContract = z.object({
   leftOut: z.array(leftOutContract),
   /** Every other member, in order, with the SHA-256 of its bytes, in hexadecimal. */
   members: z.array(z.object({ name: z.string(), bytes: z.number().int().nonnegative(), sha256: z.string() })),
-  /** HMAC-SHA-256 of the bytes of the document without this field, in hexadecimal; an export has none. */
+  /**
+   * HMAC-SHA-256 of the bytes of the document without this field, in hexadecimal; an export has
+   * none.
+   */
   mac: z.string().optional(),
 });
 

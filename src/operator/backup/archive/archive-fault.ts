@@ -10,7 +10,10 @@
  */
 export type ArchiveFaultKind = 'missing' | 'sealed' | 'damaged' | 'forged' | 'foreign' | 'other_schema';
 
-/** An archive that cannot be used. The message says why, as the end of a sentence, and has no data of the archive. */
+/**
+ * An archive that cannot be used. The message says why, as the end of a sentence, and has no
+ * data of the archive.
+ */
 export class ArchiveFault extends Error {
   override name = 'ArchiveFault';
   readonly kind: ArchiveFaultKind;

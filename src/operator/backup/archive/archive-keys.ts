@@ -11,8 +11,9 @@ interface InstallationRow {
 }
 
 /**
- * Returns the key that proves that this installation has written an archive of a tenant, and makes it when there is
- * none. It stays the same when the master key changes, so that older archives stay proved.
+ * Returns the key that proves that this installation has written an archive of a tenant, and
+ * makes it when there is none. It stays the same when the master key changes, so that older
+ * archives stay proved.
  * @throws {OperatorError} when the master key does not open it
  */
 export async function requireArchiveKey(control: Queryable, secrets: SecretBox): Promise<Buffer> {
@@ -29,7 +30,8 @@ export async function requireArchiveKey(control: Queryable, secrets: SecretBox):
 }
 
 /**
- * Returns the key that proves who has written an archive of a tenant; undefined: there is none yet.
+ * Returns the key that proves who has written an archive of a tenant; undefined: there is none
+ * yet.
  * @throws {OperatorError} when the master key does not open it
  */
 export async function readArchiveKey(control: Queryable, secrets: SecretBox): Promise<Buffer | undefined> {
@@ -58,14 +60,18 @@ async function readInstallation(control: Queryable): Promise<InstallationRow> {
 const controlPurpose = 'mac of control archives';
 
 /**
- * Returns the keys that may have made the code of an archive of the control database: that of the master key, and that
- * of the previous one. They need no control database, which may be lost.
+ * Returns the keys that may have made the code of an archive of the control database: that of
+ * the master key, and that of the previous one. They need no control database, which may be
+ * lost.
  */
 export function controlMacKeys(secrets: SecretBox): Buffer[] {
   return secrets.deriveKeys(controlPurpose).map(({ key }) => key);
 }
 
-/** Returns the key that makes the code of an archive of the control database: that of the master key in use. */
+/**
+ * Returns the key that makes the code of an archive of the control database: that of the master
+ * key in use.
+ */
 export async function readControlMacKey(control: Queryable, secrets: SecretBox): Promise<Buffer> {
   const { rows } = await control.query<{ fingerprint: string | null }>(
     'select key_fingerprint as fingerprint from installation',

@@ -8,8 +8,8 @@ export interface CsvPiece {
 }
 
 /**
- * Cuts CSV with a header row, as `copy` writes it, into pieces that each begin with that header row. A table without a
- * row has one piece. Holds two pieces in memory.
+ * Cuts CSV with a header row, as `copy` writes it, into pieces that each begin with that header
+ * row. A table without a row has one piece. Holds two pieces in memory.
  * @param maxBytes of a piece; a single row that is larger makes a piece of its own
  */
 export async function* csvPieces(csv: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<CsvPiece> {
@@ -23,8 +23,9 @@ export async function* csvPieces(csv: AsyncIterable<Buffer>, maxBytes: number): 
 }
 
 /**
- * Finds the ends of rows. A line feed ends a row unless it is in a quoted value. An escaped quote is two quotes, so the
- * number of quotes before a line feed is odd exactly in a quoted value.
+ * Finds the ends of rows. A line feed ends a row unless it is in a quoted value. An escaped
+ * quote is two quotes, so the number of quotes before a line feed is odd exactly in a quoted
+ * value.
  */
 class CsvCutter {
   readonly #maxBytes: number;

@@ -11,14 +11,17 @@ import {
 import type { ArchivedTable, ArchiveManifest, LeftOut } from './archive-documents.ts';
 
 /**
- * Settings of a session that is archived. A policy that hides rows makes reading an error: otherwise these rows would
- * be missing, and nobody would know.
+ * Settings of a session that is archived. A policy that hides rows makes reading an error:
+ * otherwise these rows would be missing, and nobody would know.
  */
 export const archiveSettings = { ...canonicalTextSettings, row_security: 'off' };
 
 /** A table that is archived. */
 export interface SourceTable extends ArchivedTable {
-  /** SQL of its rows with these columns: a table with its columns, or a query in parentheses, as `copy` takes them. */
+  /**
+   * SQL of its rows with these columns: a table with its columns, or a query in parentheses, as
+   * `copy` takes them.
+   */
   readonly copied: string;
   readonly rows: number;
   readonly checksum: string | null;
@@ -38,8 +41,8 @@ export type SnapshotFacts = Pick<ArchiveManifest, 'snapshot'> & {
 };
 
 /**
- * Begins the transaction in which a database is archived, as it is at one moment. It takes no lock of a row, and nobody
- * waits for it.
+ * Begins the transaction in which a database is archived, as it is at one moment. It takes no
+ * lock of a row, and nobody waits for it.
  * @param client with `archiveSettings`
  */
 export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
@@ -65,9 +68,11 @@ export interface ContentsOptions {
 }
 
 /**
- * Returns what is archived of a database: the tables of `public`, and those of other schemas that the login may read.
+ * Returns what is archived of a database: the tables of `public`, and those of other schemas
+ * that the login may read.
  * @param client in the transaction of `beginSnapshot`
- * @throws {OperatorError} when rows of `public` would be left out, because a table is foreign or partitioned
+ * @throws {OperatorError} when rows of `public` would be left out, because a table is foreign
+ *   or partitioned
  */
 export async function readContents(client: pg.Client, { except, foreign }: ContentsOptions): Promise<DatabaseContents> {
   const ours = await listDataTables(client, [...except.values()].flat());
@@ -92,6 +97,7 @@ export async function readContents(client: pg.Client, { except, foreign }: Conte
       ...others.flatMap(({ kind, schema, name, reason }) => {
         return reason === null ? [] : [{ name: `${kind} ${schema}.${name}`, reason }];
       }),
+      ...(foreign === undefined ? [{ name: 'objects without rows', reason: 'nobody has looked for them' }] : []),
       ...(foreign?.others ?? []).filter(isWithoutRows).map(name => ({ name, reason: 'it has no rows of its own' })),
       ...(foreign?.schemas.some(({ schema }) => schema === 'pg_catalog')
         ? [{ name: 'large objects', reason: 'they are in no table' }]
@@ -113,7 +119,10 @@ interface OtherTable extends ArchivedTable {
   readonly reason: string | null;
 }
 
-/** Tables of other schemas than `public`. A partition is archived with its table, and an extension has its own. */
+/**
+ * Tables of other schemas than `public`. A partition is archived with its table, and an
+ * extension has its own.
+ */
 async function listOtherTables(client: pg.Client): Promise<OtherTable[]> {
   const { rows } = await client.query<OtherTable>(
     `select n.nspname as schema, c.relname as name, c.relkind = 'p' as "isPartitioned",

@@ -18,7 +18,8 @@ export async function makeIdentity(): Promise<AgeIdentity> {
 }
 
 /**
- * Reads the identities of age in a file, as `age-keygen` and `backup keygen` write it: one in each line, beside comments.
+ * Reads the identities of age in a file, as `age-keygen` and `backup keygen` write it: one in
+ * each line, beside comments.
  * @param path `BACKUP_IDENTITY_FILE`; undefined: this host opens no archives
  * @throws {OperatorError} when there is no such file, or none in it
  */

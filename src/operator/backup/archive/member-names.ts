@@ -9,8 +9,9 @@ export function pageName(migration: string): string {
 }
 
 /**
- * Returns the name of the member with a piece of a table: `data/<number>-<schema>.<table>.<piece>.csv`. Other
- * characters than letters, digits, `_`, `-` and `.` are percent-encoded, byte by byte in UTF-8.
+ * Returns the name of the member with a piece of a table:
+ * `data/<number>-<schema>.<table>.<piece>.csv`. Other characters than letters, digits, `_`, `-`
+ * and `.` are percent-encoded, byte by byte in UTF-8.
  * @param number of the table, from 1
  * @param piece from 1
  */
@@ -24,7 +25,10 @@ function encode(text: string): string {
   });
 }
 
-/** The form of each name that a member may have: none leaves the folder into which somebody extracts it. */
+/**
+ * The form of each name that a member may have: none leaves the folder into which somebody
+ * extracts it.
+ */
 const memberName = /^(?:header\.json|manifest\.json|schema\/\d{4}-[a-z0-9-]+\.sql|data\/[1-9]\d*-[\w.%-]+\.csv)$/;
 
 /** Returns whether a member of an archive may have this name. */

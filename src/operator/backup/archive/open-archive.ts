@@ -31,7 +31,10 @@ export interface ExpectedArchive {
 export interface OpenKeys {
   /** Of age. */
   readonly identities: readonly string[];
-  /** Keys, one of which has made the code; undefined: an archive without a right code is taken, too. */
+  /**
+   * Keys, one of which has made the code; undefined: an archive without a right code is taken,
+   * too.
+   */
   readonly macKeys: readonly Buffer[] | undefined;
 }
 
@@ -41,13 +44,17 @@ export interface CheckedArchive {
   readonly manifest: ArchiveManifest;
 }
 
-/** Bound of the header and the manifest, which are held in memory: that of an archive of a terabyte has 20 MB. */
+/**
+ * Bound of the header and the manifest, which are held in memory: that of an archive of a
+ * terabyte has 20 MB.
+ */
 const maxDocumentBytes = 64 * 1024 * 1024;
 
 /**
- * Reads every byte of an archive, and proves that it is the expected one and who has written it. Holds no table in
- * memory.
- * @throws {ArchiveFault} when it is another one, was changed, or nobody of the installation has written it
+ * Reads every byte of an archive, and proves that it is the expected one and who has written
+ * it. Holds no table in memory.
+ * @throws {ArchiveFault} when it is another one, was changed, or nobody of the installation has
+ *   written it
  * @throws the error of the body, as it is
  */
 export async function checkArchive(
@@ -87,8 +94,9 @@ export interface OpenedPiece {
 }
 
 /**
- * Returns the pieces of the tables of an archive that was checked, in their order. Each is exactly what was checked,
- * also if somebody has replaced the object since. Holds one piece in memory.
+ * Returns the pieces of the tables of an archive that was checked, in their order. Each is
+ * exactly what was checked, also if somebody has replaced the object since. Holds one piece in
+ * memory.
  * @throws {ArchiveFault} when the object was replaced
  * @throws the error of the body, as it is
  */
@@ -118,7 +126,9 @@ export async function* readPieces(
   if (left > 0) throw replaced;
 }
 
-/** Returns the header of an archive, and reads no more of it. Nothing proves who has written it. */
+/**
+ * Returns the header of an archive, and reads no more of it. Nothing proves who has written it.
+ */
 export async function readHeader(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
@@ -137,7 +147,8 @@ interface Member {
 
 /**
  * Returns the members of a tar: the header, pages, pieces, and the manifest, each once.
- * @throws {ArchiveFault} for other members, another order, a link, a name that leaves the folder, or a missing end
+ * @throws {ArchiveFault} for other members, another order, a link, a name that leaves the
+ *   folder, or a missing end
  */
 async function* readMembers(tar: AsyncIterable<Buffer>): AsyncGenerator<Member> {
   const entries = extract();

@@ -15,8 +15,8 @@ export interface SchemaPage {
 }
 
 /**
- * Returns the migrations of this build as SQL, in their order: the page beside a migration, or the statements that it
- * adds.
+ * Returns the migrations of this build as SQL, in their order: the page beside a migration, or
+ * the statements that it adds.
  * @throws {OperatorError} when a migration is not plain SQL
  */
 export async function readSchemaPages(folder: MigrationFolder): Promise<SchemaPage[]> {
@@ -38,7 +38,8 @@ async function readPage(folder: MigrationFolder, name: string): Promise<string> 
 type MigrationClass = Awaited<ReturnType<typeof loadMigrations>>[number]['class'];
 
 async function statementsOf(name: string, Migration: MigrationClass): Promise<string> {
-  // The migration gets no driver here. So one that queries a database fails, instead of only adding SQL.
+  // The migration gets no driver here. So one that queries a database fails, instead of only
+  // adding SQL.
   const migration = new Migration(undefined as never, undefined as never);
   await migration.up();
 
@@ -53,7 +54,8 @@ async function statementsOf(name: string, Migration: MigrationClass): Promise<st
 /**
  * Returns the pages of this build that have made the schema of a database.
  * @param recorded the migrations that the database records
- * @throws {OperatorError} when it has none, or one that this build does not know, or has in another text
+ * @throws {OperatorError} when it has none, or one that this build does not know, or has in
+ *   another text
  */
 export function pagesOf(
   pages: readonly SchemaPage[],

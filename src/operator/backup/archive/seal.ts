@@ -4,16 +4,23 @@ import { createZstdCompress, createZstdDecompress } from 'node:zlib';
 import { Decrypter, Encrypter } from 'age-encryption';
 import { ArchiveFault } from './archive-fault.ts';
 
+/**
+ * Of the chunks between compression and sealing, in bytes. Each costs some work, whatever its
+ * size.
+ */
+const chunkBytes = 128 * 1024;
+
 /** What every file of age begins with. */
 const ageMagic = Buffer.from('age-encryption.org/v1\n');
 
 /**
- * Compresses a tar and seals it for the recipients: `age -d -i identity.txt | zstd -d` gives it back.
+ * Compresses a tar and seals it for the recipients: `age -d -i identity.txt | zstd -d` gives it
+ * back.
  * @param recipients of age, at least one
  */
 export function seal(tar: Readable, recipients: readonly string[]): Readable {
   async function* sealed(): AsyncGenerator<Uint8Array> {
-    const zstd = createZstdCompress();
+    const zstd = createZstdCompress({ chunkSize: chunkBytes });
     // An error of the tar destroys the compressor, whose reader then throws it.
     const fed = pipeline(tar, zstd).catch(() => {});
 
@@ -35,14 +42,16 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
 }
 
 /**
- * Opens what `seal` has sealed. Returns only bytes that are as they were sealed, but by whom, age does not know.
+ * Opens what `seal` has sealed. Returns only bytes that are as they were sealed, but by whom,
+ * age does not know.
  * @param identities of age
- * @throws {ArchiveFault} when none of them opens it, or a byte was changed, or the end is missing
+ * @throws {ArchiveFault} when none of them opens it, or a byte was changed, or the end is
+ *   missing
  * @throws the error of the body, as it is
  */
 export async function* unseal(body: AsyncIterable<Uint8Array>, identities: readonly string[]): AsyncGenerator<Buffer> {
   const source = new WatchedSource(body);
-  const zstd = createZstdDecompress();
+  const zstd = createZstdDecompress({ chunkSize: chunkBytes });
 
   try {
     const decrypter = new Decrypter();
@@ -69,7 +78,9 @@ export async function* unseal(body: AsyncIterable<Uint8Array>, identities: reado
   }
 }
 
-/** Passes the chunks of a source on, and keeps its error apart from those that its chunks cause. */
+/**
+ * Passes the chunks of a source on, and keeps its error apart from those that its chunks cause.
+ */
 class WatchedSource {
   readonly #source: AsyncIterable<Uint8Array>;
   error: unknown;
@@ -87,7 +98,8 @@ class WatchedSource {
           continue;
         }
 
-        // A file that is none of age has no line that ends, and age would read all of it into memory.
+        // A file that is none of age has no line that ends, and age would read all of it into
+        // memory.
         start = Buffer.concat([start, chunk]);
         if (start.length < ageMagic.length) continue;
         requireMagic(start);

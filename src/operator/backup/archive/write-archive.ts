@@ -28,21 +28,27 @@ export interface ArchivePlan extends SnapshotFacts {
   /** The key of its code; undefined: it gets none. */
   readonly macKey: Buffer | undefined;
   /** Largest piece of a table, in bytes. */
-  readonly pieceBytes?: number;
+  readonly pieceBytes?: number | undefined;
 }
 
 /** An archive that is being written. */
 export interface WrittenArchive {
-  /** Its bytes. An error of the database destroys it; who destroys it ends the reading of the database. */
+  /**
+   * Its bytes. An error of the database destroys it; who destroys it ends the reading of the
+   * database.
+   */
   readonly body: Readable;
-  /** Ends when the last byte is made, with the error of the database or of the reader if there was one. */
+  /**
+   * Ends when the last byte is made, with the error of the database or of the reader if there
+   * was one.
+   */
   readonly finished: Promise<ArchiveManifest>;
 }
 
 /**
- * Writes an archive: a tar of a header, the schema, the tables in pieces, and a manifest; compressed, and sealed for its
- * recipients. Its reader sets the pace. Holds three pieces in memory, however large the tables are.
- * `docs/backup-format.md` describes the format.
+ * Writes an archive: a tar of a header, the schema, the tables in pieces, and a manifest;
+ * compressed, and sealed for its recipients. Its reader sets the pace. Holds three pieces in
+ * memory, however large the tables are. `docs/operate/without-us.md` describes the format.
  */
 export function writeArchive(plan: ArchivePlan): WrittenArchive {
   const tar = pack();
@@ -137,7 +143,8 @@ class MemberWriter {
   /**
    * Writes a table.
    * @returns what the manifest says of it
-   * @throws when the database sends another number of rows than it has counted in the same snapshot
+   * @throws when the database sends another number of rows than it has counted in the same
+   *   snapshot
    */
   async addTable(
     number: number,
