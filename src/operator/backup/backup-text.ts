@@ -40,7 +40,7 @@ export function reportText(report: BackupReport, target: string): string {
 }
 
 function lostText(lost: readonly string[]): string {
-  return `The target no longer had the last archive of ${namesText(lost)}, so ${lost.length === 1 ? 'it was' : 'they were'} archived again.`;
+  return `The target does not have the last archive of ${namesText(lost)}, so ${lost.length === 1 ? 'it was' : 'they were'} archived again.`;
 }
 
 /** Formats what the target has refused to remove. */
@@ -51,7 +51,7 @@ export function unremovedLines(notRemoved: readonly Unremoved[]): string[] {
   return [
     `${countText(notRemoved.length, 'old archive')} could not be removed, which harms no archive: ` +
       `${namesText(notRemoved.map(({ name }) => name))}. ${first.error}. ` +
-      'Give the login the right to delete, or keep all and let a rule of the bucket remove: BACKUP_KEEP=all',
+      'If nobody shall delete there, keep all archives, and let a rule of the bucket remove old ones: BACKUP_KEEP=all',
   ];
 }
 

@@ -70,7 +70,7 @@ export interface BackupReport {
   failed: number;
   /** Bytes of the archives that were written. */
   bytes: number;
-  /** Tenants whose last archive was no longer in the target, and that were archived again. */
+  /** Tenants whose last archive the target does not have, and that were archived again. */
   lost: readonly string[];
   /** Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed. */
   removed: number;
@@ -91,8 +91,8 @@ export interface BackupReport {
  *   3. The control database is archived after all tenants, with the names of their archives.
  *   4. Removing comes last, after the newer archives are complete.
  *
- * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target
- *   cannot be used or another control database writes there, or a tenant does not exist
+ * @throws {OperatorError} when another run is in progress, the target cannot be used or another
+ *   control database writes there, or a tenant does not exist
  */
 export async function runBackup(
   installation: Installation,

@@ -80,7 +80,7 @@ function purgeText(slug: string, { state, target, removed, left, error }: Purged
   if (state === 'kept') return `${slug} is purged. Its archives stay in ${target ?? 'their target'}, as you wanted.`;
   if (state === 'removed' && removed === 0) return `${slug} is purged. ${target ?? 'No target'} has no archive of it.`;
   if (state === 'removed')
-    return `${slug} is purged, and ${countText(removed, 'archive')} of it are removed from ${target}.`;
+    return `${slug} is purged, and so is what ${target} had of it: ${countText(removed, 'archive')}.`;
 
   const names =
     left.slice(0, maxNamed).join(', ') + (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');

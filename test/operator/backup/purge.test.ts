@@ -64,7 +64,7 @@ describe('a purge and the archives of its tenant', () => {
     const { code, stdout, stderr } = await purge('acme');
 
     expect(code, stderr + stdout).to.equal(0);
-    expect(stdout).to.include('acme is purged, and 1 archive of it are removed from s3://backups/some/prefix.');
+    expect(stdout).to.include('acme is purged, and so is what s3://backups/some/prefix had of it: 1 archive.');
     expect(keysOf(guid)).to.deep.equal([]);
     expect(await purged('acme')).to.deep.equal({ archives: 'removed', left: [], error: null });
     expect((await runSmall(installation, target)).failed).to.equal(0);
