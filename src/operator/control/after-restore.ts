@@ -34,8 +34,8 @@ const skippedNumbers = 1_000_000;
  *      refused like that of any ended session, and not reported as stolen.
  *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that was issued before is
  *      valid, whichever keys and users were disabled since.
- *   3. Every legacy token and every API client is revoked: its secret may be known to somebody since. Links in mails that
- *      were sent before are withdrawn: one that was used since would work again.
+ *   3. Every legacy token and every API client is revoked: its secret may be known to somebody since. Links in mails
+ *      that were sent before are withdrawn: one that was used since would work again.
  *   4. Sequences go on above all numbers that may have been given since.
  *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
  *      so (`replay`).

@@ -50,7 +50,7 @@ export async function listControlArchives(target: Target): Promise<ArchiveName[]
 }
 
 /** An archive of the control database that cannot be used, and why. */
-export interface RefusedArchive {
+interface RefusedArchive {
   readonly name: string;
   readonly reason: string;
 }

@@ -26,7 +26,7 @@ export interface RestoredControl {
 }
 
 /** The steps of a restore of the control database, in this order. */
-export const controlSteps = [
+const controlSteps = [
   'create database',
   'load data',
   'migrate',

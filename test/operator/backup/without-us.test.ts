@@ -121,7 +121,7 @@ describe('an archive without this software', () => {
 
     try {
       for (const args of [
-        ['migrate', 'globex'],
+        ['migrate', 'globex', '--despite-running'],
         ['backup', 'init'],
         ['backup', 'run', 'globex'],
       ]) {
@@ -145,7 +145,7 @@ describe('an archive without this software', () => {
   });
 
   it('is refused by the script when it lacks its end', async () => {
-    const archive = await makeArchive(world.globex);
+    const archive = await makeArchive(world.acme);
 
     const { code, stderr } = await open({ ...archive, bytes: archive.bytes.subarray(0, -1_000) });
 
