@@ -107,7 +107,7 @@ async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveMan
   };
   const text = manifestText(manifest, macKey);
   await writer.add(manifestName, text);
-  writer.end();
+  await writer.end();
 
   return JSON.parse(text);
 }
@@ -117,6 +117,8 @@ class MemberWriter {
   readonly #tar: Pack;
   readonly #time: Date;
   readonly #members: ArchiveManifest['members'] = [];
+  /** Ends when the reader has taken the last member. */
+  #taken: Promise<void> = Promise.resolve();
 
   constructor(tar: Pack, time: Date) {
     this.#tar = tar;
@@ -128,16 +130,22 @@ class MemberWriter {
     return [...this.#members];
   }
 
-  /** Writes a member, as soon as the reader wants it. */
+  /**
+   * Writes a member as soon as the reader has taken the one before. It does not wait until the
+   * reader has taken this one, so that the database sends the next piece meanwhile.
+   */
   async add(name: string, content: string | Buffer): Promise<void> {
-    const bytes = Buffer.from(content);
+    const bytes = typeof content === 'string' ? Buffer.from(content) : content;
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    await this.#taken;
+
     const { promise, resolve, reject } = Promise.withResolvers<void>();
+    promise.catch(() => {}); // the next member throws it, or the end
+    this.#taken = promise;
+
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
-
     this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
-    this.#members.push({ name, bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') });
-
-    await promise;
+    this.#members.push({ name, bytes: bytes.length, sha256 });
   }
 
   /**
@@ -167,7 +175,9 @@ class MemberWriter {
     return { schema, name, rows, checksum, pieces };
   }
 
-  end(): void {
+  /** Ends the tar, when the reader has taken every member. */
+  async end(): Promise<void> {
+    await this.#taken;
     this.#tar.finalize();
   }
 }
