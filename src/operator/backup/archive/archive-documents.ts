@@ -5,14 +5,12 @@ import { z } from 'zod';
  * docs/operate/without-us.md describes both.
  */
 
+/** The tenant of an archive, as it was called then. */
 const tenantContract = z.object({
   guid: z.uuid(),
   slug: z.string(),
   name: z.string(),
 });
-
-/** The tenant of an archive, as it was called then. */
-export type ArchivedTenant = z.output<typeof tenantContract>;
 
 const pageContract = z.object({
   /** The name of a migration: its page is `schema/<name>.sql`. */

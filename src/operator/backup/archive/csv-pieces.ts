@@ -47,12 +47,8 @@ class CsvCutter {
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
 
-    for (let at = 0; at < chunk.length; at++) {
-      const byte = chunk[at];
-      if (byte === quote) this.#isQuoted = !this.#isQuoted;
-      if (byte !== lineFeed || this.#isQuoted) continue;
-
-      const end = base + at + 1;
+    for (const after of this.#findRowEnds(chunk)) {
+      const end = base + after;
       if (this.#header === undefined) {
         this.#header = this.#take(end);
         base -= end;
@@ -64,9 +60,25 @@ class CsvCutter {
         base -= this.#rowEnd;
         yield this.#cut();
       }
-      this.#rowEnd = base + at + 1;
+      this.#rowEnd = base + after;
       this.#rows++;
     }
+  }
+
+  /** Returns the places after the ends of rows. Its own variables make the loop faster. */
+  #findRowEnds(chunk: Buffer): number[] {
+    const ends: number[] = [];
+    const { length } = chunk;
+    let isQuoted = this.#isQuoted;
+
+    for (let at = 0; at < length; at++) {
+      const byte = chunk[at];
+      if (byte === quote) isQuoted = !isQuoted;
+      else if (byte === lineFeed && !isQuoted) ends.push(at + 1);
+    }
+
+    this.#isQuoted = isQuoted;
+    return ends;
   }
 
   /**

@@ -184,7 +184,7 @@ async function otherTables(client: pg.Client, tables: readonly OtherTable[]): Pr
 }
 
 /** Returns a table with its columns, as `copy` takes it. */
-export function copiedTable({ schema, name, columns }: Omit<ArchivedTable, 'types'>): string {
+function copiedTable({ schema, name, columns }: Omit<ArchivedTable, 'types'>): string {
   return `${quoteIdentifier(schema)}.${quoteIdentifier(name)} (${columnList(columns)})`;
 }
 
