@@ -1160,6 +1160,7 @@ create table installation (
   id uuid not null default gen_random_uuid(),
   key_fingerprint text,
   master_key_canary bytea,
+  archive_key bytea,
   target_writer uuid,
   next_target_writer uuid,
   created_at timestamptz not null default now()
@@ -1171,6 +1172,9 @@ comment on column installation.key_fingerprint is
   'first use of a key';
 comment on column installation.master_key_canary is
   'the id, sealed: opens only under the present master key; null as key_fingerprint';
+comment on column installation.archive_key is
+  'sealed: proves that this installation has written an archive of a tenant; no change of the '
+  'master key changes it; null before the first archive';
 comment on column installation.target_writer is
   'the id in writer.json of the backup target, by which one control database writes there; null: '
   'no target yet';
@@ -1223,6 +1227,8 @@ create trigger require_present_key before insert or update of sealed on backup_k
   for each row execute function require_present_key('sealed');
 create trigger require_present_key before update of master_key_canary on installation
   for each row execute function require_present_key('master_key_canary');
+create trigger require_present_key_of_archives before update of archive_key on installation
+  for each row execute function require_present_key('archive_key');
 
 create table processes (
   id uuid primary key,

@@ -29,8 +29,8 @@ export class SealingKey implements Sealer {
   /** @param key 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869) */
   constructor(key: Uint8Array) {
     this.#key = key;
-    this.#sealing = this.#derive('seal');
-    this.fingerprint = this.#derive('fingerprint').toString('base64url').slice(0, fingerprintLength);
+    this.#sealing = this.derive('seal');
+    this.fingerprint = this.derive('fingerprint').toString('base64url').slice(0, fingerprintLength);
   }
 
   seal(secret: Uint8Array | string, owner: string): Buffer {
@@ -53,12 +53,13 @@ export class SealingKey implements Sealer {
 
   /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
   mac(purpose: string, ...parts: string[]): Buffer {
-    return createHmac('sha256', this.#derive(`mac:${purpose}`))
+    return createHmac('sha256', this.derive(`mac:${purpose}`))
       .update(JSON.stringify(parts))
       .digest();
   }
 
-  #derive(purpose: string): Buffer {
+  /** Returns a key of 32 bytes for a purpose. */
+  derive(purpose: string): Buffer {
     return Buffer.from(hkdfSync('sha256', this.#key, '', purpose, 32));
   }
 }
@@ -174,5 +175,7 @@ export const owners = {
     `backup_key:${tenantGuid ?? ''}:${fingerprint}`,
   /** The key that seals the secrets of a tenant's webhooks. */
   webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
+  /** The key that proves who has written an archive of a tenant. */
+  archiveKey: (installationId: string): string => `archive_key:${installationId}`,
   canary: (installationId: string): string => `canary:${installationId}`,
 };

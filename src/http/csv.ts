@@ -1,8 +1,10 @@
 /**
  * Spreadsheets run a cell that begins with one of these characters as a formula. Some do so for the full-width forms,
- * too. A cell with apostrophes before the character gets one more, so that `readText` can take one away.
+ * too. A cell with apostrophes before the character gets one more, so that `readText` can take one away. PostgreSQL
+ * understands the pattern, too.
  */
-const formula = /^'*[=+\-@＝＋－＠\t\r]/;
+export const formulaPattern = "^'*[-=+@＝＋－＠\t\r]";
+const formula = new RegExp(formulaPattern);
 
 /**
  * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a boolean is written as in

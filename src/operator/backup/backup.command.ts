@@ -3,9 +3,11 @@ import { defineOperation } from '../command/operation.ts';
 import { optionalArgument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
+import { keygenOperation } from './archive/keygen.command.ts';
 import { initOperation } from './backup-init.command.ts';
 import { runOperation } from './backup-run.command.ts';
 import { archiveRow, unremovedLines } from './backup-text.ts';
+import { drillOperation, verifyOperation } from './check/check.command.ts';
 import { openBackupTarget } from './target/open-target.ts';
 
 const list = defineOperation({
@@ -59,7 +61,7 @@ const prune = defineOperation({
   },
 });
 
-export const operations = [initOperation, runOperation, list, prune];
+export const operations = [keygenOperation, initOperation, runOperation, list, verifyOperation, drillOperation, prune];
 
 async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
   return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;

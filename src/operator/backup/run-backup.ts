@@ -19,7 +19,7 @@ import type { Target } from './target/target.ts';
 import { claimTarget, requireWriter } from './writer.ts';
 
 /** A database that is to be archived now. */
-interface ArchiveOrder {
+export interface ArchiveOrder {
   readonly name: ArchiveName;
   /** For whom it is sealed. */
   readonly recipients: readonly string[];

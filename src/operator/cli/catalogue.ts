@@ -32,7 +32,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       () => import('../tenants/webhooks.command.ts'),
     ],
     ['packs', 'reference data of public standards', () => import('../lifecycle/packs.command.ts')],
-    ['export', 'write the data of a tenant into files, for the tenant', () => import('../export/export.command.ts')],
+    [
+      'export',
+      'write the data of a tenant into files, for the tenant',
+      () => (usesAge() ? import('../backup/archive/export.command.ts') : import('../export/export.command.ts')),
+    ],
     ['refresh', 'read the data of a tenant again, after changes by psql', () => import('../tenants/state.command.ts')],
   ],
   People: [

@@ -7,19 +7,19 @@ import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { activateText } from '../../webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../webhooks/webhook-secret.ts';
-import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
 
 /** What was done to a restored control database. */
-export interface AfterRestoreReport {
+export interface AfterRestoreReport<Replayed> {
   /** The newest change that the control database has, in ISO 8601: later ones are known only if they were replayed. */
   newestChange: string | null;
   sessionsEnded: number;
   keysDisabled: number;
   tokensRevoked: number;
+  clientsRevoked: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
-  /** What was revoked, narrowed or erased later and is so again; null if the later control database was not given. */
-  replayed: ReplayedChanges | null;
+  /** What was revoked later and is so again; null if nothing later is known. */
+  replayed: Replayed | null;
 }
 
 /**
@@ -34,36 +34,36 @@ const skippedNumbers = 1_000_000;
  *      refused like that of any ended session, and not reported as stolen.
  *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that was issued before is
  *      valid, whichever keys and users were disabled since.
- *   3. Every legacy token is revoked: the programs get new ones with their secrets. Links in mails that were sent
- *      before are withdrawn: one that was used since would work again.
+ *   3. Every legacy token and every API client is revoked: its secret may be known to somebody since. Links in mails
+ *      that were sent before are withdrawn: one that was used since would work again.
  *   4. Sequences go on above all numbers that may have been given since.
  *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
- *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
+ *      so (`replay`).
  *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or
  *      condemned then may be what the tenant has now.
  *   7. The webhooks of every tenant are served: the first one of a tenant may have been created since.
  *   8. Every process drops its caches.
  *
- * @param later what a later control database has, if one can still be read
+ * @param replay takes over what a later control database has, if one can still be read
  */
-export async function afterRestore(
+export async function afterRestore<Replayed>(
   installation: Pick<Installation, 'controlUrl' | 'secrets'>,
-  later?: LaterChanges,
-): Promise<AfterRestoreReport> {
+  replay?: (client: pg.Client) => Promise<Replayed>,
+): Promise<AfterRestoreReport<Replayed>> {
   return withLock(installation.controlUrl, lockSpaces.control, 0, client =>
-    inTransaction(client, () => makeSafe(client, installation, later)),
+    inTransaction(client, () => makeSafe(client, installation, replay)),
   );
 }
 
-async function makeSafe(
+async function makeSafe<Replayed>(
   client: pg.Client,
   { secrets }: Pick<Installation, 'secrets'>,
-  later: LaterChanges | undefined,
-): Promise<AfterRestoreReport> {
+  replay: ((client: pg.Client) => Promise<Replayed>) | undefined,
+): Promise<AfterRestoreReport<Replayed>> {
   const count = async (text: string): Promise<number> => (await client.query(text)).rowCount ?? 0;
   const newestChange = await readNewestChange(client);
   const sequencesMoved = await moveSequences(client);
-  const replayed = later ? await replayLaterChanges(client, later) : null;
+  const replayed = replay ? await replay(client) : null;
   const sessionsEnded = await count(
     `update sessions set revoked_at = now(), revoked_reason = 'restored' where revoked_at is null`,
   );
@@ -85,9 +85,20 @@ async function makeSafe(
     await client.query(activateText, [id, createTenantKey(secrets, guid)]);
   }
   const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
+  const clientsRevoked = await count('update api_clients set revoked_at = now() where revoked_at is null');
   const mailsWithdrawn = (await count('delete from mail_tokens')) + (await count('delete from registrations'));
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
-  return { newestChange, sessionsEnded, keysDisabled, tokensRevoked, mailsWithdrawn, sequencesMoved, replayed };
+
+  return {
+    newestChange,
+    sessionsEnded,
+    keysDisabled,
+    tokensRevoked,
+    clientsRevoked,
+    mailsWithdrawn,
+    sequencesMoved,
+    replayed,
+  };
 }
 
 /** The newest times that the service and the operators write; before the changes of this run. */

@@ -1,7 +1,9 @@
+import { usesAge } from '../../config/backup-format.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from '../schema/confirm-blocking.ts';
+import { restoreArchivedControl } from './restore-archived-control.command.ts';
 import { afterRestoreOperation, restoreControlOperation } from './restore-control.command.ts';
 
 const resealOperation = defineOperation({
@@ -96,7 +98,13 @@ const serviceLogin = defineOperation({
   },
 });
 
-export const operations = [migrate, serviceLogin, resealOperation, restoreControlOperation, afterRestoreOperation];
+export const operations = [
+  migrate,
+  serviceLogin,
+  resealOperation,
+  usesAge() ? restoreArchivedControl : restoreControlOperation,
+  afterRestoreOperation,
+];
 
 function serviceLoginText(databaseUrl: string): string {
   return [

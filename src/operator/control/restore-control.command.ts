@@ -1,3 +1,5 @@
+import type pg from 'pg';
+import { usesAge } from '../../config/backup-format.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -37,7 +39,7 @@ afterwards, with the same MASTER_KEY.`,
   json: 'print JSON lines on stdout, the last one with the totals',
   async plan({ all, ...chosen }, { installation }) {
     const { openControlArchives } = await import('../archives/control-archive.ts');
-    const { requireRestorable } = await import('./restore-control.ts');
+    const { requireRestorable } = await import('./restoring-database.ts');
     const access = await openControlArchives(await openBackupTarget(), installation.secrets);
     const source = await chooseSource(installation, access, chosen);
     await requireRestorable(installation.controlUrl, source);
@@ -63,7 +65,7 @@ afterwards, with the same MASTER_KEY.`,
       `${restoredText(file, report?.purged)}\n${differencesText(report?.replayed?.differences ?? [])}`.trimEnd(),
     );
     const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
-    const tenants = all ? await restoreLostTenants(context, target, { concurrency }) : [];
+    const tenants = all ? await restoreLostTenants(context, { concurrency }) : [];
     const failed = tenants.filter(hasFailed).length;
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
     const totals = { tenants: tenants.length, failed, seconds };
@@ -149,23 +151,65 @@ export const afterRestoreOperation = defineOperation({
   async run({ laterUrl }, { installation, output }) {
     const { withConnection } = await import('../../postgres/connection.ts');
     const { afterRestore } = await import('./after-restore.ts');
-    const { differencesText } = await import('./narrow-people.ts');
-    const { readLaterChanges } = await import('./later-changes.ts');
-    const later = laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), readLaterChanges);
-    const report = await afterRestore(installation, later);
+    const replayer = await (usesAge() ? presentReplayer() : formerReplayer());
+    const replay =
+      laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), client => replayer.read(client));
+    const report = await afterRestore(installation, replay);
     const { replayed, ...counts } = report;
-    const { differences, ...replayedCounts } = replayed ?? { differences: [] };
-    const laterText = replayed ? differencesText(differences) : unknownText(report.newestChange);
-    output.result(report, () =>
+    const lines = replayed ? replayed.lines : [unknownText(report.newestChange)];
+    const document = { ...report, replayed: replayed?.document ?? null };
+    output.result(document, () =>
       [
-        fieldsText({ ...counts, ...replayedCounts }),
+        fieldsText({ ...counts, ...replayed?.counts }),
         '',
-        ...(laterText ? [laterText] : []),
+        ...lines.filter(line => line !== ''),
         'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
       ].join('\n'),
     );
   },
 });
+
+/** What was taken over of a later control database, as a document and in words. */
+interface ReplayReport {
+  readonly document: object;
+  readonly counts: object;
+  readonly lines: readonly string[];
+}
+
+/** Reads a later control database, and returns what takes over its changes. */
+interface Replayer {
+  read(later: pg.Client): Promise<(restored: pg.Client) => Promise<ReplayReport>>;
+}
+
+async function presentReplayer(): Promise<Replayer> {
+  const { readLaterState, replay, replayedLines } = await import('./replay.ts');
+
+  return {
+    read: async later => {
+      const state = await readLaterState(later);
+      return async restored => {
+        const document = await replay(restored, state);
+        return { document, counts: {}, lines: replayedLines(document) };
+      };
+    },
+  };
+}
+
+async function formerReplayer(): Promise<Replayer> {
+  const { readLaterChanges, replayLaterChanges } = await import('./later-changes.ts');
+  const { differencesText } = await import('./narrow-people.ts');
+
+  return {
+    read: async later => {
+      const changes = await readLaterChanges(later);
+      return async restored => {
+        const document = await replayLaterChanges(restored, changes);
+        const { differences, ...counts } = document;
+        return { document, counts, lines: [differencesText(differences)] };
+      };
+    },
+  };
+}
 
 function unknownText(newestChange: string | null): string {
   return (

@@ -4,7 +4,6 @@ import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { requireMasterKey } from '../../control/present-key.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
@@ -14,21 +13,18 @@ import { adoptKeys } from '../archives/data-keys.ts';
 import { ArchiveFault } from '../archives/format/archive-fault.ts';
 import { matchLedger } from '../archives/match-ledger.ts';
 import { readPurgeMarks } from '../archives/target-keys.ts';
-import { countText } from '../command/texts.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
-import { type LaterChanges, readLaterChanges } from './later-changes.ts';
+import { type LaterChanges, type ReplayedChanges, readLaterChanges, replayLaterChanges } from './later-changes.ts';
 import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
   createEmpty,
-  type DatabaseState,
   dropDatabase,
   markReady,
   onServer,
   putInPlace,
-  readState,
-  repeatCommand,
+  requireRestorable,
   restoringName,
 } from './restoring-database.ts';
 
@@ -36,7 +32,7 @@ export interface RestoredControl {
   /** The archive, or what was recovered. */
   file: string;
   /** Undefined when an earlier run has done it. */
-  report: (AfterRestoreReport & { purged: PurgedTenants }) | undefined;
+  report: (AfterRestoreReport<ReplayedChanges> & { purged: PurgedTenants }) | undefined;
 }
 
 /** The steps of a restore of the control database, in this order. */
@@ -92,25 +88,6 @@ export async function restoreControl(
   });
 }
 
-/**
- * Returns the state of the control database, in whose place a source may be restored.
- * @throws {OperatorError} when it is in use, or was restored from another source, and that has not ended
- */
-export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
-  const state = await readState(controlUrl);
-  const { restoredFrom, tenants } = state ?? {};
-  if (restoredFrom !== undefined && restoredFrom !== source.description)
-    throw new OperatorError(
-      `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
-    );
-  if (restoredFrom === undefined && tenants)
-    throw new OperatorError(
-      `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
-        'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
-    );
-  return state;
-}
-
 async function restoreAside(
   installation: Installation,
   access: ControlArchiveAccess,
@@ -134,7 +111,8 @@ async function restoreAside(
   const marks = await readPurgeMarks(access.target, secrets);
   const purged = await withConnection(url, client => removePurged(client, installation, marks, keys, later));
   onStep('end sessions and replace keys');
-  const report = await afterRestore({ controlUrl: url, secrets }, later);
+  const replay = later && ((client: pg.Client) => replayLaterChanges(client, later));
+  const report = await afterRestore({ controlUrl: url, secrets }, replay);
   onStep('match ledger with target');
   await withConnection(url, client => matchLedger(client, access));
   onStep('mark as ready');

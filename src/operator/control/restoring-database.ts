@@ -4,6 +4,8 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { countText } from '../command/texts.ts';
+import type { ControlSource } from './control-source.ts';
 
 /*
  * A control database is restored under another name, and gets its own name when it is complete and safe. So no process
@@ -21,7 +23,7 @@ export function restoringName(name: string, suffix: 'restoring' | 'later' = 'res
 
 /** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
 export function repeatCommand(restoredFrom: string): string {
-  const options = restoredFrom.startsWith('control/') ? `--archive ${restoredFrom}` : '--from < url-file';
+  const options = /(?:^|\/)control\//.test(restoredFrom) ? `--archive ${restoredFrom}` : '--from < url-file';
   return `npx backoffice control restore ${options}`;
 }
 
@@ -60,6 +62,25 @@ export async function readState(url: string): Promise<DatabaseState | undefined>
     if (sqlState(error) === '42P01') return { tenants: 0, restoredFrom: undefined }; // it has no schema yet
     throw error;
   });
+}
+
+/**
+ * Returns the state of the control database, in whose place a source may be restored.
+ * @throws {OperatorError} when it is in use, or was restored from another source, and that has not ended
+ */
+export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
+  const state = await readState(controlUrl);
+  const { restoredFrom, tenants } = state ?? {};
+  if (restoredFrom !== undefined && restoredFrom !== source.description)
+    throw new OperatorError(
+      `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
+    );
+  if (restoredFrom === undefined && tenants)
+    throw new OperatorError(
+      `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
+        'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
+    );
+  return state;
 }
 
 /** Creates an empty database, in place of one that a killed run has left. @returns its URL */

@@ -41,20 +41,20 @@ export async function readTables(client: pg.Client, except: readonly string[]): 
  * Replaces all data of a database, at the version of the data, by these tables, and compares rows and checksums. Tables
  * and columns that no migration has made are added: `doctor` reports them. All in one transaction: nothing is changed
  * unless everything is right. The session has `canonicalTextSettings`.
- * @param contents the rows of each table, as `copy` reads them in text format
+ * @param contents the rows of each table, as `copy` reads them with these options; without options in text format
  * @param explain returns the error that names the tables that differ
  * @returns whether it has added any table or column
  */
 export async function fillTables(
   target: pg.Client,
   tables: readonly StoredTable[],
-  contents: AsyncIterable<{ table: StoredTable; rows: AsyncIterable<Buffer> }>,
+  contents: AsyncIterable<{ table: StoredTable; rows: AsyncIterable<Buffer>; options?: string }>,
   explain: (tables: string) => Error,
 ): Promise<boolean> {
   const fill = async (): Promise<void> => {
     await truncate(target, tables, 'cascade');
-    for await (const { table, rows } of contents)
-      if (table.rows > 0) await pipeline(rows, target.query(copyFrom(`copy ${copyList(table)} from stdin`)));
+    for await (const { table, rows, options = '' } of contents)
+      if (table.rows > 0) await pipeline(rows, target.query(copyFrom(`copy ${copyList(table)} from stdin ${options}`)));
   };
   return inTransaction(target, async () => {
     const isChanged = await addMissingColumns(target, tables);

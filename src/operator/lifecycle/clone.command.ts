@@ -16,6 +16,10 @@ const clone = defineOperation({
     archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
     at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
     from: fromField,
+    withoutMac: option(
+      '<slug>',
+      'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
+    ),
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   effect: 'changes',
@@ -35,7 +39,7 @@ const clone = defineOperation({
     const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
     const { restored: _, ...facts } = Object.values(values).every(value => value === undefined)
       ? { restored: await clone() }
-      : await restoreData(installation, await findTenant(installation, slug), values, progress, clone);
+      : await restoreData(installation, await findTenant(installation, slug), values, { progress, output }, clone);
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
     output.result(document, () => fieldsText(document));
   },

@@ -23,7 +23,7 @@ const maxTriesMs = 60_000;
 interface StoredSecret {
   id: string;
   sealed: Buffer;
-  /** Of its tenant; null without one. */
+  /** Of its tenant, or of the installation; null without one. */
   guid: string | null;
   /** The id of a signing key, the name of a server, or the fingerprint of a data key. */
   name: string;
@@ -69,6 +69,12 @@ const secretColumns: { table: string; column: string; select: string; owner: (se
     column: 'sealed',
     select: 'select w.id, w.sealed, guid from webhook_tenants w join tenants t on t.id = tenant_id',
     owner: ({ guid }) => owners.webhookKey(guid ?? ''),
+  },
+  {
+    table: 'installation',
+    column: 'archive_key',
+    select: 'select id, archive_key as sealed, id as guid from installation where archive_key is not null',
+    owner: ({ guid }) => owners.archiveKey(guid ?? ''),
   },
 ];
 

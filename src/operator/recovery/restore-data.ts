@@ -1,8 +1,9 @@
+import { usesAge } from '../../config/backup-format.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
-import type { Progress } from '../command/operation.ts';
+import type { Context } from '../command/operation.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 
@@ -18,14 +19,18 @@ export interface RestoredMoment {
   at: string | undefined;
   archive: string | undefined;
   from: string | undefined;
+  /** The slug, as the operator typed it: also an archive of which nobody knows who has written it. */
+  withoutMac?: string | undefined;
   /** True if it takes the place of a lost database. */
   lost?: boolean;
 }
 
 /** @throws {OperatorError} when data are chosen in several ways */
-export function requireOneChoice({ at, archive, from }: Omit<RestoredMoment, 'lost'>): void {
+export function requireOneChoice({ at, archive, from, withoutMac }: Omit<RestoredMoment, 'lost'>): void {
   if ([at, archive, from].filter(value => value !== undefined).length > 1)
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
+  if (withoutMac !== undefined && (archive === undefined || !usesAge()))
+    throw new OperatorError('Give --without-mac together with --archive', { usage: true });
 }
 
 /** Data of a tenant that can be restored. */
@@ -36,6 +41,12 @@ interface ChosenData {
   restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
 
+/** Takes what the operator is told meanwhile. */
+interface Told {
+  readonly onStep: (step: string) => void;
+  readonly warn: (text: string) => void;
+}
+
 /**
  * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither checks an archive nor
  * recovers a server.
@@ -43,10 +54,10 @@ interface ChosenData {
 export async function chooseData(
   installation: Installation,
   source: Tenant,
-  { at, archive: id, from, lost = false }: RestoredMoment,
-  onStep: (step: string) => void,
+  { at, archive: id, from, withoutMac, lost = false }: RestoredMoment,
+  { onStep, warn }: Told,
 ): Promise<ChosenData> {
-  requireOneChoice({ at, archive: id, from });
+  requireOneChoice({ at, archive: id, from, withoutMac });
   if (at !== undefined) {
     const { requireMoment, restoreToMoment } = await import('./restore-to-moment.ts');
     requireMoment(source, at);
@@ -61,6 +72,19 @@ export async function chooseData(
     const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
     return { description: 'a recovered server', restore: work => restoreRecovered(source, options, work) };
   }
+  if (usesAge()) {
+    const { findArchive, restoreArchive } = await import('../backup/restore/restore-archive.ts');
+    const found = await findArchive(installation, source, id, withoutMac);
+    const { name, time } = found.archive;
+    return {
+      description: `${name} of ${time.toISOString()}`,
+      restore: work => {
+        onStep(`loading the archive of ${time.toISOString()}`);
+        return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
+      },
+    };
+  }
+
   const { findArchive, restoreArchive } = await import('./restore-archive.ts');
   const target = await openBackupTarget();
   const found = await findArchive(installation, source, target, id);
@@ -79,11 +103,12 @@ export async function restoreData<T>(
   installation: Installation,
   source: Tenant,
   moment: RestoredMoment,
-  progress: Progress,
+  { progress, output }: Pick<Context, 'progress' | 'output'>,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<{ restored: T; restoredFrom: string; seconds: number }> {
   const startedAt = performance.now();
-  const chosen = await chooseData(installation, source, moment, step => progress.step(step));
+  const told: Told = { onStep: step => progress.step(step), warn: text => output.warn(text) };
+  const chosen = await chooseData(installation, source, moment, told);
   let restoredFrom = '';
   const restored = await chosen.restore(data => {
     restoredFrom = data.description;

@@ -1,16 +1,19 @@
+import { usesAge } from '../../config/backup-format.ts';
 import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
-import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
+import { createKeyring, readKeys } from '../archives/data-keys.ts';
+import { readNewest } from '../archives/ledger.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
-import type { BackupTarget } from '../archives/targets/backup-target.ts';
+import { findNewestArchives } from '../backup/restore/lost-archives.ts';
+import { restoreArchive as restoreOpened } from '../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import type { Context, Plan } from '../command/operation.ts';
 import { hasFailed, reportOutcomes, runFleet, timed } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
+import type { EarlierData } from '../databases/fill-database.ts';
 import { restoreDatabase } from '../databases/restored-databases.ts';
 import { findServer } from '../tenants/servers.ts';
 import { restoreArchive } from './restore-archive.ts';
@@ -43,15 +46,13 @@ interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'tr
  */
 export async function restoreLostTenants(
   { installation, ...context }: Reporting,
-  target: BackupTarget,
   { concurrency, server }: Options,
 ): Promise<LostTenant[]> {
-  const { lost, keyring } = await findLost(installation, target, server);
+  const lost = await findLost(installation, server, text => context.output.warn(text));
   const restore = async ({ tenant, archive, ...found }: Lost): Promise<LostTenant> => {
     const { ms, error } = await timed(async () => {
       if (!archive) throw new OperatorError('it has no archive');
-      const options = { target, archive, keyring, destination: '--lost', isOneOfMany: true };
-      return restoreArchive(tenant, options, data => restoreDatabase(installation, tenant.slug, data, 'replace'));
+      return archive.restore(data => restoreDatabase(installation, tenant.slug, data, 'replace'));
     });
     return { ...found, state: error === null ? 'restored' : 'failed', ms, error };
   };
@@ -69,7 +70,7 @@ function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string
 /** Runs `restore --lost` of every tenant, or of those of a server. @returns false when one has failed */
 export async function restoreLostFleet({ server, concurrency }: Options, context: Reporting): Promise<boolean> {
   const startedAt = performance.now();
-  const tenants = await restoreLostTenants(context, await openBackupTarget(), { concurrency, server });
+  const tenants = await restoreLostTenants(context, { concurrency, server });
   const failed = tenants.filter(hasFailed).length;
   const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
   const restored = tenants.length - failed;
@@ -85,7 +86,7 @@ export async function restoreLostFleet({ server, concurrency }: Options, context
 
 /** Returns what `restoreLostFleet` would do, and changes nothing. */
 export async function planLostFleet(installation: Installation, server: string | undefined): Promise<Plan> {
-  const { lost } = await findLost(installation, await openBackupTarget(), server);
+  const lost = await findLost(installation, server, () => {});
   const planned = lost.map(({ slug, snapshotAt, file }) => ({ slug, snapshotAt, file }));
   return {
     document: planned,
@@ -95,25 +96,29 @@ export async function planLostFleet(installation: Installation, server: string |
   };
 }
 
+/** An archive of a tenant. */
+interface LostArchive {
+  readonly file: string;
+  /** The time of the data, in ISO 8601. */
+  readonly snapshotAt: string;
+  restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
+}
+
 /** A tenant whose database its server does not have, and its newest archive. */
 interface Lost extends Pick<LostTenant, 'slug' | 'file' | 'snapshotAt'> {
   tenant: Tenant;
-  archive: LedgerEntry | undefined;
+  archive: LostArchive | undefined;
 }
 
-/** Returns the tenants without a begun purge whose databases are missing, and what opens their archives. */
+/** Returns the tenants without a begun purge whose databases are missing, with their newest archives. */
 async function findLost(
   installation: Installation,
-  target: BackupTarget,
   server: string | undefined,
-): Promise<{ lost: Lost[]; keyring: Keyring }> {
-  const { control, controlUrl, secrets, servers } = installation;
+  warn: (text: string) => void,
+): Promise<Lost[]> {
+  const { control, servers } = installation;
   const em = control.em.fork();
   if (server !== undefined) await findServer(installation, server);
-  const { archives, keys } = await withConnection(controlUrl, async client => ({
-    archives: await readNewest(client, target.description),
-    keys: await readKeys(client),
-  }));
   const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
   const tenants = await em.find(
     Tenant,
@@ -135,12 +140,58 @@ async function findLost(
         return new Set(rows.map(({ name }) => name));
       }).catch(() => undefined),
     );
-  const lost = tenants
-    .filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName))
-    .map(tenant => {
-      const archive = archives.get(tenant.guid);
-      const snapshotAt = archive?.snapshotAt.toISOString() ?? null;
-      return { slug: tenant.slug, file: archive?.file ?? null, snapshotAt, tenant, archive };
-    });
-  return { lost, keyring: createKeyring(keys, secrets) };
+  const missing = tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
+  const archives = await (usesAge() ? findArchives(installation, missing, warn) : readLedgerArchives(installation));
+
+  return missing.map(tenant => {
+    const archive = archives.get(tenant.guid);
+    const { file = null, snapshotAt = null } = archive ?? {};
+    return { slug: tenant.slug, file, snapshotAt, tenant, archive };
+  });
+}
+
+async function findArchives(
+  installation: Installation,
+  tenants: readonly Tenant[],
+  warn: (text: string) => void,
+): Promise<Map<string, LostArchive>> {
+  if (tenants.length === 0) return new Map();
+
+  const found = await findNewestArchives(installation, tenants);
+  const options = { destination: '--lost', isOneOfMany: true, warn };
+
+  return new Map(
+    tenants.flatMap(tenant => {
+      const each = found.get(tenant.guid);
+      if (!each) return [];
+
+      const { name: file, time } = each.archive;
+      const restore: LostArchive['restore'] = work => restoreOpened(tenant, each, options, work);
+      return [[tenant.guid, { file, snapshotAt: time.toISOString(), restore }] as const];
+    }),
+  );
+}
+
+async function readLedgerArchives({
+  controlUrl,
+  secrets,
+  control,
+}: Installation): Promise<Map<string | null, LostArchive>> {
+  const target = await openBackupTarget();
+  const { archives, keys } = await withConnection(controlUrl, async client => ({
+    archives: await readNewest(client, target.description),
+    keys: await readKeys(client),
+  }));
+  const keyring = createKeyring(keys, secrets);
+  const slugs = new Map((await control.em.fork().findAll(Tenant)).map(({ guid, slug }) => [guid, slug]));
+
+  return new Map(
+    [...archives].map(([guid, archive]) => {
+      const options = { target, archive, keyring, destination: '--lost', isOneOfMany: true };
+      const { file, snapshotAt } = archive;
+      const restore: LostArchive['restore'] = work =>
+        restoreArchive({ slug: slugs.get(guid ?? '') ?? '' }, options, work);
+      return [guid, { file, snapshotAt: snapshotAt.toISOString(), restore }] as const;
+    }),
+  );
 }

@@ -15,6 +15,10 @@ const fields = {
   archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs RECOVERY_COMMAND'),
   from: fromField,
+  withoutMac: option(
+    '<slug>',
+    'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
+  ),
   lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
   server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
   all: flag('with --lost: every tenant whose database is lost'),
@@ -124,7 +128,10 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
   const { requireRestorable } = await import('../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
   await requireRestorable(installation, source, goalOf(moment));
-  const { description: restoredFrom } = await chooseData(installation, source, moment, () => {});
+  const { description: restoredFrom } = await chooseData(installation, source, moment, {
+    onStep: () => {},
+    warn: () => {},
+  });
   const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
   return {
     document: { slug, restoredFrom, lost: moment.lost, state: 'planned' },
@@ -137,7 +144,7 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context<'inst
   const { requireRestorable, restoreDatabase } = await import('../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
   await requireRestorable(installation, source, goalOf(values));
-  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
+  const { restored, ...facts } = await restoreData(installation, source, values, { progress, output }, data =>
     restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
   );
   const { database, server } = restored;

@@ -97,20 +97,20 @@ export const canonicalTextSettings: Readonly<Record<string, string>> = {
 /**
  * Counts the rows of tables and computes their checksums, in one statement, and so at one moment. The session has
  * `canonicalTextSettings`. Checksums are comparable between tables with the same columns in the same order.
- * @param tables each with an SQL condition for its rows; all rows count without it
+ * @param tables of one schema, `public` by default, each with an SQL condition for its rows; all rows count without it
  * @returns the checksums by the name of the table
  */
 export async function readTableChecksums(
   client: pg.ClientBase,
-  tables: readonly (Pick<DataTable, 'name' | 'columns'> & { readonly where?: string })[],
+  tables: readonly (Pick<DataTable, 'name' | 'columns'> & { readonly schema?: string; readonly where?: string })[],
 ): Promise<Map<string, TableChecksum>> {
   if (tables.length === 0) return new Map();
   const parts = tables.map(
-    ({ name, columns, where = 'true' }) =>
+    ({ schema = 'public', name, columns, where = 'true' }) =>
       `select ${quoteLiteral(name)} as name, count(*)::text as rows,
               coalesce(sum(hashtextextended(row(${columns.map(quoteIdentifier).join(', ')})::text, 0)::numeric), 0)::text
                 as checksum
-         from public.${quoteIdentifier(name)} where ${where}`,
+         from ${quoteIdentifier(schema)}.${quoteIdentifier(name)} where ${where}`,
   );
   const { rows } = await client.query<{ name: string; rows: string; checksum: string }>(parts.join(' union all '));
   return new Map(rows.map(row => [row.name, { rows: Number(row.rows), checksum: row.checksum }]));

@@ -53,7 +53,8 @@ describe('a restored control database', () => {
     );
     expect(code, stderr).to.equal(0);
     const report = JSON.parse(stdout);
-    expect(report).to.include({ replayed: null, keysDisabled: 2 });
+    expect(report).to.include({ replayed: null, keysDisabled: 2, clientsRevoked: 1 });
+    expect(await control('select from api_clients where revoked_at is null')).to.deep.equal([]);
     expect(report.sessionsEnded).to.equal(2);
     const [open] = await control<{ sessions: number; keys: number; moved: boolean }>(
       `select (select count(*)::int from sessions where revoked_at is null) as sessions,
@@ -75,6 +76,8 @@ describe('a restored control database', () => {
   });
 
   it('after-restore disables again the users, clients and tenants that are disabled in the replaced control database', async () => {
+    await control('update api_clients set revoked_at = null');
+
     const { code, stdout, stderr } = await runCommand(
       'scripts/control.ts',
       ['after-restore', '--replay', '--yes', '--json'],

@@ -1,0 +1,108 @@
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import type pg from 'pg';
+import { OperatorError } from '../../../log/operator-error.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import { type RecordedMigrations, recordedMigrations } from '../../../postgres/migration-names.ts';
+import type { ForeignObjects } from '../../databases/foreign-objects.ts';
+import { identityTables } from '../../schema/tenant-tables.ts';
+import type { ArchiveManifest } from './archive-documents.ts';
+import { archiveSettings, beginSnapshot, type ContentsOptions, readContents } from './database-contents.ts';
+import { pagesOf, type SchemaPage } from './schema-pages.ts';
+import { type ArchiveSubject, writeArchive } from './write-archive.ts';
+
+/** A database that is archived. */
+export interface ArchiveSource {
+  /** With the rights of the operator. */
+  readonly url: string;
+  /** The name of its server in the control database. */
+  readonly server: string;
+  /** The migrations of this build for this kind of database (`readSchemaPages`). */
+  readonly pages: readonly SchemaPage[];
+  /** Returns what somebody else has made in the connected database. */
+  readonly listForeign?: ((client: pg.Client) => Promise<ForeignObjects>) | undefined;
+}
+
+/** What is written for an archive, and what its target has returned. */
+export interface ArchivedDatabase<T> {
+  readonly manifest: ArchiveManifest;
+  readonly written: T;
+}
+
+/**
+ * Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes
+ * no lock of a row.
+ * @param macKey the key of its code: the installation's for a tenant, one of the master key for
+ *   the control database
+ * @param pieceBytes largest piece of a table
+ * @param write writes the body to its end: the archive exists when this has returned
+ * @throws {OperatorError} when the database is that of another tenant, or has a schema that
+ *   this build does not know
+ */
+export async function archiveDatabase<T>(
+  source: ArchiveSource,
+  subject: ArchiveSubject,
+  macKey: Buffer,
+  write: (body: Readable) => Promise<T>,
+  pieceBytes?: number,
+): Promise<ArchivedDatabase<T>> {
+  return withConnection(
+    source.url,
+    async client => {
+      const facts = await beginSnapshot(client);
+      const recorded = await requireTenant(client, subject, facts.source.database);
+      const pages = pagesOf(source.pages, recorded, facts.source.database);
+      const foreign = await source.listForeign?.(client);
+      const contents = await readContents(client, { except: tablesWithout(subject), foreign });
+      const plan = { ...facts, subject, server: source.server, pages, parts: [contents], macKey, pieceBytes };
+
+      try {
+        const { body, finished } = writeArchive(plan);
+        const [written, manifest] = await Promise.all([write(body), finished]);
+        return { manifest, written };
+      } catch (error) {
+        // The server may be sending a table that nobody reads: a connection in this state does
+        // not end by itself.
+        (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
+        throw error;
+      }
+    },
+    { settings: archiveSettings },
+  );
+}
+
+/**
+ * Tables of the control database whose rows are of this machine: no other one has a use for
+ * them.
+ */
+export const machineTables = ['processes', 'doctor_reports'];
+
+function tablesWithout({ kind }: ArchiveSubject): ContentsOptions['except'] {
+  const ofDatabase = 'it describes the database itself';
+  if (kind !== 'control') return new Map([[ofDatabase, identityTables]]);
+
+  return new Map([
+    [ofDatabase, ['migrations']],
+    ['it describes what runs now', machineTables],
+  ]);
+}
+
+/**
+ * Returns the migrations that a database records.
+ * @throws {OperatorError} when it is that of another tenant
+ */
+async function requireTenant(
+  client: pg.Client,
+  { tenant }: ArchiveSubject,
+  database: string,
+): Promise<RecordedMigrations | null> {
+  const guid = tenant ? '(select guid from tenant_identity)' : 'null::uuid';
+  const { rows } = await client.query<{ recorded: RecordedMigrations | null; guid: string | null }>(
+    `select ${recordedMigrations} as recorded, ${guid} as guid`,
+  );
+  const [found] = rows;
+  if (tenant && found?.guid !== tenant.guid)
+    throw new OperatorError(`database ${database} belongs to another tenant: run npx backoffice doctor`);
+
+  return found?.recorded ?? null;
+}

@@ -1,0 +1,127 @@
+import { z } from 'zod';
+
+/*
+ * The two JSON documents of an archive: the header is its first member, the manifest its last.
+ * docs/operate/without-us.md describes both.
+ */
+
+/** The tenant of an archive, as it was called then. */
+const tenantContract = z.object({
+  guid: z.uuid(),
+  slug: z.string(),
+  name: z.string(),
+});
+
+const pageContract = z.object({
+  /** The name of a migration: its page is `schema/<name>.sql`. */
+  name: z.string().regex(/^\d{4}-[a-z0-9-]+$/),
+  /** SHA-256 of the page, in hexadecimal. */
+  digest: z.string(),
+});
+
+const tableContract = z.object({
+  schema: z.string(),
+  name: z.string(),
+  columns: z.array(z.string()),
+  /** Of the columns, as PostgreSQL names them, without a length or precision. */
+  types: z.array(z.string()),
+});
+
+/** A table of an archive. */
+export type ArchivedTable = z.output<typeof tableContract>;
+
+/**
+ * What an archive is made of: a tenant's database, the control database, or what a tenant gets
+ * of its data.
+ */
+const kindContract = z.enum(['tenant', 'control', 'export']);
+export type ArchiveKind = z.output<typeof kindContract>;
+
+/**
+ * What was archived, when, and where it is stored: the header and the manifest say the same.
+ */
+const subject = {
+  format: z.literal(1),
+  kind: kindContract,
+  /** The id of the installation (`installation.id`). */
+  installation: z.uuid(),
+  /** Null: the control database. */
+  tenant: tenantContract.nullable(),
+  /** The name of the object in the target; null: an export. */
+  name: z.string().nullable(),
+  /** The time in the name, in ISO 8601. */
+  time: z.string(),
+};
+
+export const headerContract = z.object({
+  ...subject,
+  /** The recipients of age for which it was sealed; none for an export. */
+  recipients: z.array(z.string()),
+  schema: z.object({
+    /** The last migration. */
+    version: z.string(),
+    pages: z.array(pageContract),
+  }),
+  /** The tables in the order in which they can be filled. */
+  tables: z.array(tableContract),
+});
+
+/** The first member of an archive. */
+export type ArchiveHeader = z.output<typeof headerContract>;
+
+const sequenceContract = z.object({
+  schema: z.string(),
+  name: z.string(),
+  table: z.string(),
+  column: z.string(),
+  /** The last value, and whether the next one comes after it (`setval`). */
+  lastValue: z.string(),
+  isCalled: z.boolean(),
+});
+
+const contentContract = z.object({
+  schema: z.string(),
+  name: z.string(),
+  rows: z.number().int().nonnegative(),
+  /**
+   * As `TableChecksum.checksum`; null in an export, whose texts are changed for spreadsheets.
+   */
+  checksum: z.string().nullable(),
+  /** The members with its rows, in their order. */
+  pieces: z.array(z.string()),
+});
+
+const leftOutContract = z.object({ name: z.string(), reason: z.string() });
+
+/** Something that a database has and its archive lacks. */
+export type LeftOut = z.output<typeof leftOutContract>;
+
+export const manifestContract = z.object({
+  ...subject,
+  schemaVersion: z.string(),
+  /** Of the page of that version: SHA-256, in hexadecimal. */
+  schemaDigest: z.string(),
+  /**
+   * The time of the snapshot by the clock of the server, in ISO 8601, and its number
+   * (`pg_current_snapshot`).
+   */
+  snapshot: z.object({ at: z.string(), id: z.string() }),
+  source: z.object({ server: z.string(), database: z.string(), postgres: z.string() }),
+  tables: z.array(contentContract),
+  sequences: z.array(sequenceContract),
+  leftOut: z.array(leftOutContract),
+  /** Every other member, in order, with the SHA-256 of its bytes, in hexadecimal. */
+  members: z.array(z.object({ name: z.string(), bytes: z.number().int().nonnegative(), sha256: z.string() })),
+  /**
+   * HMAC-SHA-256 of the bytes of the document without this field, in hexadecimal; an export has
+   * none.
+   */
+  mac: z.string().optional(),
+});
+
+/** The last member of an archive: an archive without it is none. */
+export type ArchiveManifest = z.output<typeof manifestContract>;
+
+export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {
+  return tables.reduce((sum, { rows }) => sum + rows, 0);
+}

@@ -1,0 +1,28 @@
+import { defineOperation } from '../../command/operation.ts';
+import type { AgeIdentity } from './identities.ts';
+
+export const keygenOperation = defineOperation({
+  name: 'backup keygen',
+  description: 'make the identity that opens archives, and the recipient that they are sealed for',
+  examples: ['umask 077; backup keygen > identity.txt # keep it off the hosts that write archives'],
+  help: `Prints the identity once, as age-keygen does: no other copy exists. Whoever has it reads all archives; who has lost it
+reads none. Keep it on paper or in a safe, in two places, and on the recovery host (BACKUP_IDENTITY_FILE). The hosts that
+write archives need the recipient only (BACKUP_RECIPIENTS).`,
+  access: 'nothing',
+  effect: 'reads',
+  async run(_, { output }) {
+    const { makeIdentity } = await import('./identities.ts');
+    const made = await makeIdentity();
+    output.result(made, () => identityText(made, new Date()));
+  },
+});
+
+/** Formats an identity as the file that `age -i` and `BACKUP_IDENTITY_FILE` take. */
+function identityText({ identity, recipient }: AgeIdentity, now: Date): string {
+  return [
+    `# created: ${now.toISOString().replace(/\.\d+/, '')}`,
+    `# public key: ${recipient}`,
+    `# BACKUP_RECIPIENTS=${recipient}`,
+    identity,
+  ].join('\n');
+}

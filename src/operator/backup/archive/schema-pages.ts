@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { OperatorError } from '../../../log/operator-error.ts';
+import { folderUrl, type MigrationFolder, type RecordedMigrations } from '../../../postgres/migration-names.ts';
+import { loadMigrations } from '../../../postgres/migration-steps.ts';
+import { ArchiveFault } from './archive-fault.ts';
+
+/** A migration as SQL. */
+export interface SchemaPage {
+  /** Of the migration. */
+  readonly name: string;
+  readonly text: string;
+  /** SHA-256 of the text, in hexadecimal. */
+  readonly digest: string;
+}
+
+/**
+ * Returns the migrations of this build as SQL, in their order: the page beside a migration, or
+ * the statements that it adds.
+ * @throws {OperatorError} when a migration is not plain SQL
+ */
+export async function readSchemaPages(folder: MigrationFolder): Promise<SchemaPage[]> {
+  const migrations = await loadMigrations(folder);
+
+  return Promise.all(
+    migrations.map(async ({ name, class: Migration, digest }) => {
+      const text = digest === null ? await statementsOf(name, Migration) : await readPage(folder, name);
+      return { name, text, digest: createHash('sha256').update(text).digest('hex') };
+    }),
+  );
+}
+
+async function readPage(folder: MigrationFolder, name: string): Promise<string> {
+  const text = await readFile(new URL(`${name}.sql`, folderUrl(folder)), 'utf8');
+  return text.replaceAll('\r\n', '\n');
+}
+
+type MigrationClass = Awaited<ReturnType<typeof loadMigrations>>[number]['class'];
+
+async function statementsOf(name: string, Migration: MigrationClass): Promise<string> {
+  // The migration gets no driver here. So one that queries a database fails, instead of only
+  // adding SQL.
+  const migration = new Migration(undefined as never, undefined as never);
+  await migration.up();
+
+  const statements = migration.getQueries().map(query => {
+    if (typeof query !== 'string') throw new OperatorError(`${name}: write a migration in plain SQL`);
+    return query.trim();
+  });
+
+  return `${statements.join(';\n')};\n`;
+}
+
+/**
+ * Returns the pages of this build that have made the schema of a database.
+ * @param recorded the migrations that the database records
+ * @throws {OperatorError} when it has none, or one that this build does not know, or has in
+ *   another text
+ */
+export function pagesOf(
+  pages: readonly SchemaPage[],
+  recorded: RecordedMigrations | null,
+  database: string,
+): SchemaPage[] {
+  const names = Object.keys(recorded ?? {}).sort();
+  if (names.length === 0) throw new OperatorError(`database ${database} has no schema version`);
+
+  return names.map(name => {
+    const page = pages.find(each => each.name === name);
+    if (!page)
+      throw new OperatorError(`database ${database} is at version ${names.at(-1)}, which this build does not know`);
+    const digest = recorded?.[name] ?? null;
+    if (digest !== null && digest !== page.digest)
+      throw new OperatorError(`database ${database} has another schema under the name ${name} than this build`);
+    return page;
+  });
+}
+
+/**
+ * Checks that this build makes the schema that an archive has.
+ * @throws {ArchiveFault} when it lacks a page of it, or has another text of one
+ */
+export function requireKnownPages(
+  pages: readonly SchemaPage[],
+  archived: readonly Pick<SchemaPage, 'name' | 'digest'>[],
+): void {
+  for (const { name, digest } of archived) {
+    const page = pages.find(each => each.name === name);
+    if (!page)
+      throw new ArchiveFault(
+        'other_schema',
+        `its schema is ${name}, which this build does not know: use the newer build`,
+      );
+    if (page.digest !== digest)
+      throw new ArchiveFault('other_schema', `an older build has made its schema ${name}, which is no released one`);
+  }
+}

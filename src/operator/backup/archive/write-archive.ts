@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import { to as copyTo } from 'pg-copy-streams';
+import { type Pack, pack } from 'tar-stream';
+import type { ArchiveHeader, ArchiveManifest } from './archive-documents.ts';
+import { manifestText } from './archive-mac.ts';
+import { csvPieces } from './csv-pieces.ts';
+import type { DatabaseContents, SnapshotFacts, SourceTable } from './database-contents.ts';
+import { headerName, manifestName, pageName, pieceName } from './member-names.ts';
+import type { SchemaPage } from './schema-pages.ts';
+import { seal } from './seal.ts';
+
+/** Largest piece of a table, in bytes, unless a single row is larger. */
+const maxPieceBytes = 16 * 1024 * 1024;
+
+/** What an archive is, and for whom it is sealed. */
+export type ArchiveSubject = Pick<ArchiveHeader, 'kind' | 'installation' | 'tenant' | 'name' | 'time' | 'recipients'>;
+
+export interface ArchivePlan extends SnapshotFacts {
+  /** Without recipients, as an export, it is a plain tar. */
+  readonly subject: ArchiveSubject;
+  /** The name of the server in the control database. */
+  readonly server: string;
+  /** The migrations up to the version of the data, the last one at the end. */
+  readonly pages: readonly SchemaPage[];
+  /** What is archived, each part in a snapshot of its own. */
+  readonly parts: readonly DatabaseContents[];
+  /** The key of its code; undefined: it gets none. */
+  readonly macKey: Buffer | undefined;
+  /** Largest piece of a table, in bytes. */
+  readonly pieceBytes?: number | undefined;
+}
+
+/** An archive that is being written. */
+export interface WrittenArchive {
+  /**
+   * Its bytes. An error of the database destroys it; who destroys it ends the reading of the
+   * database.
+   */
+  readonly body: Readable;
+  /**
+   * Ends when the last byte is made, with the error of the database or of the reader if there
+   * was one.
+   */
+  readonly finished: Promise<ArchiveManifest>;
+}
+
+/**
+ * Writes an archive: a tar of a header, the schema, the tables in pieces, and a manifest;
+ * compressed, and sealed for its recipients. Its reader sets the pace. Holds three pieces in
+ * memory, however large the tables are. `docs/operate/without-us.md` describes the format.
+ */
+export function writeArchive(plan: ArchivePlan): WrittenArchive {
+  const tar = pack();
+  const finished = fill(plan, new MemberWriter(tar, new Date(plan.subject.time))).catch(error => {
+    tar.destroy(error);
+    throw error;
+  });
+  finished.catch(() => {}); // the reader of the body gets the error, too
+
+  const plain = tar as unknown as Readable;
+  const { recipients } = plan.subject;
+
+  return { body: recipients.length > 0 ? seal(plain, recipients) : plain, finished };
+}
+
+async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveManifest> {
+  const { subject, server, pages, parts, macKey, snapshot, source, pieceBytes = maxPieceBytes } = plan;
+  const { recipients, ...shared } = subject;
+  const last = pages.at(-1);
+  if (!last) throw new Error('an archive has a schema');
+
+  const header: ArchiveHeader = {
+    format: 1,
+    ...shared,
+    recipients,
+    schema: { version: last.name, pages: pages.map(({ name, digest }) => ({ name, digest })) },
+    tables: parts.flatMap(({ tables }) =>
+      tables.map(({ schema, name, columns, types }) => ({ schema, name, columns, types })),
+    ),
+  };
+  await writer.add(headerName, `${JSON.stringify(header, null, 1)}\n`);
+
+  for (const { name, text } of pages) {
+    await writer.add(pageName(name), text);
+  }
+
+  const tables: ArchiveManifest['tables'] = [];
+  for (const { client, tables: found } of parts) {
+    for (const table of found) {
+      const csv = client.query(copyTo(`copy ${table.copied} to stdout (format csv, header)`));
+      tables.push(await writer.addTable(tables.length + 1, table, csv, pieceBytes));
+    }
+  }
+
+  const manifest: Omit<ArchiveManifest, 'mac'> = {
+    format: 1,
+    ...shared,
+    schemaVersion: last.name,
+    schemaDigest: last.digest,
+    snapshot,
+    source: { server, ...source },
+    tables,
+    sequences: parts.flatMap(({ sequences }) => sequences),
+    leftOut: parts.flatMap(({ leftOut }) => leftOut),
+    members: writer.members,
+  };
+  const text = manifestText(manifest, macKey);
+  await writer.add(manifestName, text);
+  await writer.end();
+
+  return JSON.parse(text);
+}
+
+/** Writes members into a tar, and remembers what they are. */
+class MemberWriter {
+  readonly #tar: Pack;
+  readonly #time: Date;
+  readonly #members: ArchiveManifest['members'] = [];
+  /** Ends when the reader has taken the last member. */
+  #taken: Promise<void> = Promise.resolve();
+
+  constructor(tar: Pack, time: Date) {
+    this.#tar = tar;
+    this.#time = time;
+  }
+
+  /** The members so far. */
+  get members(): ArchiveManifest['members'] {
+    return [...this.#members];
+  }
+
+  /**
+   * Writes a member as soon as the reader has taken the one before. It does not wait until the
+   * reader has taken this one, so that the database sends the next piece meanwhile.
+   */
+  async add(name: string, content: string | Buffer): Promise<void> {
+    const bytes = typeof content === 'string' ? Buffer.from(content) : content;
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    await this.#taken;
+
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    promise.catch(() => {}); // the next member throws it, or the end
+    this.#taken = promise;
+
+    const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
+    this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
+    this.#members.push({ name, bytes: bytes.length, sha256 });
+  }
+
+  /**
+   * Writes a table.
+   * @returns what the manifest says of it
+   * @throws when the database sends another number of rows than it has counted in the same
+   *   snapshot
+   */
+  async addTable(
+    number: number,
+    table: SourceTable,
+    csv: AsyncIterable<Buffer>,
+    pieceBytes: number,
+  ): Promise<ArchiveManifest['tables'][number]> {
+    const { schema, name, rows, checksum } = table;
+    const pieces: string[] = [];
+    let written = 0;
+
+    for await (const piece of csvPieces(csv, pieceBytes)) {
+      const member = pieceName(number, table, pieces.length + 1);
+      await this.add(member, piece.bytes);
+      pieces.push(member);
+      written += piece.rows;
+    }
+    if (written !== rows) throw new Error(`table ${name} has sent ${written} rows instead of ${rows}`);
+
+    return { schema, name, rows, checksum, pieces };
+  }
+
+  /** Ends the tar, when the reader has taken every member. */
+  async end(): Promise<void> {
+    await this.#taken;
+    this.#tar.finalize();
+  }
+}

@@ -1,0 +1,100 @@
+import type { Installation } from '../../../installation.ts';
+import { defineOperation } from '../../command/operation.ts';
+import { flag, option, optionalArgument, parsePositive } from '../../command/operation-fields.ts';
+import { hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
+import { countText } from '../../command/texts.ts';
+import { readTenant } from '../../tenants/read-tenants.ts';
+import { openBackupTarget } from '../target/open-target.ts';
+import type { DrillOutcome } from './drill-archives.ts';
+import type { ArchiveCheck } from './verify-archives.ts';
+
+const json = 'print JSON lines on stdout, the last one with the totals';
+const defaultDrills = 5;
+
+export const verifyOperation = defineOperation({
+  name: 'backup verify',
+  description: 'compare the archives with what the target says of them, or with --open read every byte of them',
+  fields: {
+    slug: optionalArgument('slug', { description: 'only those of one tenant' }),
+    open: flag('open them, and prove who has written each: on the recovery host'),
+  },
+  examples: ['backup verify', 'backup verify acme --open'],
+  help: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
+the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
+them, only --open proves.`,
+  effect: 'reads',
+  json,
+  async run({ slug, open }, context) {
+    const { installation, output } = context;
+    const { compareArchives, openAllArchives } = await import('./verify-archives.ts');
+    const target = await openBackupTarget();
+    const guid = await guidOf(installation, slug);
+    const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
+    const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
+
+    const checks = await reportOutcomes(context, appearance, observers =>
+      open
+        ? openAllArchives(installation, target, guid, observers)
+        : compareArchives(installation, target, guid, observers),
+    );
+    const faulty = checks.filter(isFaulty).length;
+    const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
+    const depth = open
+      ? 'opened and read to their end'
+      : 'compared by name, size and checksum of the target, not opened';
+    output.part(
+      { archives: checks.length, faulty, bytes, opened: open },
+      () => `${countText(checks.length, 'archive')} ${depth}, ${faulty} faulty.`,
+    );
+
+    return faulty === 0;
+  },
+});
+
+export const drillOperation = defineOperation({
+  name: 'backup drill',
+  description: 'restore archives into scratch databases, and compare every table: proves that they can be restored',
+  fields: {
+    count: option('<n>', 'tenants, those that were proved longest ago first', {
+      parse: parsePositive,
+      default: defaultDrills,
+    }),
+  },
+  examples: ['backup drill --count 3 # on the recovery host'],
+  effect: 'reads',
+  isRoutine: true,
+  isTraced: true,
+  json,
+  async run({ count }, context) {
+    const { installation, output } = context;
+    const { drillArchives } = await import('./drill-archives.ts');
+    const target = await openBackupTarget();
+
+    const outcomes = await reportOutcomes(context, { hasFailed, text: drillText }, observers =>
+      drillArchives(installation, target, count, observers),
+    );
+    const failed = outcomes.filter(hasFailed).length;
+    const partly = outcomes.filter(outcome => !hasFailed(outcome) && outcome.notRestored.length > 0).length;
+    const rest = partly > 0 ? ` (${partly} of them without what no restore brings back)` : '';
+    output.text(() => `${outcomes.length - failed} proved${rest}, ${failed} failed.`);
+
+    return failed === 0;
+  },
+});
+
+async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
+  return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
+}
+
+/** Formats a faulty archive as one line. */
+function checkText({ archive, fault, message }: ArchiveCheck): string {
+  return `${archive}: ${fault === null ? 'right' : `${fault}: ${message}`}`;
+}
+
+/** Formats the result of a drill for one archive as one line. */
+function drillText({ slug, archive, state, rows, ms, error, notRestored }: DrillOutcome): string {
+  if (state === 'failed') return `${slug}: ${archive}: failed: ${error}`;
+
+  const rest = notRestored.length > 0 ? `; not restored: ${notRestored.join(', ')}` : '';
+  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)${rest}`;
+}

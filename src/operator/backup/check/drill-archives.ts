@@ -1,0 +1,193 @@
+import { randomBytes } from 'node:crypto';
+import { type Server, Tenant } from '../../../control/control-entities.ts';
+import type { Installation } from '../../../installation.ts';
+import { OperatorError } from '../../../log/operator-error.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import { sqlState } from '../../../postgres/database-error.ts';
+import { quoteIdentifier as quote } from '../../../postgres/quote.ts';
+import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
+import { errorText } from '../../command/texts.ts';
+import { createAtVersion } from '../../databases/create-database.ts';
+import { fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
+import { namesUnlessAway, readForeignObjects } from '../../databases/foreign-objects.ts';
+import { headFingerprint } from '../../schema/template.ts';
+import { countRows } from '../archive/archive-documents.ts';
+import { ArchiveFault } from '../archive/archive-fault.ts';
+import { readProofs, recordProof } from '../archive-rows.ts';
+import { withBackupLock } from '../backup-lock.ts';
+import { type Listing, readListing, type StoredArchive } from '../listing.ts';
+import { archivedData, membersNotRestored, openArchive } from '../restore/archived-data.ts';
+import { readTenantKeys, type TenantKeys } from '../restore/open-keys.ts';
+import type { Target } from '../target/target.ts';
+
+/** The result of a drill for one archive. */
+export interface DrillOutcome {
+  slug: string;
+  archive: string;
+  state: 'proved' | 'failed';
+  rows: number;
+  ms: number;
+  error: string | null;
+  /** What the database of the tenant has, and no restore of the archive brings back. */
+  notRestored: readonly string[];
+}
+
+/**
+ * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
+ * archive of each chosen tenant in a scratch database, and drops it. Tenants whose newest
+ * archive was never proved come first, then those that were proved longest ago.
+ * @throws {OperatorError} when another drill is in progress, this host opens no archive, or
+ *   there is none
+ */
+export async function drillArchives(
+  installation: Installation,
+  target: Target,
+  count: number,
+  observers: FleetObservers<DrillOutcome>,
+): Promise<DrillOutcome[]> {
+  return withBackupLock(installation.controlUrl, 'drill', async control => {
+    await target.check();
+    const keys = await readTenantKeys(installation);
+    const listing = await readListing(control, target, keys.installation);
+    const tenants = await installation.control.em.fork().find(Tenant, {}, { populate: ['server'] });
+    const chosen = await chooseArchives(control, listing, tenants, count);
+    if (chosen.length === 0)
+      throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
+
+    for (const server of new Set(tenants.map(tenant => tenant.server))) {
+      await dropScratchDatabases(server, installation.servers.adminUrl(server));
+    }
+
+    const drill = new Drill(installation, control, target, keys);
+    return runFleet(chosen, 1, observers, each => drill.run(each));
+  });
+}
+
+/** The newest archive of a tenant. */
+interface DrilledArchive {
+  readonly archive: StoredArchive;
+  readonly source: Tenant;
+}
+
+async function chooseArchives(
+  control: Queryable,
+  listing: Listing,
+  tenants: readonly Tenant[],
+  count: number,
+): Promise<DrilledArchive[]> {
+  const proofs = await readProofs(control);
+  const provedAt = ({ archive }: DrilledArchive): number => proofs.get(archive.name)?.provedAt?.getTime() ?? 0;
+
+  const newest = tenants.flatMap(source => {
+    const [archive] = listing.of(source.guid);
+    return archive ? [{ archive, source }] : [];
+  });
+
+  return newest.sort((one, other) => provedAt(one) - provedAt(other)).slice(0, count);
+}
+
+class Drill {
+  readonly #installation: Installation;
+  readonly #control: Queryable;
+  readonly #target: Target;
+  readonly #keys: TenantKeys;
+
+  constructor(installation: Installation, control: Queryable, target: Target, keys: TenantKeys) {
+    this.#installation = installation;
+    this.#control = control;
+    this.#target = target;
+    this.#keys = keys;
+  }
+
+  async run({ archive, source }: DrilledArchive): Promise<DrillOutcome> {
+    const { name } = archive;
+    let rows = 0;
+    let members: string[] = [];
+
+    const { ms, error } = await timed(async () => {
+      try {
+        const opened = await openArchive(this.#target, archive, this.#keys);
+        rows = countRows(opened.manifest);
+        members = membersNotRestored(opened);
+        await this.#restore(source, archivedData(opened));
+        await this.#record(source, name, opened.manifest.schemaVersion, null);
+      } catch (error) {
+        if (error instanceof ArchiveFault) await this.#record(source, name, null, errorText(error));
+        throw error;
+      }
+    });
+    const state = error === null ? 'proved' : 'failed';
+    const notRestored = [...members, ...(await this.#listOthers(source))];
+
+    return { slug: source.slug, archive: name, state, rows, ms, error, notRestored };
+  }
+
+  async #restore({ server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {
+    const adminUrl = this.#installation.servers.adminUrl(server);
+    const fill = fillWith(this.#installation, data);
+
+    // Reads the template, if nobody has yet, while few connections of the command are open
+    // (`maxNested`).
+    await headFingerprint(this.#installation.control, server, adminUrl);
+    await withScratchDatabase(server, adminUrl, data.schemaVersion, database => fill({ server, database }));
+  }
+
+  async #record({ guid }: Tenant, name: string, schemaVersion: string | null, fault: string | null): Promise<void> {
+    await recordProof(this.#control, { name, tenant: guid, schemaVersion, fault }, 'proved');
+  }
+
+  /**
+   * Returns what somebody else has made in the database of a tenant, and that has no rows of
+   * its own.
+   */
+  async #listOthers({ server, databaseName: database, roleName: role }: Tenant): Promise<readonly string[]> {
+    return namesUnlessAway(async () => {
+      const found = await readForeignObjects(this.#installation, { server, database, role }).catch(error => {
+        if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // it is lost
+        throw error;
+      });
+      return found?.others ?? [];
+    });
+  }
+}
+
+/**
+ * Runs `work` on a new database with the schema of one version, and drops it. Its name is
+ * random and never chosen by an operator, so that no drill can touch the database of a tenant.
+ * @param version the last migration that the database gets
+ * @throws {OperatorError} when this build does not have the migration
+ */
+async function withScratchDatabase(
+  server: Server,
+  adminUrl: string,
+  version: string,
+  work: (database: string) => Promise<void>,
+): Promise<void> {
+  await requireKnownVersion(version);
+  const name = `${server.prefix}_drill_${randomBytes(6).toString('hex')}`;
+
+  await withConnection(adminUrl, async admin => {
+    try {
+      await createAtVersion(admin, server, name, { adminUrl, version });
+      await work(name);
+    } finally {
+      await admin.query(`drop database if exists ${quote(name)} with (force)`);
+    }
+  });
+}
+
+/**
+ * Drops the scratch databases that killed drills have left on a server. The caller holds the
+ * lock of drills.
+ */
+async function dropScratchDatabases({ prefix }: Pick<Server, 'prefix'>, adminUrl: string): Promise<void> {
+  await withConnection(adminUrl, async admin => {
+    const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database');
+    const pattern = new RegExp(`^${prefix}_drill_[0-9a-f]{12}$`);
+
+    for (const { name } of rows) {
+      if (pattern.test(name)) await admin.query(`drop database if exists ${quote(name)} with (force)`);
+    }
+  });
+}

@@ -1,0 +1,155 @@
+import type { Installation } from '../../../installation.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
+import { ArchiveFault, type ArchiveFaultKind } from '../archive/archive-fault.ts';
+import { controlMacKeys } from '../archive/archive-keys.ts';
+import { recordProof } from '../archive-rows.ts';
+import { readListing, type StoredArchive } from '../listing.ts';
+import { openArchive } from '../restore/archived-data.ts';
+import { readTenantKeys } from '../restore/open-keys.ts';
+import { MissingObjectError, type Target } from '../target/target.ts';
+import { requireWriter } from '../writer.ts';
+
+/** The result of a check of one archive. */
+export interface ArchiveCheck {
+  archive: string;
+  /** The guid of the tenant; null: the control database. */
+  tenant: string | null;
+  slug: string | null;
+  bytes: number;
+  /** Null: it is right, as far as was looked. */
+  fault: ArchiveFaultKind | 'lost' | 'size' | 'unreadable' | null;
+  /** What is wrong, as the end of a sentence that begins with the archive. */
+  message: string | null;
+}
+
+const concurrentReads = 4;
+
+/**
+ * Opens archives and reads every byte of them, and proves who has written each. Records what it
+ * finds in those of tenants.
+ * @param tenant only those of the tenant with this guid; undefined: all, those of the control
+ *   database included
+ * @throws {OperatorError} when this host opens no archive
+ */
+export async function openAllArchives(
+  installation: Installation,
+  target: Target,
+  tenant: string | undefined,
+  observers: FleetObservers<ArchiveCheck>,
+): Promise<ArchiveCheck[]> {
+  const keys = await readTenantKeys(installation);
+  const controlKeys = { ...keys, macKeys: controlMacKeys(installation.secrets) };
+
+  return withListing(installation, target, tenant, async (control, archives, slugs) =>
+    runFleet(archives, concurrentReads, observers, async archive => {
+      const used = archive.tenant === null ? controlKeys : keys;
+      const fault = await openArchive(target, archive, used).then(
+        () => null,
+        error => {
+          if (error instanceof ArchiveFault) return error;
+          throw error;
+        },
+      );
+      if (archive.tenant !== null) {
+        const found = { name: archive.name, tenant: archive.tenant, schemaVersion: null };
+        await recordProof(control, { ...found, fault: fault?.message ?? null }, 'checked');
+      }
+
+      return checkOf(archive, slugs, fault?.kind ?? null, fault?.message ?? null);
+    }),
+  );
+}
+
+/**
+ * Compares archives with what the control database and the store say, without opening them: the
+ * last one of each tenant is listed in the size in which it was written, and the bytes that the
+ * store returns are as many as it lists, and have the checksum that it keeps, where it keeps
+ * one. It proves neither what is in them nor who has written them.
+ */
+export async function compareArchives(
+  installation: Installation,
+  target: Target,
+  tenant: string | undefined,
+  observers: FleetObservers<ArchiveCheck>,
+): Promise<ArchiveCheck[]> {
+  return withListing(installation, target, tenant, async (control, archives, slugs) => {
+    const lost = await findLost(control, archives, tenant);
+    const listed = await runFleet(archives, concurrentReads, observers, archive => compare(target, archive, slugs));
+
+    for (const check of lost) {
+      observers.onOutcome?.(check);
+    }
+    return [...lost, ...listed];
+  });
+}
+
+async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMap<string, string>) {
+  try {
+    let bytes = 0;
+    for await (const chunk of await target.read(archive.name)) {
+      bytes += chunk.length;
+    }
+    if (bytes === archive.size) return checkOf(archive, slugs, null, null);
+
+    return checkOf(archive, slugs, 'size', `it has ${bytes} bytes, and the target lists ${archive.size}`);
+  } catch (error) {
+    const kind = error instanceof MissingObjectError ? 'missing' : 'unreadable';
+    return checkOf(archive, slugs, kind, (error as Error).message);
+  }
+}
+
+/** Returns the last archives of tenants that the target does not list, or in another size. */
+async function findLost(
+  control: Queryable,
+  archives: readonly StoredArchive[],
+  tenant: string | undefined,
+): Promise<ArchiveCheck[]> {
+  const { rows } = await control.query<{ guid: string; slug: string; archive: string; bytes: number }>(
+    `select t.guid, t.slug, archive, archive_bytes::float8 as bytes
+       from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
+      where archive is not null and ($1::uuid is null or t.guid = $1) order by slug`,
+    [tenant],
+  );
+  const sizes = new Map(archives.map(({ name, size }) => [name, size]));
+
+  return rows.flatMap(({ guid, slug, archive, bytes }) => {
+    const size = sizes.get(archive);
+    if (size === bytes) return [];
+
+    const message = size === undefined ? 'the target does not list it' : `it has ${size} bytes instead of ${bytes}`;
+    return [{ archive, tenant: guid, slug, bytes, fault: size === undefined ? 'lost' : 'size', message }];
+  });
+}
+
+async function withListing<T>(
+  { controlUrl }: Installation,
+  target: Target,
+  tenant: string | undefined,
+  work: (control: Queryable, archives: StoredArchive[], slugs: ReadonlyMap<string, string>) => Promise<T>,
+): Promise<T> {
+  return withConnection(controlUrl, async control => {
+    const listing = await readListing(control, target, await requireWriter(control, target));
+    const { rows } = await control.query<{ guid: string; slug: string }>('select guid, slug from tenants');
+    const slugs = new Map(rows.map(({ guid, slug }) => [guid, slug]));
+
+    return work(control, tenant === undefined ? listing.all() : listing.of(tenant), slugs);
+  });
+}
+
+function checkOf(
+  { name, tenant, size }: StoredArchive,
+  slugs: ReadonlyMap<string, string>,
+  fault: ArchiveCheck['fault'],
+  message: string | null,
+): ArchiveCheck {
+  return {
+    archive: name,
+    tenant,
+    slug: tenant === null ? null : (slugs.get(tenant) ?? null),
+    bytes: size,
+    fault,
+    message,
+  };
+}

@@ -1,0 +1,37 @@
+import { readConfig } from '../../../config/config.ts';
+import type { Installation } from '../../../installation.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import { readArchiveKey } from '../archive/archive-keys.ts';
+import { readIdentities } from '../archive/identities.ts';
+import type { OpenKeys } from '../archive/open-archive.ts';
+
+/**
+ * What opens the archives of the tenants of an installation, and proves that it has written
+ * them.
+ */
+export interface TenantKeys extends OpenKeys {
+  /** The id of the installation. */
+  readonly installation: string;
+}
+
+/**
+ * Reads what opens the archives of tenants.
+ * @param withoutMac true: also archives of which nobody knows who has written them
+ * @throws {OperatorError} when this host has no identity, or the master key does not open the
+ *   key of archives
+ */
+export async function readTenantKeys(
+  { controlUrl, secrets }: Pick<Installation, 'controlUrl' | 'secrets'>,
+  withoutMac = false,
+): Promise<TenantKeys> {
+  const identities = await readIdentities(readConfig().backup.identityFile);
+
+  return withConnection(controlUrl, async control => {
+    const { rows } = await control.query<{ id: string }>('select id from installation');
+    const installation = rows[0]?.id ?? '';
+    if (withoutMac) return { installation, identities, macKeys: undefined };
+
+    const key = await readArchiveKey(control, secrets);
+    return { installation, identities, macKeys: key ? [key] : [] };
+  });
+}

@@ -1,0 +1,97 @@
+import type { Tenant } from '../../../control/control-entities.ts';
+import type { Installation } from '../../../installation.ts';
+import { OperatorError } from '../../../log/operator-error.ts';
+import type { EarlierData } from '../../databases/fill-database.ts';
+import { ArchiveFault } from '../archive/archive-fault.ts';
+import type { ArchiveName } from '../target/archive-name.ts';
+import { openBackupTarget } from '../target/open-target.ts';
+import type { Target } from '../target/target.ts';
+import { archivedData, membersNotRestored, openArchive } from './archived-data.ts';
+import { chooseArchive, listArchivesOf } from './find-archive.ts';
+import { readTenantKeys, type TenantKeys } from './open-keys.ts';
+
+/** An archive of a tenant, and what opens it. */
+export interface FoundArchive {
+  readonly target: Target;
+  readonly archive: ArchiveName;
+  readonly keys: TenantKeys;
+}
+
+/**
+ * Returns an archive of a tenant. Opens it not yet.
+ * @param wanted a part of its name; `latest`, or undefined: the newest one
+ * @param withoutMac the slug, as the operator typed it: also an archive of which nobody knows
+ *   who has written it
+ * @throws {OperatorError} when there is none, or this host opens none
+ */
+export async function findArchive(
+  installation: Installation,
+  { slug, guid }: Tenant,
+  wanted: string | undefined,
+  withoutMac: string | undefined,
+): Promise<FoundArchive> {
+  if (withoutMac !== undefined && withoutMac !== slug)
+    throw new OperatorError(`That is not ${slug}: nothing was changed. Type the slug after --without-mac`, {
+      usage: true,
+    });
+
+  const target = await openBackupTarget();
+  await target.check();
+  const keys = await readTenantKeys(installation, withoutMac !== undefined);
+  const archives = await listArchivesOf(target, keys.installation, guid);
+
+  return { target, archive: chooseArchive(archives, slug, wanted), keys };
+}
+
+interface RestoreOptions {
+  /**
+   * The option of `restore` that says where the data goes, for the refusal of an archive:
+   * `--lost`, or nothing.
+   */
+  readonly destination: string;
+  /** True for the error of one of many tenants, which is short. */
+  readonly isOneOfMany?: boolean;
+  /** Takes a sentence for the operator. */
+  readonly warn: (text: string) => void;
+}
+
+/**
+ * Runs `restore` on the data of an archive of a tenant, every byte of which is checked before.
+ * @throws {OperatorError} that names the archive and the tenant, when it cannot be used
+ */
+export async function restoreArchive<T>(
+  { slug }: Pick<Tenant, 'slug'>,
+  { target, archive, keys }: FoundArchive,
+  { destination, isOneOfMany = false, warn }: RestoreOptions,
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<T> {
+  try {
+    const opened = await openArchive(target, archive, keys);
+    const restored = await restore(archivedData(opened));
+
+    const left = membersNotRestored(opened);
+    if (left.length > 0)
+      warn(`The archive of ${slug} has rows of other schemas, which are not restored: ${left.join(', ')}.`);
+
+    return restored;
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+
+    const subject = isOneOfMany ? '' : `The archive ${archive.name} of ${slug} cannot be restored: `;
+    throw new OperatorError(`${subject}${error.message}. Nothing was restored. ${remedyOf(error, slug, destination)}`, {
+      cause: error,
+    });
+  }
+}
+
+function remedyOf({ kind }: ArchiveFault, slug: string, destination: string): string {
+  const other =
+    `Restore another archive: npx backoffice backup list ${slug}; ` +
+    `npx backoffice restore ${slug} --archive <name> ${destination}`.trim();
+  if (kind !== 'forged') return other;
+
+  return (
+    `${other}. If its key is lost, and you know where it comes from: ` +
+    `npx backoffice restore ${slug} --archive <name> --without-mac ${slug} ${destination}`.trim()
+  );
+}

@@ -1,0 +1,180 @@
+import { databaseNameOf } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { type Context, defineOperation } from '../command/operation.ts';
+import { flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
+import { hasFailed } from '../command/run-fleet.ts';
+import { countText } from '../command/texts.ts';
+import { fromField } from '../recovery/restore-data.ts';
+import type { NewestControl } from './control-archives.ts';
+import type { ControlSource } from './control-source.ts';
+import { replayedLines } from './replay.ts';
+import type { RestoredControl } from './restore-control-archive.ts';
+
+const fields = {
+  archive: option('<name>', 'a part of the name of the archive (default: the newest that can be used)'),
+  from: fromField,
+  all: flag('also every tenant whose database is missing'),
+  concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
+  withoutMac: option(
+    '<name>',
+    'the master key is lost: take an archive although nobody knows who has written it. Type the name of the database',
+  ),
+  withoutReplay: option(
+    '<name>',
+    'with --from: no target or identity can be had, so what was revoked later is valid again. Type the name of the database',
+  ),
+};
+type Fields = Values<typeof fields>;
+
+export const restoreArchivedControl = defineOperation({
+  name: 'control restore',
+  description: 'restore the control database from an archive into an empty one, and with --all the lost tenants',
+  fields,
+  examples: [
+    'control restore # the control database is lost, the tenants are not',
+    'control restore --all # everything is lost: a new machine, the archives, an identity and the master key',
+    'control restore --from < url-file # its state on a recovered copy of its server',
+  ],
+  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
+an empty control database, with the MASTER_KEY that the installation had and the identity in BACKUP_IDENTITY_FILE, and makes it
+safe as after-restore does. From an older archive or another source, what the newest archive has as disabled, revoked, suspended,
+deleted or purged stays so. With --all, then restores every tenant whose database is missing. Run it again after an interruption:
+it continues. Start the service afterwards, with the same MASTER_KEY.`,
+  access: 'unchecked',
+  effect: 'changes',
+  json: 'print JSON lines on stdout, the last one with the totals',
+  async plan({ all, ...chosen }, context) {
+    const { installation } = context;
+    const { requireRestorable } = await import('./restoring-database.ts');
+    const { source, later, refused } = await choose(installation, chosen);
+    await requireRestorable(installation.controlUrl, source);
+
+    const tenants = all ? ', and then every tenant whose database is missing' : '';
+    const lines = [
+      ...refusedLines(refused),
+      `The control database would be restored from ${source.description}${tenants}.`,
+      ...(later ? [`What ${later.description} has taken away would stay away.`] : []),
+    ];
+    return {
+      document: { source: source.description, at: source.at.toISOString(), refused, all, state: 'planned' },
+      text: () => lines.join('\n'),
+    };
+  },
+  async run({ all, concurrency, ...chosen }, context) {
+    const { installation, output, progress } = context;
+    const { restoreControl } = await import('./restore-control-archive.ts');
+    const { endRestore } = await import('./restoring-database.ts');
+    const startedAt = performance.now();
+
+    const { source, later, refused, knownUntil } = await choose(installation, chosen);
+    for (const line of refusedLines(refused)) {
+      output.warn(line);
+    }
+    const restored = await restoreControl(installation, source, later, step => progress.step(step));
+    const span = { from: knownUntil.toISOString(), until: new Date().toISOString() };
+    output.part({ ...restored, unknown: span }, () => restoredText(restored));
+
+    const tenants = all ? await restoreTenants(context, concurrency) : [];
+    const failed = tenants.filter(hasFailed).length;
+    if (failed === 0) await endRestore(installation);
+    const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+    output.part({ tenants: tenants.length, failed, seconds, unknown: span }, () =>
+      [
+        `${countText(tenants.length - failed, 'tenant')} restored, ${failed} failed, in ${seconds} s.`,
+        `Nobody knows what was changed from ${span.from} to ${span.until}: disable and revoke again what was disabled and ` +
+          'revoked in that time.',
+        failed > 0
+          ? 'Run the command again for the tenants that failed.'
+          : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
+      ].join('\n'),
+    );
+
+    return failed === 0;
+  },
+});
+
+async function restoreTenants(context: Context<'unchecked'>, concurrency: number) {
+  const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
+
+  return restoreLostTenants(context, { concurrency });
+}
+
+interface Choice extends Pick<NewestControl, 'refused'> {
+  readonly source: ControlSource;
+  /** The newest archive, if the source is older: what it has taken away stays away. */
+  readonly later: ControlSource | undefined;
+  /** Of later changes, nobody knows. */
+  readonly knownUntil: Date;
+}
+
+/**
+ * @throws {OperatorError} when there is no such source, or nothing later can be had and the
+ *   operator has not said so
+ */
+async function choose(
+  { controlUrl, secrets }: Installation,
+  { archive, from, withoutMac, withoutReplay }: Pick<Fields, 'archive' | 'from' | 'withoutMac' | 'withoutReplay'>,
+): Promise<Choice> {
+  const database = databaseNameOf(controlUrl);
+  if (archive !== undefined && from !== undefined)
+    throw new OperatorError('Give either --from or --archive', { usage: true });
+  if (withoutReplay !== undefined && from === undefined)
+    throw new OperatorError('Give --without-replay together with --from', { usage: true });
+  for (const typed of [withoutMac, withoutReplay]) {
+    if (typed !== undefined && typed !== database)
+      throw new OperatorError(`That is not ${database}: nothing was changed`, { usage: true });
+  }
+
+  const { recoveredControl } = await import('./recovered-state.ts');
+  const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
+  if (from !== undefined && withoutReplay !== undefined) {
+    const source = await recoveredControl(parseServerUrl(from), database, undefined);
+    return { source, later: undefined, refused: [], knownUntil: source.at };
+  }
+
+  const archives = await import('./control-archives.ts');
+  const access = await archives.openControlAccess(secrets, withoutMac !== undefined);
+  const { newest, refused } = await archives.findNewestControl(access);
+  if (!newest) throw noArchive(access.target.description, refused);
+
+  const newestSource = archives.archivedControl(newest);
+  const source =
+    from !== undefined
+      ? await recoveredControl(parseServerUrl(from), database, newest.installation)
+      : archive === undefined || newest.name.includes(archive)
+        ? newestSource
+        : archives.archivedControl(await archives.openNamedControl(access, archive));
+  const isOlder = source.at < newestSource.at;
+
+  return {
+    source,
+    later: isOlder ? newestSource : undefined,
+    refused,
+    knownUntil: isOlder ? newestSource.at : source.at,
+  };
+}
+
+function noArchive(target: string, refused: NewestControl['refused']): OperatorError {
+  const [first] = refused;
+  if (!first)
+    return new OperatorError(
+      `${target} has no archive of a control database: it is not mounted, or not the BACKUP_TARGET of the installation`,
+    );
+
+  return new OperatorError(
+    `No archive of a control database in ${target} can be used. The newest, ${first.name}: ${first.reason}. Set the ` +
+      'MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE to an identity of its recipients',
+  );
+}
+
+function refusedLines(refused: NewestControl['refused']): string[] {
+  return refused.map(({ name, reason }) => `The newer archive ${name} cannot be used: ${reason}.`);
+}
+
+function restoredText({ source, report }: RestoredControl): string {
+  const lines = [`Restored the control database from ${source}.`];
+  if (report?.replayed) lines.push(...replayedLines(report.replayed));
+
+  return lines.join('\n');
+}

@@ -1,0 +1,210 @@
+import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
+import { addUser, generatePassword } from '../../../src/operator/people/users.ts';
+import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
+import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
+import { succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
+
+describe('restore of the control database from an archive sealed with age', () => {
+  const server = use(createDedicatedServer);
+  const passwords = createQuickPasswords();
+  const folder = useServerFolder('archives');
+  let environment: Record<string, string>;
+  let identity: AgeIdentity;
+  /** The first archive of the control database. */
+  let first: string;
+  /** A copy of the server, of the same moment. */
+  let recovered: CopiedServer;
+
+  const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
+  const restore = (...args: string[]) => runCommand('scripts/control.ts', ['restore', ...args], environment);
+  const dropControl = () => server.sql('drop database office with (force)');
+  const archives = async (): Promise<string[]> =>
+    JSON.parse(await tenant('backup', 'list', '--json'))
+      .filter(({ tenant: guid }: { tenant: string | null }) => guid === null)
+      .map(({ name }: { name: string }) => name);
+  const states = async (): Promise<string[]> =>
+    (await server.control<{ text: string }>(`select slug || ' ' || status as text from tenants order by slug`)).map(
+      ({ text }) => text,
+    );
+  const disabled = async (): Promise<string[]> =>
+    (
+      await server.control<{ name: string }>(
+        `select split_part(email, '@', 1) as name from users where disabled_at is not null order by 1`,
+      )
+    ).map(({ name }) => name);
+
+  before(async () => {
+    identity = await makeIdentity();
+    const identityFile = `${folder}.identity`;
+    await writeFile(identityFile, `${identity.identity}\n`, { mode: 0o600 });
+    environment = {
+      ...server.environment,
+      BACKUP_FORMAT: 'age',
+      BACKUP_TARGET: folder,
+      BACKUP_RECIPIENTS: identity.recipient,
+      BACKUP_IDENTITY_FILE: identityFile,
+    };
+
+    for (const slug of ['acme', 'globex', 'initech', 'hooli']) {
+      const provisioned = await server.provision(slug);
+      if (slug !== 'acme') continue;
+      for (const name of ['leaver', 'returner', 'replaced']) {
+        await addUser(server.installation, passwords, {
+          tenant: provisioned.tenant,
+          email: `${name}@acme.test`,
+          password: generatePassword(),
+          firstName: name,
+          lastName: name,
+          role: 'Member',
+          scope: 'All',
+          entityId: null,
+        });
+      }
+    }
+    await tenant('client', 'add', 'acme', 'leaver@acme.test', '--name', 'old program');
+    await server.control(`update users set disabled_at = now() where email = 'returner@acme.test'`);
+    await tenant('backup', 'init');
+    await tenant('backup', 'run', '--all');
+    [first = ''] = await archives();
+    recovered = await copyServer(server.url);
+  });
+
+  after(() => recovered?.close());
+
+  it('of an older archive, what the newest has disabled, suspended, deleted or purged is so again, and nobody is disabled by the older one alone', async () => {
+    await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
+    await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
+    await server.control(`update users set password_hash = 'replaced' where email = 'replaced@acme.test'`);
+    await server.control(`update roles set permissions = '{}' where name = 'Member'`);
+    await tenant('suspend', 'globex', '--yes');
+    await tenant('delete', 'initech', '--yes');
+    await tenant('delete', 'hooli', '--yes');
+    await tenant('purge', 'hooli', '--yes');
+    await tenant('backup', 'run', '--all');
+    await dropControl();
+
+    const { code, stdout, stderr } = await restore('--archive', first);
+
+    expect(code, stderr + stdout).to.equal(0);
+    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await disabled()).to.deep.equal(['leaver', 'returner']);
+    expect(await server.control('select slug from purged_tenants')).to.deep.equal([{ slug: 'hooli' }]);
+    expect(await server.control('select from api_clients where revoked_at is null')).to.deep.equal([]);
+    expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
+    for (const line of [
+      'Taken away later, and so again: 1 user disabled, 0 API clients revoked.',
+      'Suspended or deleted later, and so again: globex, initech.',
+      'Purged later, and removed again: hooli.',
+      'acme: replaced@acme.test: password was replaced later, and the former one is valid again',
+    ]) {
+      expect(stdout).to.include(line);
+    }
+    expect(stdout).to.match(/acme: role Member: permissions were {2}later, are \w/);
+    expect(stdout).to.match(/Nobody knows what was changed from \S+Z to \S+Z/);
+  });
+
+  it('the newest archive that this master key has signed is taken, and newer ones that it has not are named before', async () => {
+    await tenant('backup', 'init', '--take-over');
+    await tenant('backup', 'run', '--all');
+    const [own = ''] = await archives();
+    const bytes = await readFile(join(folder, own));
+    const later = (name: string, seconds: number): string =>
+      name.replace(/\d{8}T\d{6}\.\d{3}Z/, new Date(Date.now() + seconds * 1_000).toISOString().replace(/[-:]/g, ''));
+    const members = await membersOf({ bytes, identity });
+    const { mac: _, ...unsigned } = JSON.parse(members.at(-1)?.content.toString() ?? '');
+    const [renamed, stranger] = [later(own, 30), later(own, 60)];
+    const header = { ...JSON.parse(members[0]?.content.toString() ?? ''), name: stranger };
+    const forged = await tarOf([
+      { name: 'header.json', content: Buffer.from(JSON.stringify(header)) },
+      ...members.slice(1, -1),
+      { name: 'manifest.json', content: Buffer.from(`${JSON.stringify({ ...unsigned, name: stranger }, null, 1)}\n`) },
+    ]);
+    await copyFile(join(folder, own), join(folder, renamed));
+    await writeFile(join(folder, stranger), await sealBytes(forged, identity));
+    await dropControl();
+
+    const planned = await restore('--dry-run');
+    const { code, stdout, stderr } = await restore();
+    await rm(join(folder, renamed));
+    await rm(join(folder, stranger));
+
+    expect(code, stderr + stdout).to.equal(0);
+    expect(stdout).to.include(`Restored the control database from ${own}.`);
+    for (const output of [planned.stdout, stderr]) {
+      expect(output).to.include(`The newer archive ${renamed} cannot be used: it was made under another name: ${own}`);
+      expect(output).to.match(
+        new RegExp(`The newer archive ${stranger} cannot be used: .*nobody knows who has written it`),
+      );
+    }
+    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+  });
+
+  it('of a recovered server, what the newest archive has disabled is so again, unless the operator says that none can be had', async () => {
+    const from = (settings: Record<string, string | undefined>, ...args: string[]) => {
+      const chosen = Object.entries({ ...environment, ...settings }).filter(([, value]) => value !== undefined);
+      const set = Object.fromEntries(chosen) as Record<string, string>;
+      return runCommand('scripts/control.ts', ['restore', '--from', ...args], set, recovered.url);
+    };
+    const nothing = { BACKUP_TARGET: undefined, BACKUP_IDENTITY_FILE: undefined };
+    await dropControl();
+
+    const without = await from(nothing);
+    expect(without.code).to.equal(1);
+    expect(without.stderr).to.match(/^BACKUP_TARGET is not set/);
+    const typed = await from(nothing, '--without-replay', 'somewhere');
+    expect(typed.stderr).to.match(/^That is not office: nothing was changed/);
+
+    const replayed = await from({});
+    expect(replayed.code, replayed.stderr).to.equal(0);
+    expect(await disabled()).to.deep.equal(['leaver', 'returner']);
+    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+
+    await dropControl();
+    const alone = await from(nothing, '--without-replay', 'office');
+    expect(alone.code, alone.stderr).to.equal(0);
+    expect(await disabled()).to.deep.equal(['returner']);
+
+    await dropControl();
+    expect((await restore()).code).to.equal(0);
+  });
+
+  it('without the master key or an identity nothing is restored, and names that nobody has typed are asked for', async () => {
+    const refusal = async (settings: Record<string, string>, ...args: string[]): Promise<string> => {
+      const { code, stderr } = await runCommand('scripts/control.ts', ['restore', ...args], {
+        ...environment,
+        ...settings,
+      });
+      expect(code, stderr).to.be.oneOf([1, 2]);
+      return stderr;
+    };
+    await tenant('backup', 'init', '--take-over');
+    await tenant('backup', 'run', '--all');
+    await dropControl();
+    const otherKey = Buffer.alloc(32, 7).toString('base64');
+    const stranger = await makeIdentity();
+    await writeFile(`${folder}.stranger`, stranger.identity);
+
+    expect(await refusal({ MASTER_KEY: otherKey })).to.match(/^No archive of a control database in .* can be used/);
+    expect(await refusal({ BACKUP_IDENTITY_FILE: `${folder}.stranger` })).to.include(
+      'no identity in BACKUP_IDENTITY_FILE opens it',
+    );
+    expect(await refusal({}, '--without-mac', 'somewhere')).to.match(/^That is not office: nothing was changed/);
+    expect(await refusal({}, '--without-replay', 'office')).to.match(/^Give --without-replay together with --from/);
+    expect(
+      await server.sql(`select from pg_database where datname in ('office', 'office_restoring', 'office_later')`),
+    ).to.deep.equal([]);
+
+    const { code, stderr } = await restore();
+    expect(code, stderr).to.equal(0);
+    await rm(`${folder}.stranger`);
+    await rm(`${folder}.identity`);
+  });
+});
