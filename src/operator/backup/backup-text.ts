@@ -63,13 +63,14 @@ function namesText(names: readonly string[]): string {
 
 /** Returns a row of `backup list`. */
 export function archiveRow(archive: ArchiveSummary): object {
-  const { slug, tenant, owner, time, size, provedAt, fault, isForPresentRecipients } = archive;
+  const { slug, tenant, owner, time, size, provedAt, fault, isForPresentRecipients, isOpened } = archive;
 
   return {
     tenant: tenant === null ? controlName : (slug ?? tenant),
     time,
     size: sizeText(size),
     'sealed for': isForPresentRecipients ? 'present recipients' : archive.recipients,
+    'opens here': isOpened === null ? null : isOpened ? 'yes' : 'no',
     proved: provedAt,
     state: fault === null ? (owner === 'known' ? 'ready' : owner) : 'failed',
   };

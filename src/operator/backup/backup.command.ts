@@ -21,8 +21,11 @@ const list = defineOperation({
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
     const { readConfig } = await import('../../config/config.ts');
-    const { recipients } = readConfig().backup;
-    const archives = await listArchives(installation, target, await guidOf(installation, slug), recipients);
+    const { readIdentities } = await import('./archive/identities.ts');
+    const { recipients, identityFile } = readConfig().backup;
+    const identities = identityFile === undefined ? [] : await readIdentities(identityFile);
+    const guid = await guidOf(installation, slug);
+    const archives = await listArchives(installation, target, guid, recipients, identities);
 
     output.list(archives, {
       row: archiveRow,

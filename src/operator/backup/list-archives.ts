@@ -1,8 +1,10 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { ArchiveFault } from './archive/archive-fault.ts';
+import { readHeader } from './archive/open-archive.ts';
 import { readProofs } from './archive-rows.ts';
-import { readListing } from './listing.ts';
+import { readListing, type StoredArchive } from './listing.ts';
 import { fingerprintRecipients } from './target/archive-name.ts';
 import type { Target } from './target/target.ts';
 
@@ -21,6 +23,8 @@ export interface ArchiveSummary {
   recipients: string;
   /** True if these are the recipients of this host (`BACKUP_RECIPIENTS`). */
   isForPresentRecipients: boolean;
+  /** Whether the identity of this host opens it; null: it has none, or the archive could not be read. */
+  isOpened: boolean | null;
   provedAt: string | null;
   /** What a drill or a verification found; null: nothing is known to be wrong. */
   fault: string | null;
@@ -35,12 +39,14 @@ interface Owner {
 /**
  * Returns the archives of this installation that the target lists, the newest first.
  * @param guid only those of this tenant; undefined: all, those of the control database included
+ * @param identities of age that this host has
  */
 export async function listArchives(
   { controlUrl }: Pick<Installation, 'controlUrl'>,
   target: Target,
   guid: string | undefined,
   recipients: readonly string[],
+  identities: readonly string[] = [],
 ): Promise<ArchiveSummary[]> {
   return withConnection(controlUrl, async control => {
     await target.check();
@@ -48,8 +54,10 @@ export async function listArchives(
     const owners = await readOwners(control);
     const proofs = await readProofs(control);
     const present = fingerprintRecipients(recipients);
+    const listed = guid === undefined ? listing.all() : listing.of(guid);
+    const opened = await tryIdentities(target, listed, identities);
 
-    return (guid === undefined ? listing.all() : listing.of(guid)).map(archive => {
+    return listed.map(archive => {
       const { name, tenant, time, size } = archive;
       const owner = tenant === null ? undefined : owners.get(tenant);
       const proof = proofs.get(name);
@@ -63,11 +71,39 @@ export async function listArchives(
         size,
         recipients: archive.recipients,
         isForPresentRecipients: archive.recipients === present,
+        isOpened: opened.get(archive.recipients) ?? null,
         provedAt: proof?.provedAt?.toISOString() ?? null,
         fault: proof?.fault ?? null,
       };
     });
   });
+}
+
+/**
+ * Returns whether identities open archives, by the fingerprint of their recipients: reads the
+ * beginning of one archive of each. One that cannot be read is left out.
+ */
+async function tryIdentities(
+  target: Target,
+  archives: readonly StoredArchive[],
+  identities: readonly string[],
+): Promise<Map<string, boolean>> {
+  const opened = new Map<string, boolean>();
+  if (identities.length === 0) return opened;
+
+  for (const [recipients, [archive]] of Map.groupBy(archives, each => each.recipients)) {
+    if (!archive) continue;
+    try {
+      const body = await target.read(archive.name);
+      await readHeader(body, identities).finally(() => body.destroy());
+      opened.set(recipients, true);
+    } catch (error) {
+      if (!(error instanceof ArchiveFault)) throw error;
+      if (error.kind === 'sealed') opened.set(recipients, false);
+    }
+  }
+
+  return opened;
 }
 
 async function readInstallationId(control: Queryable): Promise<string> {
