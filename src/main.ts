@@ -1,14 +1,18 @@
 import cluster from 'node:cluster';
 import { readConfig, settingWarnings } from './config/config.ts';
+import { mailWarnings } from './config/mail-warnings.ts';
 import { openInstallation } from './installation.ts';
 import { createLog } from './log/log.ts';
 import { explain } from './log/operator-error.ts';
 import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
 import { prepareInstallation } from './process/prepare-installation.ts';
 import { runService } from './process/run-service.ts';
+import { within } from './runtime/within.ts';
 import { RestartSignal } from './workers/restart-signal.ts';
 import { runWorker, runWorkers } from './workers/run-worker.ts';
 import { killWorkers } from './workers/worker-process.ts';
+
+const maxCloseMs = 3_000; // a server that does not answer
 
 /**
  * Runs the process: configuration → installation → server, until a signal ends it. With `PROCESSES`, this process
@@ -19,7 +23,7 @@ async function main(): Promise<void> {
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
-  for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
+  for (const warning of [...settingWarnings(), ...mailWarnings(config)]) log.warn({ event: 'setting' }, warning);
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
   const opening = openInstallation(config, 'service', log);
   const ignoreEarlySignals = exitOnSignals(async () => {
@@ -33,7 +37,7 @@ async function main(): Promise<void> {
     const options = { config, prepared, log, output, ignoreEarlySignals };
     await (restarts ? runWorkers(options, restarts) : runService(options));
   } finally {
-    await installation.close();
+    await within(installation.close(), maxCloseMs).catch(() => {}); // the error of a start is the one to report
   }
 }
 
@@ -43,6 +47,6 @@ if (cluster.isWorker) {
   await main().catch(error => {
     if (isEndedBySignal()) return;
     console.error(explain(error));
-    process.exitCode = 1;
+    process.exit(1); // whatever the start has left open: the process serves nothing, and its manager starts it again
   });
 }

@@ -5,6 +5,7 @@ import { createTransport } from 'nodemailer';
 import type { Logger } from 'pino';
 import type { Config } from '../config/config.ts';
 import type { TenantRecord } from '../control/records.ts';
+import { isLocal } from '../postgres/unverified-host.ts';
 
 export interface Message {
   readonly to: string;
@@ -55,10 +56,20 @@ export function createTenantMails({ smtpUrl, mailFrom, dataDir }: Config, log: L
 
 function smtpMail(url: string): SendMail {
   const timeouts = { connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs };
-  const transport = createTransport({ url, ...timeouts });
+  const transport = createTransport({ url, requireTLS: needsTls(url), ...timeouts });
   return async message => {
     await transport.sendMail(addressed(message));
   };
+}
+
+/**
+ * True when the connection has to be encrypted: it carries the password of the mail server, and links that log in. Not
+ * on this machine, and not where the URL says so.
+ */
+function needsTls(url: string): boolean {
+  const { hostname, searchParams } = new URL(url);
+  const saysOtherwise = searchParams.get('ignoreTLS') === 'true' || searchParams.get('requireTLS') === 'false';
+  return !saysOtherwise && !isLocal(hostname);
 }
 
 /** Writes `.eml` files that a mail program can open. */

@@ -1,6 +1,8 @@
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
+import { normalPostgresUrl, PostgresUrlError } from './postgres-url.ts';
+import { serverUrlFault } from './url-text.ts';
 
 // The kinds of values that environment variables have: each turns text into a value or says what the text must be.
 
@@ -21,20 +23,56 @@ export const program = z.string().refine(isAbsolute, 'must be the absolute path 
 
 /** A number of processes; `processCount` says what `auto` is. */
 export const processes = z.string().transform((text, context): number | 'auto' => {
-  if (text.trim() === 'auto') return 'auto';
-  if (/^[1-9]\d?$/.test(text.trim())) return Number(text);
+  if (text === 'auto') return 'auto';
+  if (/^[1-9]\d?$/.test(text)) return Number(text);
   context.addIssue('must be a number of processes from 1 to 99, or auto for one per core');
   return z.NEVER;
 });
 
-/** @param protocols with a colon: `https:` */
-export const url = (...protocols: string[]) =>
-  z
-    .string()
-    .refine(
-      text => URL.canParse(text) && protocols.includes(new URL(text).protocol),
-      `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
-    );
+/** @param schemes such as `redis://` */
+const serverUrl = (...schemes: string[]) =>
+  z.string().superRefine((text, context) => {
+    const fault = serverUrlFault(text, schemes);
+    if (fault) context.addIssue(fault);
+  });
+
+/** A URL of HTTP, without a slash at its end. */
+export const httpUrl = serverUrl('http://', 'https://').transform(text => text.replace(/\/+$/, ''));
+
+/** A URL of HTTP that others continue with a path, such as the base of links. */
+export const baseUrl = httpUrl.superRefine((text, context) => {
+  if (text.includes('?')) context.addIssue('must have no ? in it: paths are added to it');
+  else if (new URL(text).username) context.addIssue('must have no login in it: everybody sees it');
+});
+
+/** A URL of PostgreSQL, in its one spelling. */
+export const postgresUrl = z.string().transform((text, context) => {
+  try {
+    return normalPostgresUrl(text);
+  } catch (error) {
+    if (!(error instanceof PostgresUrlError)) throw error;
+    context.addIssue(error.message);
+    return z.NEVER;
+  }
+});
+
+/** A URL of Redis. The scheme decides on TLS, so it is in small letters. */
+export const redisUrl = serverUrl('redis://', 'rediss://')
+  .superRefine((text, context) => {
+    const { pathname, search, host } = new URL(text);
+    if (!/^\/?\d{0,4}$/.test(pathname))
+      context.addIssue('must have the number of a database after the host, such as /0');
+    else if (search) context.addIssue('must have no ? in it: parameters are not supported');
+    else if (/^%2f/i.test(host)) context.addIssue('names a Unix socket, which is not supported: give host and port');
+  })
+  .transform(lowerScheme);
+
+/** A URL of a mail server. */
+export const smtpUrl = serverUrl('smtp://', 'smtps://').transform(lowerScheme);
+
+function lowerScheme(text: string): string {
+  return text.replace(/^[^:]*/, scheme => scheme.toLowerCase());
+}
 
 const placeholders = ['{action}', '{token}'];
 
@@ -42,14 +80,13 @@ const placeholders = ['{action}', '{token}'];
 export const mailSender = z
   .string()
   .refine(
-    text => /^([^<>]*<[^\s@<>]+@[^\s@<>]+>|[^\s@<>]+@[^\s@<>]+)$/.test(text.trim()),
+    text => /^([^<>]*<[^\s@<>]+@[^\s@<>]+>|[^\s@<>]+@[^\s@<>]+)$/.test(text),
     'must be an e-mail address, or a name and an address, such as Back office <no-reply@example.com>',
   );
 
 /** The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`, in it. */
 export const pageAddress = z
   .string()
-  .trim()
   .refine(
     text => /^https?:\/\//.test(text) && URL.canParse(text) && placeholders.every(each => text.includes(each)),
     `must be a URL that contains ${placeholders.join(' and ')}, such as https://app.example.com/{action}#token={token}`,
@@ -67,7 +104,7 @@ const secondsOf = { s: 1, m: 60, h: 3_600 };
 
 /** A number of requests in a time: `5/15m`. */
 export const rate = z.string().transform((text, context) => {
-  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text.trim()) ?? [];
+  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text) ?? [];
   if (max && n) return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
   context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
   return z.NEVER;
@@ -80,7 +117,7 @@ export function parseMasterKey(text: string): Buffer | undefined {
 }
 
 export const masterKey = z.string().transform((text, context) => {
-  const key = parseMasterKey(text.trim());
+  const key = parseMasterKey(text);
   if (key) return key;
   context.addIssue('must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)');
   return z.NEVER;
@@ -104,7 +141,7 @@ export const trustedProxies = z.string().transform((text, context): TrustedProxi
 
 /** A duration such as 500ms, 5s or 2m, as milliseconds. */
 export const duration = z.string().transform((text, context) => {
-  const [, n, unit] = /^(\d{1,6})(ms|s|m)$/.exec(text.trim()) ?? [];
+  const [, n, unit] = /^(\d{1,6})(ms|s|m)$/.exec(text) ?? [];
   if (n) return Number(n) * { ms: 1, s: 1_000, m: 60_000 }[unit as 'ms' | 's' | 'm'];
   context.addIssue('must be a duration such as 500ms, 5s or 2m');
   return z.NEVER;
@@ -143,9 +180,9 @@ export type BackupLocation =
 
 /** An absolute path, or `s3://bucket/prefix`. */
 export const backupLocation = z.string().transform((text, context): BackupLocation => {
-  const [, bucket, prefix = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(text.trim()) ?? [];
+  const [, bucket, prefix = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(text) ?? [];
   if (bucket) return { kind: 's3', bucket, prefix: prefix.replace(/^\/+|\/+$/g, '') };
-  if (isAbsolute(text.trim())) return { kind: 'folder', path: text.trim() };
+  if (isAbsolute(text)) return { kind: 'folder', path: text };
   context.addIssue('must be the absolute path of a folder, or s3://bucket/prefix');
   return z.NEVER;
 });

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import type { z } from 'zod';
+import { cleanText } from './clean-text.ts';
 import { ConfigError } from './config-error.ts';
 import { variables } from './config-variables.ts';
 import { processCount } from './process-count.ts';
@@ -38,8 +39,10 @@ export function settingWarnings(values: NodeJS.ProcessEnv = environment()): stri
   return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
 }
 
-function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefined> {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
+/** Returns the variables that are set, as their authors mean them. */
+function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
+  const cleaned = Object.entries(values).map(([name, value = '']) => [name, cleanText(value)] as const);
+  return Object.fromEntries(cleaned.filter(([, value]) => value));
 }
 
 /** By default; on the embedded PostgreSQL, a person who tries the service may log in often. */
@@ -76,7 +79,7 @@ function toConfig(env: z.output<typeof variables>) {
     /**
      * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
      */
-    publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
+    publicUrl: env.PUBLIC_URL ?? `http://localhost:${env.PORT}`,
     /** The address of the pages that links in mails lead to; undefined = those of the service. */
     appUrl: env.APP_URL,
     /** What the public port shows of the documentation: all, all but the operators' handbook, or nothing. */

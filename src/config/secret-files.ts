@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
+import { cleanText } from './clean-text.ts';
 
 /**
  * The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`.
@@ -19,7 +20,7 @@ type Variables = Readonly<Record<string, string | undefined>>;
 const othersMayRead = 0o004;
 
 /**
- * Reads the secrets that are given as files, without the line feed at the end.
+ * Reads the secrets that are given as files (`cleanText`).
  * @returns their values by the names of the settings, and a sentence for each file that cannot be used
  */
 export function readSecretFiles(set: Variables): { values: Record<string, string>; errors: string[] } {
@@ -36,7 +37,7 @@ export function readSecretFiles(set: Variables): { values: Record<string, string
         errors.push(`${name}_FILE names something that is not a regular file`);
         continue;
       }
-      values[name] = readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+      values[name] = cleanText(readFileSync(path, 'utf8'));
       if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
     } catch (error) {
       errors.push(`${name}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { count, url } from './config-values.ts';
+import { count, httpUrl } from './config-values.ts';
 
 const samplers = [
   'always_on',
@@ -17,8 +17,8 @@ const ratio = z
 
 /** The variables of tracing. Names, values and defaults are those of OpenTelemetry's specification. */
 export const tracingVariables = {
-  OTEL_EXPORTER_OTLP_ENDPOINT: url('http:', 'https:').optional(),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url('http:', 'https:').optional(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl.optional(),
   OTEL_SDK_DISABLED: z.string().optional(),
   OTEL_SERVICE_NAME: z.string().default('sales-back-office'),
   OTEL_TRACES_SAMPLER: z.enum(samplers, `must be one of ${samplers.join(', ')}`).default('parentbased_always_on'),
@@ -31,8 +31,8 @@ export type TracingSettings = NonNullable<ReturnType<typeof tracingSettings>>;
 /** Where spans are sent, which and how often; undefined when requests are not traced. */
 export function tracingSettings(env: z.output<z.ZodObject<typeof tracingVariables>>) {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint, ...others } = env;
-  const url = endpoint ?? (base && `${base.replace(/\/+$/, '')}/v1/traces`);
-  if (url === undefined || others.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true') return undefined;
+  const url = endpoint ?? (base && `${base}/v1/traces`);
+  if (url === undefined || others.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return undefined;
   return {
     url,
     serviceName: others.OTEL_SERVICE_NAME,

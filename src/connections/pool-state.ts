@@ -1,8 +1,8 @@
-import type pg from 'pg';
+import type { SessionConfig } from '../postgres/session-client.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
 
 /** The settings of a tenant's connections. */
-export interface TenantClientOptions extends pg.ClientConfig {
+export interface TenantClientOptions extends SessionConfig {
   readonly expected: ExpectedTenant;
   /**
    * After this many milliseconds without a byte from the server during a query, the connection counts as dead. Longer

@@ -1,9 +1,8 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
-import { sessionStatement } from '../postgres/connection.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { DescribedStatements, PreparedQuery } from '../postgres/prepared-query.ts';
-import { ScramClient } from '../postgres/scram-client.ts';
+import { SessionClient } from '../postgres/session-client.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import type { PoolState } from './pool-state.ts';
@@ -17,7 +16,7 @@ const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
 export type Pool = PoolState<TenantClient>;
 
 /** One connection to a tenant's database. It is in use from `beginUse` until `release`. */
-export class TenantClient extends ScramClient {
+export class TenantClient extends SessionClient {
   readonly pool: Pool;
   /** Begin and end of the opening, by `performance.now()`; 0 while it has not ended. */
   openingAt = 0;
@@ -79,8 +78,8 @@ export class TenantClient extends ScramClient {
     const giveUp = () => this.abort(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
     try {
-      await this.connect();
-      const [{ isStandby }] = await Promise.all([verifyTenant(this, expected), this.query(sessionStatement)]);
+      await this.logIn();
+      const [, { isStandby }] = await Promise.all([this.setSession(), verifyTenant(this, expected)]);
       this.isStandby = isStandby;
     } finally {
       clearTimeout(timer);

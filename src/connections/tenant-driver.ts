@@ -1,5 +1,6 @@
 import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
+import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
@@ -58,9 +59,6 @@ interface Change extends Omit<SingleChange, 'change'> {
   change: Statement | Prepare;
 }
 
-/** Timestamps as text are the same in every session. */
-const sessionSettings = { timezone: 'UTC', datestyle: 'ISO' };
-
 /**
  * One tenant's MikroORM driver. All tenants share the metadata of one MikroORM; only the driver and its pool are the
  * tenant's own. It uses protected members of MikroORM, so MikroORM's version is pinned, and a test checks
@@ -101,11 +99,10 @@ export class TenantDriver extends PostgreSqlDriver {
       withClient: (query, deadline) => this.#withClient(query, deadline),
       turns: largeReads,
     });
-    const { pathname } = new URL(url);
-    this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
+    this.connection = new TenantConnection(orm.config, { dbName: parsePostgresUrl(url).database });
     const settings = {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
-      ...connectionConfig(url, 'api', sessionSettings, processId),
+      ...connectionConfig(url, 'api', {}, processId),
       keepAlive: true,
       pipeline: true,
       expected,

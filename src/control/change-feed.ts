@@ -1,6 +1,7 @@
-import pg from 'pg';
+import type pg from 'pg';
 import type { Logger } from 'pino';
-import { connectionConfig, sessionStatement } from '../postgres/connection.ts';
+import { connectionConfig } from '../postgres/connection.ts';
+import { SessionClient } from '../postgres/session-client.ts';
 import { within } from '../runtime/within.ts';
 import type { Beat } from './beat.ts';
 import { beatTopic, type ChangeTopic, changeChannel } from './change-topics.ts';
@@ -125,7 +126,7 @@ export class ChangeFeed {
 
   async #connect(): Promise<void> {
     const { url, processId } = this.#options;
-    const client = new pg.Client({
+    const client = new SessionClient({
       ...connectionConfig(url, 'change-feed', {}, processId),
       query_timeout: answeredForMs,
     });
@@ -137,7 +138,6 @@ export class ChangeFeed {
 
     try {
       await client.connect();
-      await client.query(sessionStatement);
       await client.query(`listen ${changeChannel}`);
       await this.#ask(listener);
       if (this.#stopped) throw new Error('the change feed was stopped while it connected');

@@ -5,12 +5,12 @@ import type pg from 'pg';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
-import { connectionConfig, onPoolConnect, timeLimits } from '../postgres/connection.ts';
+import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { retryRefusedOf } from '../postgres/retry-refused.ts';
-import { ScramClient } from '../postgres/scram-client.ts';
+import type { ScramClient } from '../postgres/scram-client.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { answerMs, type Deadline } from '../runtime/deadline.ts';
@@ -75,12 +75,9 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
     ...controlOptions(url),
     driver: ControlDriver,
     driverOptions: {
-      // Timestamps as text look the same in every session.
-      ...connectionConfig(url, 'control', { datestyle: 'ISO' }, member?.process.id),
-      Client: ScramClient,
+      ...connectionConfig(url, 'control', {}, member?.process.id),
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
-      onConnect: onPoolConnect('control'),
       onPoolCreated: (pool: pg.Pool) => {
         dropDeadConnections(pool, timeLimits.control.silenceMs);
         retryRefusedOf(pool, {

@@ -2,6 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chown, lstat, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { formatPostgresUrl, parsePostgresUrl } from '../config/postgres-url.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { findServer } from './pid-file.ts';
@@ -86,7 +87,5 @@ export async function runningEmbeddedUrl(folder: string): Promise<string> {
 
 /** Returns the URL of the control database on an embedded server. */
 export function embeddedControlUrl(url: string): string {
-  const controlUrl = new URL(url);
-  controlUrl.pathname = '/backoffice';
-  return controlUrl.href;
+  return formatPostgresUrl({ ...parsePostgresUrl(url), database: 'backoffice' });
 }

@@ -3,12 +3,13 @@ import { mkdir, open, readFile, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import type pg from 'pg';
 import type { Logger } from 'pino';
 import { describeError } from '../log/describe-error.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { connectionConfig } from '../postgres/connection.ts';
 import { sqlState } from '../postgres/database-error.ts';
+import { SessionClient } from '../postgres/session-client.ts';
 import { createRunner, postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } from './cluster.ts';
 import { canSignal, findServer, isServerOf, pidFile, type RunningServer, readPidFile } from './pid-file.ts';
@@ -199,7 +200,7 @@ class EmbeddedServer implements EmbeddedPostgres {
       await sleep(pauseMs, undefined, { ref: isFirst });
     }
 
-    if (this.#hasLeft) launched?.kill('SIGINT');
+    launched?.kill('SIGINT'); // nobody uses it
     throw new OperatorError(`the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`);
   }
 
@@ -335,7 +336,7 @@ const usersLock = 727_100_001;
  * the server starts or stops, and `unreachable` if no connection leads to it.
  */
 async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | 'unreachable' | undefined> {
-  const client = new pg.Client(connectionConfig(serverUrl(port, password), 'embedded'));
+  const client = new SessionClient(connectionConfig(serverUrl(port, password), 'embedded'));
   client.on('error', () => {}); // the running query fails, or 'end' follows
   try {
     await client.connect();

@@ -37,7 +37,9 @@ const connectFailures: Record<string, string> = {
   POOL_TIMEOUT: 'it does not respond',
   '25006': 'it is read-only, as a standby is, or after a change of default_transaction_read_only',
   '28P01': 'the password is wrong',
+  NO_PASSWORD: 'it asks for a password, and its URL has none',
   '28000': 'it refuses the login',
+  URL_OPTIONS: 'it refuses the options in its URL',
   '3D000': 'the database does not exist',
   '42501': 'the login lacks a privilege',
   '53100': 'its disk is full',
@@ -119,7 +121,7 @@ function errorCode(error: unknown): ErrorDocument['code'] {
   return error instanceof OperatorError || otherKeyDetail(error) !== undefined ? 'failed' : 'unexpected';
 }
 
-/** Adds a full stop, except after a command, so that the command can be pasted. */
+/** Adds a full stop, except after a command or a statement, so that it can be pasted. */
 function asSentence(message: string): string {
-  return /[.?!]$|: (npx backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
+  return /[.?!;]$|: (npx backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
 }

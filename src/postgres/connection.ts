@@ -1,7 +1,7 @@
 import pg from 'pg';
-import { PoolError, sqlState } from './database-error.ts';
+import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { retryRefused, retryRefusedOf } from './retry-refused.ts';
-import { ScramClient } from './scram-client.ts';
+import { SessionClient, type SessionConfig, type SessionSettings } from './session-client.ts';
 
 /** The time limits of a connection, in milliseconds. A limit that is absent does not apply. */
 interface TimeLimits {
@@ -60,87 +60,56 @@ export const timeLimits = {
   probe: { connectMs: 5_000, queryMs: 5_000 },
   /** Checks inside a tenant database. One whose tables are locked is reported, and holds up no other for long. */
   doctor: { connectMs: 5_000, lockMs: 3_000, statementMs: 30_000 },
+  /** Values that the shell offers. It waits for them. */
+  completion: { connectMs: 1_000, queryMs: 1_000 },
   /** The connection that marks this process as a user of the embedded server. */
   embedded: { connectMs: 5_000 },
 } as const satisfies Record<string, TimeLimits>;
 
 type ConnectionKind = keyof typeof timeLimits;
-export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /** JIT compilation costs more than it saves: the planner overestimates queries of the system catalogs. */
 export const catalogQuerySettings: SessionSettings = { jit: 'off' };
 
+/** The configuration of a connection, and of a pool of connections. */
+interface ConnectionConfig extends SessionConfig {
+  readonly Client: new () => pg.ClientBase;
+}
+
 /**
- * The configuration of a `pg.Client` or a `pg.Pool`.
- * @param settings server settings of the session, by name
+ * The configuration of a `SessionClient`, or of a pool of them.
+ * @param settings settings of the session, beside those on which every session relies
  * @param processId the name of the connection ends with it, so that other processes can find it
+ * @throws {PostgresUrlError} when the URL cannot be used
  */
 export function connectionConfig(
   url: string,
   kind: ConnectionKind,
   settings: SessionSettings = {},
   processId?: string,
-): pg.ClientConfig {
+): ConnectionConfig {
   const limits: TimeLimits = timeLimits[kind];
-  const { idleSessionMs } = limits;
+
   return {
-    connectionString: withSession(
-      url,
-      idleSessionMs ? { ...settings, idle_session_timeout: idleSessionMs } : settings,
-      processId && `backoffice-${kind} ${processId}`,
-    ),
-    application_name: `backoffice-${kind}`,
+    Client: SessionClient as unknown as new () => pg.ClientBase,
+    server: parsePostgresUrl(url),
+    session: {
+      statement_timeout: limits.statementMs ?? 0,
+      lock_timeout: limits.lockMs ?? 0,
+      idle_in_transaction_session_timeout: limits.idleInTransactionMs ?? 0,
+      idle_session_timeout: limits.idleSessionMs ?? 0,
+      ...settings,
+    },
+    application_name: processId ? `backoffice-${kind} ${processId}` : `backoffice-${kind}`,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     connectionTimeoutMillis: limits.connectMs,
-    statement_timeout: limits.statementMs,
     query_timeout: limits.queryMs,
-    lock_timeout: limits.lockMs,
-    idle_in_transaction_session_timeout: limits.idleInTransactionMs,
   };
-}
-
-/**
- * Adds to a URL the settings of the session, in `options`, and the name of the connection in `pg_stat_activity`. Beside
- * the URL they might have no effect: `pg` prefers those in the URL.
- */
-function withSession(address: string, settings: SessionSettings, name: string | undefined): string {
-  const flags = Object.entries(settings).map(([setting, value]) => `-c ${setting}=${value}`);
-  if (flags.length === 0 && name === undefined) return address;
-  const url = new URL(address);
-  if (name !== undefined) url.searchParams.set('application_name', name);
-  if (flags.length > 0)
-    url.searchParams.set('options', [url.searchParams.get('options') ?? '', ...flags].join(' ').trim());
-  return url.href;
 }
 
 /** For so long a command tries to connect to a server that has no connection left. */
 const maxRefusedMs = 10_000;
-
-/**
- * SQL after each login: a machine that vanishes, or its network, holds a connection and its locks for 20 s at most, and
- * a statement whose client is gone is cancelled. As a statement, because a pooler drops what the startup packet says.
- */
-export const sessionStatement = `
-  select set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
-         set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false),
-         set_config('client_connection_check_interval', '10s', false)`;
-
-/**
- * Runs `sessionStatement` on a connection that has just logged in. A pooler answers a login by
- * itself, and a statement only when it has a connection to the server; so both have the same
- * time limit.
- * @throws when nobody answers in that time: the connection is of no use, and must be ended
- */
-async function prepareSession(client: pg.ClientBase, { connectMs }: TimeLimits): Promise<void> {
-  const query = { text: sessionStatement, query_timeout: connectMs };
-  await client.query(query);
-}
-
-/** Returns what prepares each connection of a `pg.Pool`: its option `onConnect`. */
-export function onPoolConnect(kind: ConnectionKind): (client: pg.ClientBase) => Promise<void> {
-  return client => prepareSession(client, timeLimits[kind]);
-}
 
 /**
  * Runs `work` on one connection outside of any pool, and closes the connection.
@@ -156,7 +125,7 @@ export async function withConnection<T>(
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
   const config = { ...connectionConfig(url, kind, settings), pipeline };
-  const client = await retryRefused(() => connect(config, kind), { maxMs: maxRefusedMs });
+  const client = await retryRefused(() => connect(config), { maxMs: maxRefusedMs });
   try {
     return await work(client);
   } finally {
@@ -164,37 +133,19 @@ export async function withConnection<T>(
   }
 }
 
-async function connect(config: ConstructorParameters<typeof ScramClient>[0], kind: ConnectionKind): Promise<pg.Client> {
-  const client = newClient(config);
-  client.on('error', () => {}); // the running query rejects
+async function connect(config: SessionConfig): Promise<pg.Client> {
+  const client = new SessionClient(config);
   try {
-    await client.connect();
-    await prepareSession(client, timeLimits[kind]);
-    return client;
+    return await client.connect();
   } catch (error) {
     await client.end().catch(() => {});
     throw error;
   }
 }
 
-/** @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read */
-function newClient(config: ConstructorParameters<typeof ScramClient>[0]): ScramClient {
-  try {
-    return new ScramClient(config);
-  } catch (error) {
-    if (!['ENOENT', 'EACCES', 'EISDIR'].includes(sqlState(error) ?? '')) throw error;
-    throw new PoolError('TLS_FILE', 'a file that the URL names cannot be read');
-  }
-}
-
 /** Returns a pool of up to `max` operator connections, which connects on first use. Its user ends it. */
 export function operatorPool(url: string, max: number): pg.Pool {
-  const pool = new pg.Pool({
-    ...connectionConfig(url, 'operator'),
-    max,
-    Client: ScramClient,
-    onConnect: onPoolConnect('operator'),
-  });
+  const pool = new pg.Pool({ ...connectionConfig(url, 'operator'), max });
   pool.on('error', () => {}); // the running query rejects
   retryRefusedOf(pool, { maxMs: maxRefusedMs });
   return pool;

@@ -3,7 +3,14 @@ import { type Problem, problem } from '../errors.ts';
 /** No connection could be had, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {
   override name = 'PoolError';
-  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'POOL_FENCED' | 'ETIMEDOUT' | 'TLS_FILE';
+  readonly code:
+    | 'POOL_TIMEOUT'
+    | 'POOL_CLOSED'
+    | 'POOL_FENCED'
+    | 'ETIMEDOUT'
+    | 'TLS_FILE'
+    | 'NO_PASSWORD'
+    | 'URL_OPTIONS';
 
   constructor(code: PoolError['code'], message: string) {
     super(message);
@@ -75,7 +82,13 @@ const problemByCode = [
   [codes('53300', 'POOL_TIMEOUT'), 'overloaded'],
   [
     codes(
-      ...['TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', 'MASTER_KEY', otherKeyState],
+      'TENANT_IDENTITY',
+      'POOL_CLOSED',
+      'POOL_FENCED',
+      'NO_PASSWORD',
+      'DEADLINE',
+      'MASTER_KEY',
+      otherKeyState,
       ...serverStates,
       ...network,
       ...tls,

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
-import { connectionConfig, onPoolConnect } from './connection.ts';
+import { connectionConfig } from './connection.ts';
 import { folderUrl, type MigrationFolder, migrationNames, pageDigests } from './migration-names.ts';
 
 interface MigrationClass {
@@ -58,7 +58,7 @@ export async function runMigrations(
     discovery: { warnWhenNoEntities: false },
     ensureDatabase: false,
     extensions: [Migrator],
-    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1, onConnect: onPoolConnect('migrations') },
+    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1 },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {

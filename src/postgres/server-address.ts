@@ -1,9 +1,10 @@
+import { parsePostgresUrl } from '../config/postgres-url.ts';
 import type { Queryable } from './shared-connection.ts';
 
 /** Returns host and port of a URL's server; for a Unix socket, its folder and port. */
 export function serverAddress(url: string): string {
-  const { hostname, port, searchParams } = new URL(url);
-  return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
+  const { host, port = 5432 } = parsePostgresUrl(url);
+  return `${host}:${port}`;
 }
 
 /** Returns the one row of `readServerIdentity`. */

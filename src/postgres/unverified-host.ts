@@ -1,15 +1,16 @@
-import pg from 'pg';
+import type { ConnectionOptions } from 'node:tls';
+import { parsePostgresUrl } from '../config/postgres-url.ts';
+import { serverTls } from './server-tls.ts';
 
 /**
  * Returns the host of a URL of PostgreSQL if somebody on the way to it could read the connections, or answer in its
  * place: not for the loopback interface, a Unix socket, and TLS that checks the certificate and the name in it.
- * Connects to nothing. What counts is what the driver makes of the URL and of its environment variables; a URL that it
- * refuses, such as one with a missing `sslrootcert`, makes no connections.
+ * Connects to nothing. A URL that is refused, such as one with a missing `sslrootcert`, makes no connections.
  */
 export function unverifiedHost(url: string): string | undefined {
   try {
-    const { host, ssl } = new pg.Client({ connectionString: url });
-    return isVerified(ssl) || isLocal(host) ? undefined : host;
+    const server = parsePostgresUrl(url);
+    return isVerified(serverTls(server)) || isLocal(server.host) ? undefined : server.host;
   } catch {
     return undefined;
   }
@@ -27,11 +28,11 @@ export function unverifiedText(host: string): string {
 }
 
 /** Without other options, TLS of Node checks the certificate and the name. */
-function isVerified(tls: unknown): boolean {
-  if (typeof tls !== 'object' || tls === null) return tls === true;
-  return !('checkServerIdentity' in tls) && !('rejectUnauthorized' in tls && tls.rejectUnauthorized === false);
+function isVerified(tls: ConnectionOptions | false): boolean {
+  return tls !== false && !tls.checkServerIdentity && tls.rejectUnauthorized !== false;
 }
 
-function isLocal(host: string): boolean {
+/** Returns true for the name of this machine's loopback interface, its addresses, and a Unix socket. */
+export function isLocal(host: string): boolean {
   return /^(\/.*|localhost|127(\.\d+){3}|\[?::1\]?|)$/.test(host);
 }

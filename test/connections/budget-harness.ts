@@ -7,7 +7,7 @@ import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
 import { TenantPool } from '../../src/connections/tenant-pool.ts';
 import type { TenantRecord } from '../../src/control/records.ts';
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { connectionConfig, withConnection } from '../../src/postgres/connection.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../src/tenant-entities.ts';
 import { eventually } from '../support/eventually.ts';
@@ -73,7 +73,7 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
       const pools: TenantPool[] = [];
       const addPool = (tenant: TenantRecord, url = tenant.databaseUrl): TenantPool => {
         const pool = new TenantPool(budget, {
-          connectionString: url,
+          ...connectionConfig(url, 'api'),
           application_name: name,
           pipeline: true,
           expected: { guid: tenant.guid, head },

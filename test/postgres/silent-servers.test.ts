@@ -119,7 +119,7 @@ describe('silence limit of database connections', () => {
     const tenant = await tenantRecord(world, world.acme);
     const budget = new ConnectionBudget({ max: 1, maxPerTenant: 1, maxPerTenantShared: 1, maxWaitMs: patienceMs });
     const pool = new TenantPool(budget, {
-      connectionString: proxy.through(tenant.databaseUrl),
+      ...connectionConfig(proxy.through(tenant.databaseUrl), 'api'),
       expected: { guid: tenant.guid, head: await tenantHead() },
       silenceMs,
       openMs: patienceMs,

@@ -1,4 +1,6 @@
-import { Redis } from 'ioredis';
+import { isIP } from 'node:net';
+import { Redis, type RedisOptions } from 'ioredis';
+import { OperatorError } from '../../log/operator-error.ts';
 import { within } from '../../runtime/within.ts';
 import { createCallBatches } from './call-batches.ts';
 import type { SharedWindows } from './shared-windows.ts';
@@ -23,8 +25,14 @@ const connection = {
  * @param now returns the time in milliseconds; by default the clock of Redis counts, which all processes share
  */
 export function createRedisStore(url: string, now?: () => number): SharedWindows {
-  const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
-  redis.on('error', () => {}); // a lost connection, which each call finds by itself
+  const redis = new Redis(url, { ...connection, ...tlsOf(url) }) as Redis & {
+    slide: (...args: (string | number)[]) => Promise<number[]>;
+  };
+  let isMissing = false; // its database: ioredis would go on in database 0
+  redis.on('error', (error: Error & { command?: { name?: string } }) => {
+    if (error.command?.name === 'select') isMissing = true;
+    // Other errors are lost connections, which each call finds by itself.
+  });
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
   const counts = createCallBatches(batches => {
     redis.stream?.cork();
@@ -38,9 +46,23 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
   });
   return {
     ...counts,
-    started: () => within(redis.connect(), maxStartMs).catch(() => {}),
+    started: async () => {
+      await within(redis.connect(), maxStartMs).catch(() => {});
+      if (!isMissing) return;
+      redis.disconnect();
+      throw new OperatorError(
+        `REDIS_URL names database ${redis.options.db}, which this Redis does not have: leave it out, for database 0`,
+      );
+    },
     close: () => redis.disconnect(),
   };
+}
+
+/** Proxies of providers choose the certificate by the name of the server, which ioredis does not send by itself. */
+function tlsOf(url: string): Pick<RedisOptions, 'tls'> {
+  const { protocol, hostname } = new URL(url);
+  if (protocol !== 'rediss:') return {};
+  return { tls: isIP(hostname.replace(/[[\]]/g, '')) ? {} : { servername: hostname } };
 }
 
 /**

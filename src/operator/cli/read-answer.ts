@@ -33,14 +33,14 @@ export async function readAnswer(
 
 /**
  * Reads a secret that must not appear in the arguments: from a terminal with a prompt and without echo, otherwise all
- * of stdin. Removes one line feed at the end.
+ * of stdin. Removes a byte order mark, and one line feed at the end.
  * @throws {OperatorError} when the prompt is ended with Ctrl-C or Ctrl-D
  */
 export async function readSecret(prompt: string): Promise<string> {
   if (process.stdin.isTTY) return readHidden(prompt);
   let content = '';
   for await (const chunk of process.stdin.setEncoding('utf8')) content += chunk;
-  return content.replace(/\r?\n$/, '');
+  return content.replace(/^\uFEFF/, '').replace(/\r?\n$/, '');
 }
 
 function readHidden(prompt: string): Promise<string> {

@@ -1,7 +1,11 @@
 import { resolve } from 'node:path';
-import pg from 'pg';
+import type pg from 'pg';
+import { cleanText } from '../../config/clean-text.ts';
+import { normalPostgresUrl } from '../../config/postgres-url.ts';
 import { environment } from '../../config/process-environment.ts';
 import { readSecretFiles } from '../../config/secret-files.ts';
+import { connectionConfig } from '../../postgres/connection.ts';
+import { SessionClient } from '../../postgres/session-client.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
 
 /** A word that the shell offers, and what it stands for. */
@@ -10,7 +14,6 @@ export interface Candidate {
   readonly description?: string;
 }
 
-const maxMs = 1_000;
 const maxValues = 200;
 /** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
 const controlCharacters = /\p{Cc}+/gu;
@@ -43,12 +46,7 @@ export type StoredValue = keyof typeof queries;
 export async function storedValues(kind: StoredValue, start: string, slug: string | undefined): Promise<Candidate[]> {
   let client: pg.Client | undefined;
   try {
-    client = new pg.Client({
-      connectionString: await controlUrl(),
-      application_name: 'backoffice-completion',
-      connectionTimeoutMillis: maxMs,
-      query_timeout: maxMs,
-    });
+    client = new SessionClient(connectionConfig(await controlUrl(), 'completion'));
     client.on('error', () => {}); // the query rejects
     await client.connect();
     return await readStoredValues(statementsOf(client), kind, start, slug);
@@ -82,8 +80,8 @@ export async function readStoredValues(
 /** Returns the URL of the control database, of an embedded one only if it runs. */
 async function controlUrl(): Promise<string> {
   const variables = environment();
-  const url = variables.DATABASE_URL || readSecretFiles(variables).values.DATABASE_URL;
-  if (url) return url;
+  const url = cleanText(variables.DATABASE_URL ?? '') || readSecretFiles(variables).values.DATABASE_URL;
+  if (url) return normalPostgresUrl(url);
   const { runningEmbeddedUrl } = await import('../../embedded/cluster.ts');
-  return runningEmbeddedUrl(resolve(variables.DATA_DIR || '.data'));
+  return runningEmbeddedUrl(resolve(cleanText(variables.DATA_DIR ?? '') || '.data'));
 }

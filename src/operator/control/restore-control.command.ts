@@ -151,9 +151,10 @@ export const afterRestoreOperation = defineOperation({
   async run({ laterUrl }, { installation, output }) {
     const { withConnection } = await import('../../postgres/connection.ts');
     const { afterRestore } = await import('./after-restore.ts');
+    const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
     const replayer = await (usesAge() ? presentReplayer() : formerReplayer());
     const replay =
-      laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), client => replayer.read(client));
+      laterUrl === undefined ? undefined : await withConnection(parseServerUrl(laterUrl), client => replayer.read(client));
     const report = await afterRestore(installation, replay);
     const { replayed, ...counts } = report;
     const lines = replayed ? replayed.lines : [unknownText(report.newestChange)];

@@ -1,4 +1,4 @@
-import pg from 'pg';
+import type pg from 'pg';
 import type { Tenant } from '../../control/control-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
@@ -6,6 +6,7 @@ import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { connectionConfig } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
+import { SessionClient } from '../../postgres/session-client.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 import { copyTables } from '../databases/fill-tables.ts';
@@ -153,7 +154,7 @@ export async function onRecoveredServer<T>(
   database: string,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const client = new pg.Client(connectionConfig(databaseUrl(url, database), 'operator', readOnlySettings));
+  const client = new SessionClient(connectionConfig(databaseUrl(url, database), 'operator', readOnlySettings));
   client.on('error', () => {}); // the running query rejects
   try {
     await client.connect().catch(cause => {

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { normalPostgresUrl, PostgresUrlError } from '../../config/postgres-url.ts';
 import { environment } from '../../config/process-environment.ts';
 import { secretVariables } from '../../config/secret-files.ts';
 import { OperatorError } from '../../log/operator-error.ts';
@@ -18,8 +19,9 @@ export async function withRecoveryCommand<T>(
 ): Promise<T> {
   const running = start(command, args);
   try {
-    const url = await Promise.race([running.firstLine, running.exited.then(() => undefined)]);
-    if (!url || !isServerUrl(url)) {
+    const line = await Promise.race([running.firstLine, running.exited.then(() => '')]);
+    const url = serverUrlIn(line);
+    if (url === undefined) {
       running.child.stdin?.end();
       await running.ended;
       throw running.refusal();
@@ -84,8 +86,14 @@ function start(command: string, args: readonly string[]): Running {
   };
 }
 
-function isServerUrl(text: string): boolean {
-  return /^postgres(ql)?:\/\//.test(text) && URL.canParse(text);
+/** Returns the URL that a line consists of; undefined for every other line, such as a sentence. */
+function serverUrlIn(line: string): string | undefined {
+  try {
+    return normalPostgresUrl(line);
+  } catch (error) {
+    if (!(error instanceof PostgresUrlError)) throw error;
+    return undefined;
+  }
 }
 
 /** The environment of this process without the secrets of the installation. */

@@ -1,6 +1,7 @@
 import type pg from 'pg';
+import { parsePostgresUrl } from '../../config/postgres-url.ts';
 import type { ControlDatabase } from '../../control/database.ts';
-import { databaseUrl } from '../../control/server-urls.ts';
+import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
@@ -58,9 +59,8 @@ const loginName = `(left(current_database(), ${maxNameLength}) || '_service')::n
 
 /** Returns whether the URL of a control database has the login that `createServiceLogin` makes for it. */
 export function isServiceLogin(controlUrl: string): boolean {
-  const { username, searchParams, pathname } = new URL(controlUrl);
-  const user = searchParams.get('user') ?? decodeURIComponent(username);
-  return user === `${decodeURIComponent(pathname.slice(1)).slice(0, maxNameLength)}_service`;
+  const { user, database } = parsePostgresUrl(controlUrl);
+  return user === `${database.slice(0, maxNameLength)}_service`;
 }
 
 /** SQL: true for a role of `pg_roles` that has rights of an operator. */
@@ -103,8 +103,7 @@ export async function createServiceLogin(controlUrl: string, password: string): 
     const verifier = quoteLiteral(scramVerifier(password, scramIterations));
     await client.query(`${change} role ${quoteIdentifier(user)} login password ${verifier}`);
     await grantServicePrivileges(client);
-    const { pathname } = new URL(controlUrl);
-    return databaseUrl(controlUrl, decodeURIComponent(pathname.slice(1)), { user, password });
+    return databaseUrl(controlUrl, databaseNameOf(controlUrl), { user, password });
   });
 }
 

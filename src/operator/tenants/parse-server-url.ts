@@ -1,9 +1,16 @@
+import { cleanText } from '../../config/clean-text.ts';
+import { normalPostgresUrl, PostgresUrlError } from '../../config/postgres-url.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 
-/** Returns the URL of a PostgreSQL server that an operator has given. @throws {OperatorError} unless it is one */
+/**
+ * Returns the one spelling of the URL of a PostgreSQL server that an operator has given.
+ * @throws {OperatorError} when it cannot be used
+ */
 export function parseServerUrl(text: string): string {
-  const url = text.trim();
-  if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
-    throw new OperatorError('Give the URL of the server on stdin, beginning with postgresql://', { usage: true });
-  return url;
+  try {
+    return normalPostgresUrl(cleanText(text));
+  } catch (cause) {
+    if (!(cause instanceof PostgresUrlError)) throw cause;
+    throw new OperatorError(`The URL of the server ${cause.message}`, { usage: true, cause });
+  }
 }

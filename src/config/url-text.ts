@@ -1,0 +1,42 @@
+/**
+ * Says why a text cannot be a URL of a server, in words that go on from the name of the setting; undefined if it may be
+ * one. Programs read such texts in several ways: what they would read in different ways is refused. The words have no
+ * part of the text, which may hold a password.
+ * @param schemes such as `redis://`
+ */
+export function urlFault(text: string, schemes: readonly string[]): string | undefined {
+  const lower = text.toLowerCase();
+  if (!schemes.some(scheme => lower.startsWith(scheme)))
+    return `must be a URL that begins with ${schemes.join(' or ')}`;
+  if (/[\s\p{Cc}]/u.test(text)) return 'has a space or a line break in it: write a space as %20';
+  if (text.includes('#')) return 'has a # in it: write it as %23';
+  if (!canDecode(text)) return 'has a % that does not begin an encoded letter: write it as %25';
+  return undefined;
+}
+
+/**
+ * As `urlFault`, for a URL that WHATWG's parser reads: with one host, and a number as the port.
+ */
+export function serverUrlFault(text: string, schemes: readonly string[]): string | undefined {
+  const fault = urlFault(text, schemes);
+  if (fault) return fault;
+
+  const authority = text.replace(/^[^:]*:\/\//, '').replace(/[/?].*$/, '');
+  if (authority.slice(authority.lastIndexOf('@') + 1).includes(',')) return 'names several hosts: give one';
+  const url = URL.parse(text);
+  if (!url) return `has a host or a port that is none: ${encodeHint}`;
+  if (!url.hostname) return 'names no host';
+  return undefined;
+}
+
+/** What to do with a password that has letters with a meaning in URLs. */
+export const encodeHint = 'percent-encode what is special in its login: / is %2F, # %23, ? %3F, @ %40';
+
+function canDecode(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs';
+import type { ConnectionOptions } from 'node:tls';
+import type { PostgresUrl } from '../config/postgres-url.ts';
+import { PoolError } from './database-error.ts';
+
+/**
+ * Returns how a connection uses TLS; false: not at all. Every mode but `disable` and `no-verify` checks the
+ * certificate and the name in it. With `uselibpqcompat`, the modes have the weaker meanings of libpq.
+ * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read
+ */
+export function serverTls({ parameters }: Pick<PostgresUrl, 'parameters'>): ConnectionOptions | false {
+  const { sslmode: mode, sslcert: cert, sslkey: key, sslrootcert: root } = parameters;
+  const isDirect = parameters.sslnegotiation === 'direct';
+  if (mode === 'disable' || !(mode || cert || key || root || isDirect)) return false;
+
+  const tls: ConnectionOptions = {};
+  if (cert) tls.cert = readFile(cert);
+  if (key) tls.key = readFile(key);
+  if (root && root !== 'system') tls.ca = readFile(root);
+
+  const isLax = parameters.uselibpqcompat === 'true';
+  if (mode === 'no-verify' || (isLax && (mode === 'prefer' || (mode === 'require' && !root)))) {
+    tls.rejectUnauthorized = false;
+  } else if (isLax && (mode === 'require' || mode === 'verify-ca')) {
+    tls.checkServerIdentity = () => undefined;
+  }
+  return tls;
+}
+
+function readFile(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    const text = 'a file that the URL names cannot be read';
+    throw Object.assign(new PoolError('TLS_FILE', text), { cause });
+  }
+}

@@ -1,0 +1,187 @@
+import type pg from 'pg';
+import type { PostgresUrl } from '../config/postgres-url.ts';
+import { PoolError, sqlState } from './database-error.ts';
+import { quoteLiteral } from './quote.ts';
+import { ScramClient } from './scram-client.ts';
+import { serverTls } from './server-tls.ts';
+
+/** Settings of a session, by their names in PostgreSQL. */
+export type SessionSettings = Readonly<Record<string, string | number>>;
+
+/**
+ * What the code relies on in every session, whatever a server, a role or a database has set. A kind of connection
+ * overrides it, or adds to it. Left to the server: the plans of queries, and `default_transaction_read_only`, with which
+ * somebody locks a server; `requireUsableServer` names that.
+ */
+const reliedOn: SessionSettings = {
+  // Texts and numbers, in and out.
+  client_encoding: 'UTF8',
+  datestyle: 'ISO, MDY',
+  intervalstyle: 'postgres',
+  timezone: 'UTC',
+  timezone_abbreviations: 'Default',
+  bytea_output: 'hex',
+  extra_float_digits: 1,
+  lc_monetary: 'C',
+  lc_numeric: 'C',
+  lc_time: 'C',
+  array_nulls: 'on',
+  quote_all_identifiers: 'off',
+  standard_conforming_strings: 'on',
+  transform_null_equals: 'off',
+  xmlbinary: 'base64',
+  xmloption: 'content',
+
+  // Names, and what a statement makes.
+  search_path: 'public',
+  default_tablespace: '',
+  temp_tablespaces: '',
+  default_table_access_method: 'heap',
+  check_function_bodies: 'on',
+  createrole_self_grant: '',
+  restrict_nonsystem_relation_kind: '',
+  password_encryption: 'scram-sha-256',
+  row_security: 'on',
+  'plpgsql.extra_errors': 'none',
+
+  // Limits. Those of a kind are below; gin_fuzzy_search_limit would leave out rows that a search has found.
+  gin_fuzzy_search_limit: 0,
+  statement_timeout: 0,
+  lock_timeout: 0,
+  transaction_timeout: 0,
+  idle_in_transaction_session_timeout: 0,
+  idle_session_timeout: 0,
+  exit_on_error: 'off',
+  client_min_messages: 'notice',
+  log_parameter_max_length_on_error: 0, // values may be secrets, such as password hashes
+
+  // Isolation.
+  default_transaction_isolation: 'read committed',
+  default_transaction_deferrable: 'off',
+
+  // A machine that vanishes, or its network, holds a connection and its locks for 20 s at most, and a statement whose
+  // client is gone is cancelled.
+  tcp_keepalives_idle: 10,
+  tcp_keepalives_interval: 5,
+  tcp_keepalives_count: 3,
+  tcp_user_timeout: '20s',
+  client_connection_check_interval: '10s',
+};
+
+/** A commit that was acknowledged is on the disk of the server at least; a stronger setting of the server stays. */
+const synchronousCommit = `case pg_catalog.current_setting('synchronous_commit') when 'off' then 'local'
+  else pg_catalog.current_setting('synchronous_commit') end`;
+
+/**
+ * Returns the statement that sets a session, and returns no row. Names with their schema: `search_path` is not set yet.
+ * A setting that the server does not know, because it is of a later version, is left out; those of this project have no
+ * value before they are set.
+ */
+export function sessionStatement(settings: SessionSettings = {}): string {
+  const all = { ...reliedOn, ...settings };
+  const names = Object.keys(all).map(quoteLiteral);
+  const values = Object.values(all).map(value => quoteLiteral(String(value)));
+  if (!('synchronous_commit' in all)) {
+    names.push(`'synchronous_commit'`);
+    values.push(synchronousCommit);
+  }
+  return `
+    select from rows from (pg_catalog.unnest(array[${names}]), pg_catalog.unnest(array[${values}])) as setting(name, value)
+     where case when pg_catalog.starts_with(name, 'app.') or pg_catalog.current_setting(name, true) is not null
+                then pg_catalog.set_config(name, value, false) end is null`;
+}
+
+/** SQLSTATEs of a login whose `options` the server, or a pooler, does not take. */
+const refusedOptions = new Set(['08P01', '22023', '42601', '42704']);
+
+/** The configuration of a `SessionClient`. */
+export interface SessionConfig extends pg.ClientConfig {
+  readonly server: PostgresUrl;
+  readonly session: SessionSettings;
+}
+
+/**
+ * A connection, as all of this project are made: to the server that its URL names, whatever variables (`PGHOST`,
+ * `PGOPTIONS`, `PGSSLMODE` …) or password files the shell has, and with a session as the code relies on. The session is
+ * set by one statement after the login: a pooler in session mode drops or refuses what the startup packet says.
+ */
+export class SessionClient extends ScramClient {
+  readonly #statement: pg.QueryConfig & { query_timeout: number | undefined };
+  readonly #hasOptions: boolean;
+
+  /** @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read */
+  constructor(config: SessionConfig) {
+    const { server, session, ...rest } = config;
+    const { host, port = 5432, user, password, database, parameters } = server;
+    super({
+      ...rest,
+      host,
+      port,
+      user,
+      password,
+      database,
+      ssl: serverTls(server),
+      sslnegotiation: parameters.sslnegotiation ?? 'postgres',
+    } as pg.ClientConfig);
+    // A pooler answers a login by itself, and a statement only when it has a connection to the server: so both have the
+    // same time limit.
+    this.#statement = { text: sessionStatement(session), query_timeout: rest.connectionTimeoutMillis };
+    this.#hasOptions = parameters.options !== undefined;
+    this.on('error', () => {}); // the running query rejects
+    ignoreEnvironment(this, { password: password ?? missingPassword, options: parameters.options });
+  }
+
+  /** Connects, and sets the session. */
+  override connect(): Promise<this>;
+  override connect(callback: (error: Error) => void): void;
+  override connect(callback?: (error: Error) => void): Promise<this> | undefined {
+    const connecting = this.#open();
+    if (!callback) return connecting;
+
+    const report = callback as (error: Error | null) => void;
+    connecting.then(
+      () => report(null),
+      error => report(error),
+    );
+    return undefined;
+  }
+
+  /** Connects, for a client that sends more queries at once with `setSession`. */
+  async logIn(): Promise<void> {
+    await super.connect().catch(cause => {
+      if (!this.#hasOptions || !refusedOptions.has(sqlState(cause) ?? '')) throw cause;
+      throw Object.assign(new PoolError('URL_OPTIONS', 'the server refuses the options in the URL'), { cause });
+    });
+  }
+
+  /** Sets the session. */
+  async setSession(): Promise<void> {
+    await this.query(this.#statement);
+  }
+
+  async #open(): Promise<this> {
+    await this.logIn();
+    try {
+      await this.setSession();
+    } catch (error) {
+      this.end().catch(() => {});
+      throw error;
+    }
+    return this;
+  }
+}
+
+/** `pg` takes what a configuration leaves empty from variables of the environment, and from `~/.pgpass`. */
+function ignoreEnvironment(
+  client: pg.Client,
+  own: { password: string | typeof missingPassword; options: string | undefined },
+): void {
+  const parameters = (client as unknown as { connectionParameters: Record<string, unknown> }).connectionParameters;
+  Object.assign(client, { password: own.password });
+  Object.assign(parameters, { password: own.password, options: own.options, replication: undefined });
+}
+
+/** Called when a server asks for a password that the URL does not have. */
+async function missingPassword(): Promise<never> {
+  throw new PoolError('NO_PASSWORD', 'the server asks for a password, and the URL has none');
+}
