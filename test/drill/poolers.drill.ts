@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { runScript, startScript } from '../support/command-line.ts';
+import { Client } from '../support/client.ts';
+import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { createPlainServer } from '../support/plain-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, createWorld, type World } from '../support/world.ts';
 
@@ -32,23 +35,28 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
   /**
    * Starts PgBouncer in front of the server. @returns a URL with the port of PgBouncer in place of that of the server
    */
-  async function startPooler(mode: 'transaction' | 'session', settings = ''): Promise<(url: string) => string> {
+  async function startPooler(
+    mode: 'transaction' | 'session',
+    settings = '',
+    superuserUrl = postgresUrl(),
+  ): Promise<(url: string) => string> {
     const port = await freePort();
-    const { hostname, port: serverPort, username, password } = new URL(postgresUrl());
-    const file = join(folder, `${mode}.ini`);
-    const login = `user=${decodeURIComponent(username)} password=${decodeURIComponent(password)}`;
+    const { hostname, port: serverPort, username, password } = new URL(superuserUrl);
+    const [file, users] = ['ini', 'users'].map(name => join(folder, `${mode}.${name}`)) as [string, string];
+    await writeFile(users, `"${username}" "${decodeURIComponent(password)}"\n`, { mode: 0o644 });
     await writeFile(
       file,
       `[databases]
-* = host=${hostname} port=${serverPort} ${login}
+* = host=${hostname} port=${serverPort}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${port}
 unix_socket_dir =
-auth_type = any
+auth_type = scram-sha-256
+auth_file = ${users}
+auth_user = ${username}
 pool_mode = ${mode}
 ${settings.includes('default_pool_size') ? '' : 'default_pool_size = 20'}
-ignore_startup_parameters = statement_timeout,lock_timeout,idle_in_transaction_session_timeout,options
 ${settings}`,
       { mode: 0o644 },
     );
@@ -104,29 +112,49 @@ ${settings}`,
     }
   });
 
-  it('a pooler in session mode serves the control database and the tenants', async () => {
-    const through = await startPooler('session');
-    const port = await freePort();
-    const environment = {
-      ...world.environment,
-      DATABASE_URL: through(world.installation.controlUrl),
-      PORT: String(port),
-      MANAGEMENT_PORT: String(await freePort()),
-    };
-    const running = startScript('src/main.ts', [], environment);
+  it('a pooler in session mode, with an auth_query and no setting for us, carries the whole life of a tenant', async () => {
+    const server = await createPlainServer('createdb createrole');
+    let service: RunningScript | undefined;
     try {
-      const client = (await world.login(world.acme)).at(`http://127.0.0.1:${port}`);
-      await eventually(
-        async () => (await client.get('/api/v1/EntityStatus').catch(() => undefined))?.status === 200,
-        20_000,
-      );
+      const through = await startPooler('session', '', server.superuserUrl('postgres'));
+      const environment = {
+        DATABASE_URL: through(server.url('backoffice')),
+        MASTER_KEY: randomBytes(32).toString('hex'),
+      };
+      const run = async (...args: string[]): Promise<string> => {
+        const { code, stdout, stderr } = await runScript('scripts/backoffice.ts', args, environment);
+        expect(code, args.join(' ') + stderr).to.equal(0);
+        return stdout;
+      };
+
+      await run('control', 'migrate');
+      const provisioned = await run('provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
+      const { guid, admin } = JSON.parse(provisioned);
+      const ports = { PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' };
+      service = startScript('src/main.ts', [], { ...environment, ...ports });
+      const { output, process: child } = service;
+      await eventually(() => output.stdout.includes('"event":"listening"') || child.exitCode !== null, 60_000);
+      expect(child.exitCode, output.stderr).to.equal(null);
+      const url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
+      const login = await new Client(url).post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
+      const client = new Client(url, login.body);
+
       expect((await client.post('/api/v1/EntityStatus', { Title: 'Through a pooler' })).status).to.equal(201);
+      expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
+      await run('clone', 'acme', 'copy');
+      expect(JSON.parse(await run('doctor', '--json')).findings.filter(isError)).to.deep.equal([]);
     } finally {
-      running.process.kill('SIGTERM');
-      await running.ended;
+      service?.process.kill('SIGTERM');
+      await service?.ended;
+      pooler?.kill('SIGKILL');
+      await server.close();
     }
   });
 });
+
+function isError({ severity }: { severity: string }): boolean {
+  return severity === 'error';
+}
 
 function accepts(port: number): Promise<boolean> {
   return new Promise(resolve => {

@@ -53,12 +53,12 @@ const openers: Record<keyof Installations, Opener> = {
   statements: async (call, work) => {
     const { openControl } = await import('../control/open-control.ts');
     const control = await openControl(await readSettings());
-    return checked(control, call, work);
+    return checked(control, call, work, false);
   },
   installation: async (call, work) => {
     const { openInstallation } = await import('../../installation.ts');
     const installation = await openInstallation(await readSettings(), 'command');
-    return checked(installation, call, work);
+    return checked(installation, call, work, call.operation.effect !== 'reads');
   },
   // The change is recorded at its end.
   unchecked: async (call, work) => {
@@ -71,16 +71,20 @@ const openers: Record<keyof Installations, Opener> = {
   },
 };
 
-/** Runs the work of a command on a control database at head, as a process that beats. Closes what is open. */
+/**
+ * Runs the work of a command on a control database at head, as a process that beats. Closes what is open.
+ * @param isOperator true when the work needs the rights of an operator
+ */
 async function checked(
   installation: OpenControl,
   call: Call,
   work: (installation: Context['installation']) => Promise<unknown>,
+  isOperator: boolean,
 ): Promise<unknown> {
   const { requireControlHead } = await import('../control/control-head.ts');
   const { beating } = await import('../command/beating.ts');
   try {
-    await requireControlHead(installation);
+    await requireControlHead(installation, { isOperator });
     return await beating(installation, () => recorded(installation, call, () => work(installation as Installation)));
   } finally {
     await installation.close();

@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { requireMasterKey } from '../../control/present-key.ts';
@@ -7,23 +8,22 @@ import { connectFailure, OperatorError, serverFullRemedy } from '../../log/opera
 import { withConnection } from '../../postgres/connection.ts';
 import { isServerFull, sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { requireOwnSessionOf } from '../../postgres/session-probe.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
+import { requireUsableServer } from '../tenants/usable-server.ts';
 import { onServer, readState, restoringName } from './restoring-database.ts';
 
 /**
  * Checks that the control database is at the version of this build, with its secrets sealed under the configured master
  * key. Brings an embedded control database to that version; only the operator
  * migrates a configured one.
+ * @param isOperator true for a command that changes something, which needs the rights of an operator
  * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all,
  *   or when a restore of it has not ended
  */
-export async function requireControlHead({
-  controlUrl,
-  embedded,
-  dataFolder,
-  secrets,
-}: InstallationAccess): Promise<void> {
+export async function requireControlHead(
+  { controlUrl, embedded, dataFolder, secrets }: InstallationAccess,
+  { isOperator = false }: { isOperator?: boolean } = {},
+): Promise<void> {
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
@@ -33,7 +33,7 @@ export async function requireControlHead({
   }
   let isChecked = false;
   await withConnection(controlUrl, async client => {
-    if (!embedded) await requireOwnSessionOf(client, controlUrl);
+    if (!embedded) await requireUsableControl(client, { url: controlUrl, isOperator });
     const control = statementsOf(client);
     await requireControlVersion(control, dataFolder);
     await requireNoRestore(control, controlUrl);
@@ -69,12 +69,8 @@ async function isAtHead(controlUrl: string, dataFolder: string | undefined): Pro
   });
 }
 
-/** @throws {OperatorError} when the server or the schema of the control database is at a version that does not fit */
+/** @throws {OperatorError} when the schema of the control database is at a version that does not fit */
 async function requireControlVersion(control: Statements, dataFolder: string | undefined): Promise<void> {
-  const [server] = await control.execute<{ version: number }[]>(
-    `select current_setting('server_version_num')::int as version`,
-  );
-  requireServerVersion(server?.version ?? 0);
   await requireOwnControlSchema(control, dataFolder);
   const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
   if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;
@@ -86,21 +82,22 @@ async function requireControlVersion(control: Statements, dataFolder: string | u
   throw new OperatorError(`The control database ${state}. Migrate it: npx backoffice control migrate`);
 }
 
-const minServerVersion = 150_000;
-
 /**
- * @param version `server_version_num`: 150003 is PostgreSQL 15.3
- * @throws {OperatorError} when the version is too old for the control database
+ * Checks the server of a control database that was configured, before anything is written to it.
+ * @param client connected to the control database, or to another one if it does not exist yet
+ * @throws {OperatorError} with what to do
+ * @throws {SharedSessionError} behind a pooler that shares sessions
  */
-export function requireServerVersion(version: number): void {
-  if (version >= minServerVersion) return;
-  const [major, min] = [version, minServerVersion].map(number => Math.floor(number / 10_000));
-  throw new OperatorError(
-    `The control database is on PostgreSQL ${major}. Upgrade its server: PostgreSQL ${min} or later is required`,
-  );
+export async function requireUsableControl(
+  client: pg.Client,
+  { url, isOperator, exists = true }: { url: string; isOperator: boolean; exists?: boolean },
+): Promise<void> {
+  const subject = 'The control database';
+  await requireUsableServer(client, { subject, url, isOperator, isControl: exists });
 }
 
-function explainFailure(cause: unknown): never {
+/** @throws {OperatorError} that says why the control database cannot be used, and what to do */
+export function explainFailure(cause: unknown): never {
   if (cause instanceof OperatorError) throw cause;
   if (sqlState(cause) === '3D000')
     throw new OperatorError(

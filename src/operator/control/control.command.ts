@@ -1,5 +1,7 @@
 import { usesAge } from '../../config/backup-format.ts';
-import { databaseNameOf } from '../../control/server-urls.ts';
+import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
+import type { InstallationAccess } from '../../installation.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from '../schema/confirm-blocking.ts';
@@ -44,6 +46,7 @@ const migrate = defineOperation({
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { pendingControl } = await import('../schema/migrate-control.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
+    await requireUsable(installation);
     await requireNoLostControl(installation.controlUrl);
     const { exists, pending } = await pendingControl(installation.controlUrl, installation.dataFolder);
     const blockedBy = exists ? await processesBlockingControl(installation) : [];
@@ -62,6 +65,7 @@ const migrate = defineOperation({
     const { requireMasterKey } = await import('../../control/present-key.ts');
     const { requireNoLostControl } = await import('./require-no-lost-control.ts');
     const { controlUrl } = installation;
+    await requireUsable(installation);
     await requireNoLostControl(controlUrl);
     await createControlDatabase(controlUrl);
     const blockedBy = await processesBlockingControl(installation);
@@ -71,6 +75,22 @@ const migrate = defineOperation({
     output.result({ applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
   },
 });
+
+/** @throws {OperatorError} when the server of a configured control database cannot be used */
+async function requireUsable({ controlUrl: url, embedded }: InstallationAccess): Promise<void> {
+  if (embedded) return;
+  const { withConnection } = await import('../../postgres/connection.ts');
+  const { explainFailure, requireUsableControl } = await import('./control-head.ts');
+  const { onServer } = await import('./restoring-database.ts');
+
+  await withConnection(url, client => requireUsableControl(client, { url, isOperator: true }))
+    .catch(error => {
+      if (sqlState(error) !== '3D000') throw error;
+      const use = { url: databaseUrl(url, 'postgres'), isOperator: true, exists: false };
+      return onServer(url, client => requireUsableControl(client, use));
+    })
+    .catch(explainFailure);
+}
 
 const serviceLogin = defineOperation({
   name: 'control service-login',

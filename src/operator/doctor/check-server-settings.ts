@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { reserveOf } from '../../connections/share.ts';
+import { minServerVersion } from '../tenants/usable-server.ts';
 import type { Report } from './finding.ts';
 import type { ServerMeasures } from './reports.ts';
 
@@ -40,7 +41,6 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
   return settings;
 }
 
-const minVersion = 160_000;
 /** PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion by default. */
 const maxAge = 1_000_000_000;
 
@@ -52,7 +52,7 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
   const { version, connections, oldest, oldestAge, archiveFails, archivedAt } = settings;
   const reports: Report[] = [];
 
-  if (version < minVersion) {
+  if (version < minServerVersion) {
     reports.push({
       check: 'server_version',
       problem: `the server is PostgreSQL ${Math.floor(version / 10_000)}, tenants need 16 or later`,

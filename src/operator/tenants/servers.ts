@@ -5,9 +5,9 @@ import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
-import { requireOwnSession } from '../../postgres/session-probe.ts';
 import { parseServerUrl } from './parse-server-url.ts';
 import { listServers, noSuchServer, roomiest, storedIdentity } from './read-servers.ts';
+import { requireUsableServer } from './usable-server.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
@@ -33,7 +33,7 @@ export async function addServer(
       { usage: true },
     );
   const url = parseServerUrl(urlText);
-  const identity = await requireUsable(url).catch(cause => {
+  const identity = await requireUsable(name, url).catch(cause => {
     const reason = connectFailure(cause);
     if (reason === undefined) throw cause;
     const remedy = `Correct its URL, and run again: npx backoffice server add ${name}`;
@@ -87,17 +87,10 @@ async function requireUnknown({ statements }: Installation, identity: string | u
 }
 
 /** @returns the identity of the server @throws {OperatorError} when tenants cannot be placed on it */
-async function requireUsable(url: string): Promise<string | undefined> {
-  await requireOwnSession(url);
+async function requireUsable(name: string, url: string): Promise<string | undefined> {
   return withConnection(url, async client => {
-    const { rows } = await client.query<{ mayCreate: boolean; version: number }>(
-      `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate",
-              current_setting('server_version_num')::int as version
-        from pg_roles where rolname = current_user`,
-    );
-    if (!rows[0]?.mayCreate)
-      throw new OperatorError('Give the login of the URL the attributes CREATEDB and CREATEROLE');
-    if (rows[0].version < 160_000) throw new OperatorError('Upgrade the server: PostgreSQL 16 or later is required');
+    const subject = `The server ${name}`;
+    await requireUsableServer(client, { subject, url, isOperator: true, isControl: false });
     return readServerIdentity(client);
   });
 }
