@@ -54,7 +54,8 @@ export function createTenantMails({ smtpUrl, mailFrom, dataDir }: Config, log: L
   return { send, counts };
 }
 
-function smtpMail(url: string): SendMail {
+/** Sends mails by the mail server of a URL. */
+export function smtpMail(url: string): SendMail {
   const timeouts = { connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs };
   const transport = createTransport({ url, requireTLS: needsTls(url), ...timeouts });
   return async message => {
@@ -63,8 +64,8 @@ function smtpMail(url: string): SendMail {
 }
 
 /**
- * True when the connection has to be encrypted: it carries the password of the mail server, and links that log in. Not
- * on this machine, and not where the URL says so.
+ * True when the connection has to be encrypted: it carries the password of the mail server, and
+ * links that log in. Not on this machine, and not where the URL says so.
  */
 function needsTls(url: string): boolean {
   const { hostname, searchParams } = new URL(url);
@@ -84,7 +85,15 @@ function fileMail(folder: string, log: Logger): SendMail {
   };
 }
 
-/** Passes the address as an object: parsed as a header, `(a)b@c.test` would be a comment and the address `b@c.test`. */
+/**
+ * Marks the message as one of a program (RFC 3834), so that no absent reader's program answers
+ * it. Passes the address as an object: parsed as a header, `(a)b@c.test` would be a comment and
+ * the address `b@c.test`.
+ */
 function addressed(message: SentMessage) {
-  return { ...message, to: { name: '', address: message.to } };
+  return {
+    ...message,
+    to: { name: '', address: message.to },
+    headers: { 'Auto-Submitted': 'auto-generated' },
+  };
 }

@@ -1,6 +1,9 @@
 import type { Config } from './config.ts';
 
-/** Returns a sentence for each thing that people who get mails of the service would stumble over. */
+/**
+ * Returns a sentence for each thing that people who get mails of the service would stumble
+ * over.
+ */
 export function mailWarnings({ smtpUrl, mailFrom, publicUrl, appUrl }: Config): string[] {
   if (!smtpUrl) return [];
   const { searchParams } = new URL(smtpUrl);

@@ -11,13 +11,16 @@ export interface PostgresUrl {
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string;
-  /** The parameters that a connection heeds: TLS, and `options`, which are for a provider's proxy. */
+  /**
+   * The parameters that a connection heeds: TLS, and `options`, which are for a provider's
+   * proxy.
+   */
   readonly parameters: Readonly<Record<string, string>>;
 }
 
 /**
- * A text is no URL of a PostgreSQL server that can be used. The message goes on from the name of the setting, says what
- * to do, and has no part of the text, which may hold a password.
+ * A text is no URL of a PostgreSQL server that can be used. The message goes on from the name
+ * of the setting, says what to do, and has no part of the text, which may hold a password.
  */
 export class PostgresUrlError extends Error {
   override name = 'PostgresUrlError';
@@ -25,7 +28,10 @@ export class PostgresUrlError extends Error {
 
 const sslModes = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
 
-/** The parameters that are kept. What sessions need is set by statements (`SessionClient`), whatever a URL says. */
+/**
+ * The parameters that are kept. What sessions need is set by statements (`SessionClient`),
+ * whatever a URL says.
+ */
 const kept: Readonly<Record<string, RegExp>> = {
   sslmode: new RegExp(`^(${sslModes.join('|')})$`),
   sslcert: /./,
@@ -46,14 +52,16 @@ const ssl: Readonly<Record<string, string>> = {
 };
 
 /**
- * Parameters of libpq that name another server, another login or other conditions of TLS. Without them, the connection
- * would not be the one that the URL asks for. All other parameters are for other drivers, and have no effect.
+ * Parameters of libpq that name another server, another login or other conditions of TLS.
+ * Without them, the connection would not be the one that the URL asks for. All other parameters
+ * are for other drivers, and have no effect.
  */
 const refused = ['hostaddr', 'service', 'passfile', 'replication', 'requirepeer', 'sslcrl', 'sslcrldir', 'sslpassword'];
 
 /**
- * Reads a URL as libpq does: with a Unix socket (`?host=/run/postgresql`, or `%2Frun%2Fpostgresql` as the host), with
- * the login before the host or in parameters, and with the parameters that providers print.
+ * Reads a URL as libpq does: with a Unix socket (`?host=/run/postgresql`, or
+ * `%2Frun%2Fpostgresql` as the host), with the login before the host or in parameters, and with
+ * the parameters that providers print.
  * @throws {PostgresUrlError}
  */
 export function parsePostgresUrl(text: string): PostgresUrl {
@@ -89,7 +97,10 @@ export function parsePostgresUrl(text: string): PostgresUrl {
   };
 }
 
-/** Returns the one spelling of a URL, which every program of PostgreSQL and WHATWG's parser of URLs take. */
+/**
+ * Returns the one spelling of a URL, which every program of PostgreSQL and WHATWG's parser of
+ * URLs take.
+ */
 export function formatPostgresUrl({ host, port, user, password, database, parameters }: PostgresUrl): string {
   const isSocket = host.startsWith('/');
   const query = new URLSearchParams();
@@ -114,7 +125,8 @@ export function formatPostgresUrl({ host, port, user, password, database, parame
 
 /**
  * Reads a URL that somebody has given, and returns its one spelling.
- * @throws {PostgresUrlError} when it cannot be used, or lacks the host, the login or the database
+ * @throws {PostgresUrlError} when it cannot be used, or lacks the host, the login or the
+ *   database
  */
 export function normalPostgresUrl(text: string): string {
   const url = parsePostgresUrl(text);
@@ -129,7 +141,9 @@ export function normalPostgresUrl(text: string): string {
   return formatPostgresUrl({ ...url, user });
 }
 
-/** The login of this process, which a Unix socket proves; undefined for a number without a name. */
+/**
+ * The login of this process, which a Unix socket proves; undefined for a number without a name.
+ */
 function ownLogin(): string | undefined {
   try {
     return userInfo().username;
@@ -138,7 +152,10 @@ function ownLogin(): string | undefined {
   }
 }
 
-/** @throws {PostgresUrlError} for a parameter that cannot be heeded, or a value that is none of it */
+/**
+ * @throws {PostgresUrlError} for a parameter that cannot be heeded, or a value that is none of
+ *   it
+ */
 function readParameters(query: string): Map<string, string> {
   const parameters = new Map<string, string>();
 
@@ -185,7 +202,9 @@ function isPort(text: string): boolean {
   return /^\d{1,5}$/.test(text) && Number(text) > 0 && Number(text) <= 65_535;
 }
 
-/** As `encodeURIComponent`, with the letters that a shell or a reader of URLs may stumble over. */
+/**
+ * As `encodeURIComponent`, with the letters that a shell or a reader of URLs may stumble over.
+ */
 function encode(text: string): string {
   return encodeURIComponent(text).replace(/[!'()*]/g, letter => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
 }

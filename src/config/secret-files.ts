@@ -21,7 +21,8 @@ const othersMayRead = 0o004;
 
 /**
  * Reads the secrets that are given as files (`cleanText`).
- * @returns their values by the names of the settings, and a sentence for each file that cannot be used
+ * @returns their values by the names of the settings, and a sentence for each file that cannot
+ *   be used
  */
 export function readSecretFiles(set: Variables): { values: Record<string, string>; errors: string[] } {
   const values: Record<string, string> = {};

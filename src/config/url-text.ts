@@ -1,7 +1,8 @@
 /**
- * Says why a text cannot be a URL of a server, in words that go on from the name of the setting; undefined if it may be
- * one. Programs read such texts in several ways: what they would read in different ways is refused. The words have no
- * part of the text, which may hold a password.
+ * Says why a text cannot be a URL of a server, in words that go on from the name of the
+ * setting; undefined if it may be one. Programs read such texts in several ways: what they
+ * would read in different ways is refused. The words have no part of the text, which may hold a
+ * password.
  * @param schemes such as `redis://`
  */
 export function urlFault(text: string, schemes: readonly string[]): string | undefined {

@@ -52,13 +52,15 @@ export async function runMigrations(
   migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
+  const options = connectionConfig(url, 'migrations', settings);
   const orm = new MikroORM({
     clientUrl: url,
+    dbName: options.server.database.replaceAll("'", "''"), // MikroORM writes it between apostrophes
     entities: [],
     discovery: { warnWhenNoEntities: false },
     ensureDatabase: false,
     extensions: [Migrator],
-    driverOptions: { ...connectionConfig(url, 'migrations', settings), max: 1 },
+    driverOptions: { ...options, max: 1 },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {

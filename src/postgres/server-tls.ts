@@ -4,8 +4,9 @@ import type { PostgresUrl } from '../config/postgres-url.ts';
 import { PoolError } from './database-error.ts';
 
 /**
- * Returns how a connection uses TLS; false: not at all. Every mode but `disable` and `no-verify` checks the
- * certificate and the name in it. With `uselibpqcompat`, the modes have the weaker meanings of libpq.
+ * Returns how a connection uses TLS; false: not at all. Every mode but `disable` and
+ * `no-verify` checks the certificate and the name in it. With `uselibpqcompat`, the modes have
+ * the weaker meanings of libpq.
  * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read
  */
 export function serverTls({ parameters }: Pick<PostgresUrl, 'parameters'>): ConnectionOptions | false {

@@ -9,9 +9,10 @@ import { serverTls } from './server-tls.ts';
 export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /**
- * What the code relies on in every session, whatever a server, a role or a database has set. A kind of connection
- * overrides it, or adds to it. Left to the server: the plans of queries, and `default_transaction_read_only`, with which
- * somebody locks a server; `requireUsableServer` names that.
+ * What the code relies on in every session, whatever a server, a role or a database has set. A
+ * kind of connection overrides it, or adds to it. Left to the server: the plans of queries, and
+ * `default_transaction_read_only`, with which somebody locks a server; `requireUsableServer`
+ * names that.
  */
 const reliedOn: SessionSettings = {
   // Texts and numbers, in and out.
@@ -44,7 +45,8 @@ const reliedOn: SessionSettings = {
   row_security: 'on',
   'plpgsql.extra_errors': 'none',
 
-  // Limits. Those of a kind are below; gin_fuzzy_search_limit would leave out rows that a search has found.
+  // Limits, which those of a kind of connection override (`timeLimits`). The first one would
+  // leave out rows that a search has found.
   gin_fuzzy_search_limit: 0,
   statement_timeout: 0,
   lock_timeout: 0,
@@ -59,8 +61,8 @@ const reliedOn: SessionSettings = {
   default_transaction_isolation: 'read committed',
   default_transaction_deferrable: 'off',
 
-  // A machine that vanishes, or its network, holds a connection and its locks for 20 s at most, and a statement whose
-  // client is gone is cancelled.
+  // A machine that vanishes, or its network, holds a connection and its locks for 20 s at most,
+  // and a statement whose client is gone is cancelled.
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 5,
   tcp_keepalives_count: 3,
@@ -68,16 +70,19 @@ const reliedOn: SessionSettings = {
   client_connection_check_interval: '10s',
 };
 
-/** A commit that was acknowledged is on the disk of the server at least; a stronger setting of the server stays. */
+/**
+ * A commit that was acknowledged is on the disk of the server at least; a stronger setting of
+ * the server stays.
+ */
 const synchronousCommit = `case pg_catalog.current_setting('synchronous_commit') when 'off' then 'local'
   else pg_catalog.current_setting('synchronous_commit') end`;
 
 /**
- * Returns the statement that sets a session, and returns no row. Names with their schema: `search_path` is not set yet.
- * A setting that the server does not know, because it is of a later version, is left out; those of this project have no
- * value before they are set.
+ * Returns the statement that sets a session, and returns no row. Names with their schema:
+ * `search_path` is not set yet. A setting that the server does not know, because it is of a
+ * later version, is left out; those of this project have no value before they are set.
  */
-export function sessionStatement(settings: SessionSettings = {}): string {
+function sessionStatement(settings: SessionSettings = {}): string {
   const all = { ...reliedOn, ...settings };
   const names = Object.keys(all).map(quoteLiteral);
   const values = Object.values(all).map(value => quoteLiteral(String(value)));
@@ -101,15 +106,18 @@ export interface SessionConfig extends pg.ClientConfig {
 }
 
 /**
- * A connection, as all of this project are made: to the server that its URL names, whatever variables (`PGHOST`,
- * `PGOPTIONS`, `PGSSLMODE` …) or password files the shell has, and with a session as the code relies on. The session is
- * set by one statement after the login: a pooler in session mode drops or refuses what the startup packet says.
+ * A connection, as all of this project are made: to the server that its URL names, whatever
+ * variables (`PGHOST`, `PGOPTIONS`, `PGSSLMODE` …) or password files the shell has, and with a
+ * session as the code relies on. The session is set by one statement after the login: a pooler
+ * in session mode drops or refuses what the startup packet says.
  */
 export class SessionClient extends ScramClient {
   readonly #statement: pg.QueryConfig & { query_timeout: number | undefined };
   readonly #hasOptions: boolean;
 
-  /** @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read */
+  /**
+   * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read
+   */
   constructor(config: SessionConfig) {
     const { server, session, ...rest } = config;
     const { host, port = 5432, user, password, database, parameters } = server;
@@ -171,7 +179,10 @@ export class SessionClient extends ScramClient {
   }
 }
 
-/** `pg` takes what a configuration leaves empty from variables of the environment, and from `~/.pgpass`. */
+/**
+ * `pg` takes what a configuration leaves empty from variables of the environment, and from
+ * `~/.pgpass`.
+ */
 function ignoreEnvironment(
   client: pg.Client,
   own: { password: string | typeof missingPassword; options: string | undefined },

@@ -3,9 +3,10 @@ import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { serverTls } from './server-tls.ts';
 
 /**
- * Returns the host of a URL of PostgreSQL if somebody on the way to it could read the connections, or answer in its
- * place: not for the loopback interface, a Unix socket, and TLS that checks the certificate and the name in it.
- * Connects to nothing. A URL that is refused, such as one with a missing `sslrootcert`, makes no connections.
+ * Returns the host of a URL of PostgreSQL if somebody on the way to it could read the
+ * connections, or answer in its place: not for the loopback interface, a Unix socket, and TLS
+ * that checks the certificate and the name in it. Connects to nothing. A URL that is refused,
+ * such as one with a missing `sslrootcert`, makes no connections.
  */
 export function unverifiedHost(url: string): string | undefined {
   try {
@@ -32,7 +33,10 @@ function isVerified(tls: ConnectionOptions | false): boolean {
   return tls !== false && !tls.checkServerIdentity && tls.rejectUnauthorized !== false;
 }
 
-/** Returns true for the name of this machine's loopback interface, its addresses, and a Unix socket. */
+/**
+ * Returns true for the name of this machine's loopback interface, its addresses, and a Unix
+ * socket.
+ */
 export function isLocal(host: string): boolean {
   return /^(\/.*|localhost|127(\.\d+){3}|\[?::1\]?|)$/.test(host);
 }

@@ -116,6 +116,7 @@ ${settings}`,
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
+      await server.sql('create database backoffice owner operator'); // the pooler looks its logins up in it
       const through = await startPooler('session', '', server.superuserUrl('postgres'));
       const environment = {
         DATABASE_URL: through(server.url('backoffice')),

@@ -58,7 +58,10 @@ export function createRedisStore(url: string, now?: () => number): SharedWindows
   };
 }
 
-/** Proxies of providers choose the certificate by the name of the server, which ioredis does not send by itself. */
+/**
+ * Proxies of providers choose the certificate by the name of the server, which ioredis does not
+ * send by itself.
+ */
 function tlsOf(url: string): Pick<RedisOptions, 'tls'> {
   const { protocol, hostname } = new URL(url);
   if (protocol !== 'rediss:') return {};

@@ -15,12 +15,9 @@ export async function explainLogin(error: unknown): Promise<unknown> {
   const { databaseUrl } = readConfig();
   if (databaseUrl === undefined) return error;
 
-  const { isServiceLogin } = await import('../schema/service-login.ts');
+  const { isServiceLogin, operatorLoginText } = await import('../schema/service-login.ts');
   if (isServiceLogin(databaseUrl)) {
-    return new OperatorError(
-      'DATABASE_URL has the login of the service: commands need the login of the operator, with which control migrate ran',
-      { cause },
-    );
+    return new OperatorError(operatorLoginText, { cause });
   }
 
   const statement = await findMissingGrant(databaseUrl).catch(() => undefined);
@@ -39,9 +36,9 @@ export async function explainLogin(error: unknown): Promise<unknown> {
  * become a superuser.
  */
 async function findMissingGrant(url: string): Promise<{ login: string; owner: string; grant: string } | undefined> {
-  const { databaseUrl } = await import('../../control/server-urls.ts');
+  const { databaseNameOf, databaseUrl } = await import('../../control/server-urls.ts');
   const { withConnection } = await import('../../postgres/connection.ts');
-  const name = decodeURIComponent(new URL(url).pathname.slice(1));
+  const name = databaseNameOf(url);
   // It may not even connect to the control database.
   const { rows } = await withConnection(databaseUrl(url, 'postgres'), client =>
     client.query<{ login: string; owner: string; grant: string }>(

@@ -72,7 +72,8 @@ const openers: Record<keyof Installations, Opener> = {
 };
 
 /**
- * Runs the work of a command on a control database at head, as a process that beats. Closes what is open.
+ * Runs the work of a command on a control database at head, as a process that beats. Closes
+ * what is open.
  * @param isOperator true when the work needs the rights of an operator
  */
 async function checked(

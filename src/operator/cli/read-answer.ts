@@ -32,8 +32,9 @@ export async function readAnswer(
 }
 
 /**
- * Reads a secret that must not appear in the arguments: from a terminal with a prompt and without echo, otherwise all
- * of stdin. Removes a byte order mark, and one line feed at the end.
+ * Reads a secret that must not appear in the arguments: from a terminal with a prompt and
+ * without echo, otherwise all of stdin. Removes a byte order mark, and one line feed at the
+ * end.
  * @throws {OperatorError} when the prompt is ended with Ctrl-C or Ctrl-D
  */
 export async function readSecret(prompt: string): Promise<string> {

@@ -9,16 +9,18 @@ import { withConnection } from '../../postgres/connection.ts';
 import { isServerFull, sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { type Statements, statementsOf } from '../../postgres/statements.ts';
+import { isServiceLogin, operatorLoginText } from '../schema/service-login.ts';
 import { requireUsableServer } from '../tenants/usable-server.ts';
 import { onServer, readState, restoringName } from './restoring-database.ts';
 
 /**
- * Checks that the control database is at the version of this build, with its secrets sealed under the configured master
- * key. Brings an embedded control database to that version; only the operator
- * migrates a configured one.
- * @param isOperator true for a command that changes something, which needs the rights of an operator
- * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all,
- *   or when a restore of it has not ended
+ * Checks that the control database is at the version of this build, with its secrets sealed
+ * under the configured master key. Brings an embedded control database to that version; only
+ * the operator migrates a configured one.
+ * @param isOperator true for a command that changes something, which needs the rights of an
+ *   operator
+ * @throws {OperatorError} when a configured one is at a version that this build cannot use, or
+ *   cannot be used at all, or when a restore of it has not ended
  */
 export async function requireControlHead(
   { controlUrl, embedded, dataFolder, secrets }: InstallationAccess,
@@ -69,7 +71,10 @@ async function isAtHead(controlUrl: string, dataFolder: string | undefined): Pro
   });
 }
 
-/** @throws {OperatorError} when the schema of the control database is at a version that does not fit */
+/**
+ * @throws {OperatorError} when the schema of the control database is at a version that does not
+ *   fit
+ */
 async function requireControlVersion(control: Statements, dataFolder: string | undefined): Promise<void> {
   await requireOwnControlSchema(control, dataFolder);
   const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
@@ -83,7 +88,8 @@ async function requireControlVersion(control: Statements, dataFolder: string | u
 }
 
 /**
- * Checks the server of a control database that was configured, before anything is written to it.
+ * Checks the server of a control database that was configured, before anything is written to
+ * it.
  * @param client connected to the control database, or to another one if it does not exist yet
  * @throws {OperatorError} with what to do
  * @throws {SharedSessionError} behind a pooler that shares sessions
@@ -92,6 +98,7 @@ export async function requireUsableControl(
   client: pg.Client,
   { url, isOperator, exists = true }: { url: string; isOperator: boolean; exists?: boolean },
 ): Promise<void> {
+  if (isOperator && isServiceLogin(url)) throw new OperatorError(operatorLoginText);
   const subject = 'The control database';
   await requireUsableServer(client, { subject, url, isOperator, isControl: exists });
 }

@@ -86,10 +86,13 @@ function start(command: string, args: readonly string[]): Running {
   };
 }
 
-/** Returns the URL that a line consists of; undefined for every other line, such as a sentence. */
+/**
+ * Returns the URL that a line consists of; undefined for every other line, such as a sentence.
+ * The folder of a socket in it may have a space.
+ */
 function serverUrlIn(line: string): string | undefined {
   try {
-    return normalPostgresUrl(line);
+    return normalPostgresUrl(line.replaceAll(' ', '%20'));
   } catch (error) {
     if (!(error instanceof PostgresUrlError)) throw error;
     return undefined;

@@ -63,6 +63,10 @@ export function isServiceLogin(controlUrl: string): boolean {
   return user === `${database.slice(0, maxNameLength)}_service`;
 }
 
+/** What to do about a command that runs with the login of the service. */
+export const operatorLoginText =
+  'DATABASE_URL has the login of the service: commands need the login of the operator, with which control migrate ran';
+
 /** SQL: true for a role of `pg_roles` that has rights of an operator. */
 const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
 

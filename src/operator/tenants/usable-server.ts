@@ -14,7 +14,10 @@ export interface ServerUse {
   readonly url: string;
   /** True when databases and roles are created on it. */
   readonly isOperator: boolean;
-  /** True when the database of the connection is the control database, and has to hold its tables. */
+  /**
+   * True when the database of the connection is the control database, and has to hold its
+   * tables.
+   */
   readonly isControl: boolean;
 }
 
@@ -42,9 +45,10 @@ const readState = `
     from pg_roles where rolname = current_user`;
 
 /**
- * Checks that a server can be used, before anything is written to it: its version, that it takes writes, that the login
- * has the rights, that the database takes every letter, and that a connection keeps its session. The one check of every
- * door: `npm start`, commands, `control migrate`, `server add`.
+ * Checks that a server can be used, before anything is written to it: its version, that it
+ * takes writes, that the login has the rights, that the database takes every letter, and that a
+ * connection keeps its session. The one check of every door: `npm start`, commands, `control
+ * migrate`, `server add`.
  * @throws {OperatorError} with what to do
  * @throws {SharedSessionError} behind a pooler that shares sessions
  */
@@ -92,7 +96,9 @@ export function serverFault(state: ServerState, { isOperator, isControl }: Omit<
   return undefined;
 }
 
-/** Somebody has locked the server on purpose, or a provider has when the disk was almost full. */
+/**
+ * Somebody has locked the server on purpose, or a provider has when the disk was almost full.
+ */
 function lockText(source: string, { login, database }: Pick<ServerState, 'login' | 'database'>): string {
   const setting = 'default_transaction_read_only';
   const places: Record<string, [place: string, reset: string]> = {

@@ -51,8 +51,8 @@ describe('a server that cannot be used', () => {
     server.sql(`select datname::text as name from pg_database union all select rolname::text from pg_roles order by 1`);
 
   /**
-   * Expects that each door refuses with the sentence, and makes nothing. Runs the statement that the first one prints,
-   * as a superuser.
+   * Expects that each door refuses with the sentence, and makes nothing. Runs the statement
+   * that the first one prints, as a superuser.
    */
   async function expectRefused(doors: readonly Door[], sentence: RegExp): Promise<void> {
     const before = await names();
