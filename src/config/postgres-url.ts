@@ -118,8 +118,8 @@ export function formatPostgresUrl({ host, port, user, password, database, parame
   }
   for (const [name, value] of Object.entries(parameters)) query.set(name, value);
 
-  // A plus sign is a space for forms only.
-  const text = query.toString().replaceAll('+', '%20');
+  // A plus sign is a space for forms only; the folder of a socket is read by people, too.
+  const text = query.toString().replaceAll('+', '%20').replaceAll('%2F', '/');
   return `postgresql://${authority}/${encode(database)}${text && `?${text}`}`;
 }
 

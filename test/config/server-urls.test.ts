@@ -22,13 +22,11 @@ describe('settings that are URLs', () => {
       'postgresql://u:p@[::1]:6000/office': 'postgresql://u:p@[::1]:6000/office',
       'postgresql://db.internal/office?user=u&password=p%20q': 'postgresql://u:p%20q@db.internal/office',
       'postgresql:///office?host=db.internal&port=6000': `postgresql://${me}@db.internal:6000/office`,
-      'postgresql:///office?host=/run/postgresql': `postgresql:///office?host=%2Frun%2Fpostgresql&user=${me}`,
-      'postgresql://u:p@/office?host=/run/postgresql':
-        'postgresql:///office?host=%2Frun%2Fpostgresql&user=u&password=p',
-      'postgresql://u@%2Frun%2Fpostgresql:6000/office':
-        'postgresql:///office?host=%2Frun%2Fpostgresql&port=6000&user=u',
+      'postgresql:///office?host=/run/postgresql': `postgresql:///office?host=/run/postgresql&user=${me}`,
+      'postgresql://u:p@/office?host=/run/postgresql': 'postgresql:///office?host=/run/postgresql&user=u&password=p',
+      'postgresql://u@%2Frun%2Fpostgresql:6000/office': 'postgresql:///office?host=/run/postgresql&port=6000&user=u',
       'postgresql://u:p@/office?host=/cloudsql/project:region:instance':
-        'postgresql:///office?host=%2Fcloudsql%2Fproject%3Aregion%3Ainstance&user=u&password=p',
+        'postgresql:///office?host=/cloudsql/project%3Aregion%3Ainstance&user=u&password=p',
       'postgresql://u:p@ep-cool.eu.neon.tech/office?sslmode=require&channel_binding=require':
         'postgresql://u:p@ep-cool.eu.neon.tech/office?sslmode=require',
       'postgresql://u:p@ep.neon.tech/office?options=endpoint%3Dep-cool':

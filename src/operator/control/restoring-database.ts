@@ -6,6 +6,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { countText } from '../command/texts.ts';
 import type { ControlSource } from './control-source.ts';
+import { renameDatabase } from '../../postgres/rename-database.ts';
 
 /*
  * A control database is restored under another name, and gets its own name when it is complete and safe. So no process
@@ -104,7 +105,7 @@ export async function putInPlace(controlUrl: string, from: string, onEmptyRemove
   await onServer(controlUrl, async server => {
     await server.query(`drop database if exists ${quote(name)} with (force)`);
     onEmptyRemoved();
-    await server.query(`alter database ${quote(from)} rename to ${quote(name)}`);
+    await renameDatabase(server, from, name);
   });
 }
 

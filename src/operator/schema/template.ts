@@ -12,6 +12,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { folderUrl, migrationNames, pageDigests } from '../../postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import { renameDatabase } from '../../postgres/rename-database.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -92,7 +93,7 @@ async function makeTemplate(
   await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
 
   await client.query(`drop database if exists ${quoteIdentifier(name)}`);
-  await client.query(`alter database ${quoteIdentifier(temporary)} rename to ${quoteIdentifier(name)}`);
+  await renameDatabase(client, temporary, name);
 }
 
 function openTemplate(server: Pick<Server, 'name'>, name: string): OperatorError {
