@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { parsePostgresUrl } from '../../src/config/postgres-url.ts';
 import { Client } from '../support/client.ts';
 import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
@@ -38,12 +39,16 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
   async function startPooler(
     mode: 'transaction' | 'session',
     settings = '',
-    superuserUrl = postgresUrl(),
+    [superuserUrl, ...others]: [string, ...string[]] = [postgresUrl()],
   ): Promise<(url: string) => string> {
     const port = await freePort();
-    const { hostname, port: serverPort, username, password } = new URL(superuserUrl);
+    const { hostname, port: serverPort, username } = new URL(superuserUrl);
     const [file, users] = ['ini', 'users'].map(name => join(folder, `${mode}.${name}`)) as [string, string];
-    await writeFile(users, `"${username}" "${decodeURIComponent(password)}"\n`, { mode: 0o644 });
+    const logins = [superuserUrl, ...others].map(url => {
+      const { user, password: secret } = parsePostgresUrl(url);
+      return `"${user}" "${secret}"\n`;
+    });
+    await writeFile(users, logins.join(''), { mode: 0o644 });
     await writeFile(
       file,
       `[databases]
@@ -112,12 +117,11 @@ ${settings}`,
     }
   });
 
-  it('a pooler in session mode, with an auth_query and no setting for us, carries the whole life of a tenant', async () => {
+  it('a pooler in session mode, with an auth_query for tenants and no setting for us, carries the whole life of a tenant', async () => {
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
-      await server.sql('create database backoffice owner operator'); // the pooler looks its logins up in it
-      const through = await startPooler('session', '', server.superuserUrl('postgres'));
+      const through = await startPooler('session', '', [server.superuserUrl('postgres'), server.url('postgres')]);
       const environment = {
         DATABASE_URL: through(server.url('backoffice')),
         MASTER_KEY: randomBytes(32).toString('hex'),

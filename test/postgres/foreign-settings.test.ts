@@ -280,7 +280,8 @@ describe('what a server, a role or a database sets', () => {
       );
       const errors = findings.filter(({ severity }: { severity: string }) => severity === 'error');
       expect(errors).to.deep.equal([]);
-      expect((await globex.get('/api/v1/Currency')).body).to.deep.equal([]);
+      const { status } = await globex.get('/api/v1/Currency');
+      expect(status, 'of an empty list').to.equal(404);
       return service;
     } catch (error) {
       service.process.kill('SIGKILL');
