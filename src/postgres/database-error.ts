@@ -25,6 +25,8 @@ export class PoolError extends Error {
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code } = error as { code?: unknown };
+  // A pooler has one code for all that the server has refused.
+  if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) return '3D000';
   if (typeof code === 'string') return code;
   // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';

@@ -121,6 +121,7 @@ ${settings}`,
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
+      await server.sql('create database backoffice owner operator'); // a pooler remembers that it was missing
       const through = await startPooler('session', '', [server.superuserUrl('postgres'), server.url('postgres')]);
       const environment = {
         DATABASE_URL: through(server.url('backoffice')),
