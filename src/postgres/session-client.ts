@@ -10,9 +10,9 @@ export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /**
  * What the code relies on in every session, whatever a server, a role or a database has set. A
- * kind of connection overrides it, or adds to it. Left to the server: the plans of queries, and
- * `default_transaction_read_only`, with which somebody locks a server; `requireUsableServer`
- * names that.
+ * kind of connection overrides it, or adds to it. Left to the server: the plans of queries, the
+ * abbreviations of zones, which no text of ours has, and `default_transaction_read_only`, with
+ * which somebody locks a server; `requireUsableServer` names that.
  */
 const reliedOn: SessionSettings = {
   // Texts and numbers, in and out.
@@ -20,7 +20,6 @@ const reliedOn: SessionSettings = {
   datestyle: 'ISO, MDY',
   intervalstyle: 'postgres',
   timezone: 'UTC',
-  timezone_abbreviations: 'Default',
   bytea_output: 'hex',
   extra_float_digits: 1,
   lc_monetary: 'C',
