@@ -77,7 +77,7 @@ describe('connections that fail', () => {
     const { budget, pools, addPool } = harness.createBudget({ max: 2 });
     const [acme] = harness.tenants;
     for (const [change, code] of [
-      [(url: URL) => url.searchParams.set('sslrootcert', '/nowhere/root.crt'), 'ENOENT'],
+      [(url: URL) => url.searchParams.set('sslrootcert', '/nowhere/root.crt'), 'TLS_FILE'],
       [(url: URL) => (url.password = 'wrong'), '28P01'],
       [(url: URL) => (url.pathname = '/no_such_database'), /3D000|28000|42501/],
       [(url: URL) => (url.port = '1'), 'ECONNREFUSED'],

@@ -119,7 +119,8 @@ describe('commands on a server that has no connection left', () => {
   before(async () => {
     world = await createWorld();
     await world.service.stop();
-    await sql(`create role ${login.user} login password '${login.password}' in role postgres connection limit 1`);
+    await sql(`create role ${login.user} login createdb createrole password '${login.password}'
+                 in role postgres connection limit 1`);
     const url = databaseUrl(postgresUrl(), new URL(world.installation.controlUrl).pathname.slice(1), login);
     environment = { ...world.environment, DATABASE_URL: url };
   });

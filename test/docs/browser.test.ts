@@ -76,7 +76,7 @@ describeInBrowser('documentation in a browser', (world, open) => {
       const first = page.locator('#search-results li:first-child a');
       await first.and(page.locator(`[href="${address}"]`)).waitFor();
     }
-    await page.getByRole('searchbox').fill('nothing has these words');
+    await page.getByRole('searchbox').fill('zebra xylophone');
     await page.getByText('No page has these words.').waitFor();
   });
 

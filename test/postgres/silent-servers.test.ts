@@ -7,7 +7,6 @@ import { openControlDatabase, queryControl } from '../../src/control/database.ts
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { connectionConfig, timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { dropDeadConnections } from '../../src/postgres/dead-connections.ts';
-import { ScramClient } from '../../src/postgres/scram-client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { useWorld } from '../support/world.ts';
@@ -43,7 +42,6 @@ describe('silence limit of database connections', () => {
   it('a query of the control pool fails within the limit, on a connection that was idle for longer', async () => {
     const pool = new pg.Pool({
       ...connectionConfig(proxy.through(world.config.databaseUrl ?? ''), 'control'),
-      Client: ScramClient,
       max: 1,
     });
     pool.on('error', () => {});
@@ -72,7 +70,6 @@ describe('silence limit of database connections', () => {
     const controlName = new URL(controlUrl).pathname.slice(1);
     const control = new pg.Pool({
       ...connectionConfig(proxy.through(controlUrl), 'control'),
-      Client: ScramClient,
       max: 1,
     });
     control.on('error', () => {});
