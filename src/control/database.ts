@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
-import { connectionConfig, timeLimits } from '../postgres/connection.ts';
+import { connectionConfig, maxRefusedMs, timeLimits } from '../postgres/connection.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
@@ -81,7 +81,7 @@ export function openControlDatabase(url: string, connections = 2, member?: Budge
       onPoolCreated: (pool: pg.Pool) => {
         dropDeadConnections(pool, timeLimits.control.silenceMs);
         retryRefusedOf(pool, {
-          maxMs: timeLimits.control.connectMs,
+          maxMs: member?.process.kind === 'command' ? maxRefusedMs : timeLimits.control.connectMs,
           onRefused: () => member?.onControlRefused(),
         });
         const max = (): number => Math.min(connections, member?.maxControl() ?? connections);

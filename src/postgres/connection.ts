@@ -109,7 +109,7 @@ export function connectionConfig(
 }
 
 /** For so long a command tries to connect to a server that has no connection left. */
-const maxRefusedMs = 10_000;
+export const maxRefusedMs = 10_000;
 
 /**
  * Runs `work` on one connection outside of any pool, and closes the connection.

@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { openControlDatabase } from '../../src/control/database.ts';
+import { newProcess } from '../../src/control/process-identity.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
@@ -148,6 +150,25 @@ describe('commands on a server that has no connection left', () => {
     // The last administrator stays, and there is no such key: the commands have looked that up.
     expect(user.stderr).to.include('nothing was changed');
     expect(key.stderr).to.not.include('no connection left');
+  });
+
+  it('a command waits as long for a connection of its entity manager', async () => {
+    let refusals = 0;
+    const member = { process: newProcess('command'), maxControl: () => 1, onControlRefused: () => void refusals++ };
+    const control = openControlDatabase(environment.DATABASE_URL ?? '', 1, member);
+    try {
+      const rows = await withConnection(environment.DATABASE_URL ?? '', async () => {
+        const pending = control.em.execute<object[]>('select 1');
+        pending.catch(() => {}); // it is awaited below
+        // One in 100 ms: longer than a request waits.
+        await eventually(() => refusals > 40, 10_000);
+        return { pending };
+      });
+
+      expect(await rows.pending).to.have.length(1);
+    } finally {
+      await control.close(true);
+    }
   });
 
   it('a command goes on when a connection becomes free within ten seconds, and else says how to keep some', async () => {
