@@ -107,8 +107,8 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
   async function addWebhook(slug: string): Promise<void> {
     await sql(
       { adminUrl: await servers.currentUrl(slug) },
-      `insert into webhooks (url, resources, actions, payload, ordering, is_enabled, position)
-       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', 'strict', true, '')`,
+      `insert into webhooks (url, resources, actions, payload, is_enabled, position)
+       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '')`,
     );
   }
 

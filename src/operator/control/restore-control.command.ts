@@ -154,7 +154,9 @@ export const afterRestoreOperation = defineOperation({
     const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
     const replayer = await (usesAge() ? presentReplayer() : formerReplayer());
     const replay =
-      laterUrl === undefined ? undefined : await withConnection(parseServerUrl(laterUrl), client => replayer.read(client));
+      laterUrl === undefined
+        ? undefined
+        : await withConnection(parseServerUrl(laterUrl), client => replayer.read(client));
     const report = await afterRestore(installation, replay);
     const { replayed, ...counts } = report;
     const lines = replayed ? replayed.lines : [unknownText(report.newestChange)];

@@ -4,9 +4,9 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { renameDatabase } from '../../postgres/rename-database.ts';
 import { countText } from '../command/texts.ts';
 import type { ControlSource } from './control-source.ts';
-import { renameDatabase } from '../../postgres/rename-database.ts';
 
 /*
  * A control database is restored under another name, and gets its own name when it is complete and safe. So no process

@@ -8,7 +8,7 @@ import {
 } from '../../../src/operator/doctor/check-server-settings.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import type { ServerMeasures } from '../../../src/operator/doctor/reports.ts';
-import { connectionConfig, withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -96,7 +96,7 @@ describe('doctor on the settings of a server', () => {
     const [row] = await server.sql<{ lsn: string; bytes: number }>(
       `select pg_current_wal_lsn()::text as lsn, (pg_current_wal_lsn() - '0/1')::float8 as bytes`,
     );
-    const options = { ...connectionConfig(server.url, 'probe'), replication: 'true' };
+    const options = { connectionString: server.url, application_name: 'standby', replication: 'true' };
     const standby = new pg.Client(options as pg.ClientConfig);
     standby.on('error', () => {}); // the server ends first
     await standby.connect();

@@ -126,6 +126,17 @@ export async function* readPieces(
   if (left > 0) throw replaced;
 }
 
+/** Returns the header of an archive, and reads no more of it. Nothing proves who has written it. */
+export async function readHeader(
+  body: AsyncIterable<Uint8Array>,
+  identities: readonly string[],
+): Promise<ArchiveHeader> {
+  for await (const { name, content } of readMembers(unseal(body, identities))) {
+    return parseDocument(headerContract, await collect(content, maxDocumentBytes), name);
+  }
+  throw new ArchiveFault('damaged', 'it has no member');
+}
+
 interface Member {
   readonly name: string;
   /** Read to its end before the next member. */
