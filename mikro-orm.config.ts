@@ -10,7 +10,7 @@ import { tenantEntities } from './src/tenant-entities.ts';
 
 /**
  * Configures the command line of MikroORM: `default` is the control database, `tenant:<slug>` a tenant database. To
- * migrate, use `npx backoffice migrate`: it takes the locks and records the run.
+ * migrate, use `bin/backoffice migrate`: it takes the locks and records the run.
  */
 export default async function options(contextName = 'default'): Promise<Options> {
   const config = readConfig();

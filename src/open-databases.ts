@@ -91,6 +91,6 @@ export async function joinProcesses(beat: Beat): Promise<void> {
   const { budget, services } = refused;
   throw new OperatorError(
     `CONNECTION_BUDGET (${budget}) has room for ${maxProcesses(budget)} processes of the service, and this is number ` +
-      `${services}. Raise it in all processes, or end some of them (npx backoffice processes shows them)`,
+      `${services}. Raise it in all processes, or end some of them (bin/backoffice processes shows them)`,
   );
 }

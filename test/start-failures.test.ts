@@ -50,7 +50,7 @@ describe('failures that an operator can resolve', () => {
     const missing = databaseUrl(postgresUrl(), `missing_${randomBytes(5).toString('hex')}`);
     const environment = { ...world.environment, DATABASE_URL: missing };
     const text =
-      'The control database that DATABASE_URL names does not exist. Create it: npx backoffice control migrate';
+      'The control database that DATABASE_URL names does not exist. Create it: bin/backoffice control migrate';
     expectOneLine(await runCommand('src/main.ts', [], environment), text);
     expectOneLine(await runCommand('scripts/tenant.ts', ['list'], environment), text);
   });
@@ -88,7 +88,7 @@ describe('failures that an operator can resolve', () => {
     expectOneLine(
       await runCommand('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
       'The server second cannot be used: the password is wrong. ' +
-        'Correct its URL, and run again: npx backoffice server add second',
+        'Correct its URL, and run again: bin/backoffice server add second',
     );
   });
 });

@@ -221,7 +221,7 @@ describe('npm start', () => {
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const MASTER_KEY = randomBytes(32).toString('base64');
     const failed = await failedStart({ DATABASE_URL: databaseUrl(postgresUrl(), name), MASTER_KEY });
-    expectOneLine(failed, /npx backoffice control migrate/);
+    expectOneLine(failed, /bin\/backoffice control migrate/);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
   });
 });

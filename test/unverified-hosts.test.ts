@@ -47,7 +47,7 @@ describe('connections to other machines', () => {
     const plain = await run(['server', 'add', 'second', '--capacity', '7'], server.environment, elsewhere(second));
     expect(plain.code, plain.stderr).to.equal(0);
     expect(plain.stderr).to.match(
-      /^Warning: connections to 127\.1 are not verified: .* sslmode=verify-full .*: npx backoffice server add second\n$/,
+      /^Warning: connections to 127\.1 are not verified: .* sslmode=verify-full .*: bin\/backoffice server add second\n$/,
     );
     const local = await run(['server', 'add', 'second'], server.environment, second);
     expect(local).to.include({ code: 0, stderr: '', stdout: 'Changed the URL of second.\n' });

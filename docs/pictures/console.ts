@@ -11,16 +11,16 @@ import { type Demo, root, startDemo } from './demo.ts';
  * Makes the fleet: one tenant with restored data beside its own, one that is suspended, and archives of all but one.
  */
 const prepared = [
-  'npx backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test',
-  'npx backoffice provision globex --name "Globex Corporation" --admin-email admin@globex.test',
-  'npx backoffice provision initech --name "Initech" --admin-email admin@initech.test',
-  'npx backoffice provision northwind --name "Northwind Traders" --admin-email admin@northwind.test',
-  'npx backoffice backup init',
-  'npx backoffice backup run --all',
-  'npx backoffice suspend globex --yes --reason "unpaid since October"',
-  'npx backoffice restore acme --archive latest',
-  'npx backoffice provision umbrella --name "Umbrella Trading" --admin-email admin@umbrella.test',
-  'npx backoffice doctor || true',
+  'bin/backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test',
+  'bin/backoffice provision globex --name "Globex Corporation" --admin-email admin@globex.test',
+  'bin/backoffice provision initech --name "Initech" --admin-email admin@initech.test',
+  'bin/backoffice provision northwind --name "Northwind Traders" --admin-email admin@northwind.test',
+  'bin/backoffice backup init',
+  'bin/backoffice backup run --all',
+  'bin/backoffice suspend globex --yes --reason "unpaid since October"',
+  'bin/backoffice restore acme --archive latest',
+  'bin/backoffice provision umbrella --name "Umbrella Trading" --admin-email admin@umbrella.test',
+  'bin/backoffice doctor || true',
 ];
 const [width, height] = [1180, 760];
 

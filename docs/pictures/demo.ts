@@ -11,7 +11,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 export interface Demo {
   /** The environment variables of its commands. */
   readonly environment: NodeJS.ProcessEnv;
-  /** Runs a line in a shell, without the time that npx takes. @returns what it printed */
+  /** Runs a line in a shell. @returns what it printed */
   type(line: string): Promise<string>;
   stop(): Promise<void>;
 }
@@ -39,8 +39,7 @@ export async function startDemo(columns: number): Promise<Demo> {
     type: async line => {
       process.stderr.write(`${line}\n`);
       const options = { cwd: root, env: environment };
-      const script = `npx() { shift; bin/backoffice "$@"; }; ${line}`;
-      const { stdout, stderr } = await promisify(execFile)('bash', ['-c', script], options);
+      const { stdout, stderr } = await promisify(execFile)('bash', ['-c', line], options);
       return stderr + stdout;
     },
     stop: async () => {

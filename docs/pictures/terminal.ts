@@ -6,13 +6,13 @@ import { root, startDemo } from './demo.ts';
 //   npm run -s readme:picture
 
 /** Prepares what is shown. */
-const prepared = ['npx backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test'];
+const prepared = ['bin/backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test'];
 const shown = [
-  'npx backoffice list',
-  'npx backoffice delete acme --dry-run',
-  'npx backoffice delete acme --yes --reason "contract ended"',
-  'npx backoffice restore acme --reason "it had not"',
-  'npx backoffice logs acme',
+  'bin/backoffice list',
+  'bin/backoffice delete acme --dry-run',
+  'bin/backoffice delete acme --yes --reason "contract ended"',
+  'bin/backoffice restore acme --reason "it had not"',
+  'bin/backoffice logs acme',
 ];
 
 const themes = {

@@ -9,7 +9,7 @@ export class FirstSchema extends Migration {
 
   override down(): void {
     throw new Error(
-      'The first schema of the control database is not undone. Drop the database, or bring back an archive of it: npx backoffice control restore',
+      'The first schema of the control database is not undone. Drop the database, or bring back an archive of it: bin/backoffice control restore',
     );
   }
 }

@@ -9,7 +9,7 @@ export class FirstSchema extends Migration {
 
   override down(): void {
     throw new Error(
-      'The first schema is not undone, because that would remove all data of the tenant. To remove the tenant: npx backoffice delete <slug>, then npx backoffice purge <slug>',
+      'The first schema is not undone, because that would remove all data of the tenant. To remove the tenant: bin/backoffice delete <slug>, then bin/backoffice purge <slug>',
     );
   }
 }

@@ -193,7 +193,7 @@ export const recipients = z
   .transform(text => text.split(/[\s,]+/).filter(Boolean))
   .refine(
     items => items.every(item => /^age1[a-z0-9]{20,}$/.test(item)),
-    'must be a comma-separated list of recipients of age, such as age1…: npx backoffice backup keygen makes one',
+    'must be a comma-separated list of recipients of age, such as age1…: bin/backoffice backup keygen makes one',
   );
 
 /** Which archives are kept: all of a time, then the newest of each period. */

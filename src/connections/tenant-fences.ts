@@ -159,7 +159,7 @@ export class TenantFences {
     this.#options.log.error(
       { event: 'fence_overdue', tenant: guid },
       'requests of the tenant get 503, because its database has been replaced for longer than ACQUIRE_TIMEOUT_MS; ' +
-        'unless a command still works on it: npx backoffice databases prune <slug>',
+        'unless a command still works on it: bin/backoffice databases prune <slug>',
     );
   }
 

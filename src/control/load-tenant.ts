@@ -59,7 +59,7 @@ export async function loadTenant(
   try {
     const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
     const serverUrl = onControlServer ? controlUrl : serverAddress;
-    if (serverUrl === null) throw new Error(`server ${serverName} has no address; run: npx backoffice control migrate`);
+    if (serverUrl === null) throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
     return {
       ...tenant,
       appUrl: tenant.appUrl ?? undefined,

@@ -123,5 +123,5 @@ function errorCode(error: unknown): ErrorDocument['code'] {
 
 /** Adds a full stop, except after a command or a statement, so that it can be pasted. */
 function asSentence(message: string): string {
-  return /[.?!;]$|: (npx backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
+  return /[.?!;]$|: (bin\/backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
 }

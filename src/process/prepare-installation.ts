@@ -93,7 +93,7 @@ async function warnOfOperatorLogin({ control }: Installation, log: Logger): Prom
   if (await isOperatorLogin(control))
     log.warn(
       { event: 'operator_login' },
-      'the service runs with the login of an operator; make one of its own: npx backoffice control service-login',
+      'the service runs with the login of an operator; make one of its own: bin/backoffice control service-login',
     );
 }
 

@@ -65,7 +65,7 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, ema
   const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;
   const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password ?? '<password>'}"}'`;
   const login = `curl -s ${base}/api/v1/auth/login ${credentials}`;
-  const setPassword = `npx backoffice user password ${tenant.slug} ${email}`;
+  const setPassword = `bin/backoffice user password ${tenant.slug} ${email}`;
   return [
     '',
     `  Sales back office    ${base}`,

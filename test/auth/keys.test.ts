@@ -205,7 +205,7 @@ describe('signing keys', () => {
         () => 'done',
         (error: Error) => error.message,
       );
-      expect(refused).to.equal(`acme has no key ${kid}. List its keys: npx backoffice key list acme`);
+      expect(refused).to.equal(`acme has no key ${kid}. List its keys: bin/backoffice key list acme`);
       expect(await active('globex')).to.deep.equal([kid]);
     });
   });

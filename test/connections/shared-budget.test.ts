@@ -79,7 +79,7 @@ describe('connection budget of several processes', () => {
     expect(code).to.equal(1);
     expect(stderr).to.equal(
       'CONNECTION_BUDGET (12) has room for 2 processes of the service, and this is number 3. ' +
-        'Raise it in all processes, or end some of them (npx backoffice processes shows them).\n',
+        'Raise it in all processes, or end some of them (bin/backoffice processes shows them).\n',
     );
   });
 

@@ -537,9 +537,9 @@ async function handbookSteps(): Promise<[string, string, string]> {
   return steps.slice(1) as [string, string, string];
 }
 
-/** The commands of a step, as words after `npx backoffice`. */
+/** The commands of a step, as words after `bin/backoffice`. */
 function commandsOf(step: string): string[][] {
-  const lines = [...step.matchAll(/^ *npx backoffice (.+)$/gm)].map(([, line = '']) => line.split(' '));
+  const lines = [...step.matchAll(/^ *bin\/backoffice (.+)$/gm)].map(([, line = '']) => line.split(' '));
   expect(lines).to.not.deep.equal([]);
   return lines;
 }

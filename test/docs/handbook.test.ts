@@ -48,7 +48,7 @@ describe("operators' handbook", () => {
 
   it('every command line in the handbook names a command and options that exist', async () => {
     const pages = await Promise.all(documents.map(({ file }) => documentText(file)));
-    const lines = [...pages.join('\n').matchAll(/npx backoffice ((?:[^`\n\\]|\\\n)+)/g)];
+    const lines = [...pages.join('\n').matchAll(/bin\/backoffice ((?:[^`\n\\]|\\\n)+)/g)];
     expect(lines).to.have.length.greaterThan(50);
     for (const [, text = ''] of lines)
       expectKnownCommand(
@@ -61,7 +61,7 @@ describe("operators' handbook", () => {
     const section = incidents.split('\n### Errors\n')[1]?.split('\n### ')[0] ?? '';
     const rows = [...section.matchAll(/^\| `(\w+)` \| .* \| (.*) \|$/gm)].map(([, name = '', commands = '']) => [
       name,
-      [...commands.matchAll(/`((?:npx|psql) [^`]+)`/g)].map(([, command]) => command),
+      [...commands.matchAll(/`((?:bin\/backoffice|psql) [^`]+)`/g)].map(([, command]) => command),
     ]);
 
     expect(Object.fromEntries(rows)).to.deep.equal(errors);

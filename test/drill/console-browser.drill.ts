@@ -33,7 +33,7 @@ const pages = [
        values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
     );
     const finding = { id: 'aaaaaaaa', check: 'excess_rights', server: 'default', severity: 'error', tenant: 'acme' };
-    const texts = { problem: 'role a is createdb', remedy: 'Remove it (npx backoffice doctor --fix aaaaaaaa).' };
+    const texts = { problem: 'role a is createdb', remedy: 'Remove it (bin/backoffice doctor --fix aaaaaaaa).' };
     const findings = [{ ...finding, ...texts, repair: 'safe', fixed: false }];
     const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
     await controlSql(

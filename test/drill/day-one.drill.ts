@@ -12,9 +12,9 @@ interface Report {
   findings: { server: string; check: string; severity: string; problem: string; remedy: string }[];
 }
 
-/** What the shell lines of the page need: `npx backoffice` of this project, and a home folder. */
+/** What the shell lines of the page need: the folder of the project. */
 const prelude = `set -e
-npx() { shift; '${root}bin/backoffice' "$@"; }
+cd '${root}'
 `;
 
 /** The shell lines under *Start the service*, one text for each step. */
@@ -59,7 +59,7 @@ describe('drill: day one by the handbook', () => {
   async function follow(url: string, home: string): Promise<{ settings: Record<string, string>; report: Report }> {
     const [makeKey = '', setVariables = '', createControl = '', start = '', ...rest] = await stepsOfPage();
     expect(start).to.equal('npm start\n');
-    expect(rest.join('')).to.match(/^npx backoffice provision [\s\S]*npx backoffice doctor\n$/);
+    expect(rest.join('')).to.match(/^bin\/backoffice provision [\s\S]*bin\/backoffice doctor\n$/);
     const variables = setVariables
       .replace(/^export DATABASE_URL=.*$/m, `export DATABASE_URL='${url}'`)
       .replaceAll('$HOME', home);

@@ -127,7 +127,7 @@ describe('drill: killed restores of the control database', () => {
         else if (!(isEmptyThere && step === controlSteps[0])) expect(reason).to.match(/^The control database .*\n$/);
 
         const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
-        if (isInPlace) expect(doctor.stdout).to.include(`npx backoffice control restore --archive ${first}`);
+        if (isInPlace) expect(doctor.stdout).to.include(`bin/backoffice control restore --archive ${first}`);
         else if (step !== controlSteps[0]) {
           expect(doctor.stderr).to.include('A restore of the control database has begun');
           const added = await runCommand('scripts/control.ts', ['migrate', '--json'], withoutTarget);

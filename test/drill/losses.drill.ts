@@ -10,7 +10,7 @@ async function readLosses(): Promise<Map<string, string>> {
   const handbook = await readFile(new URL('../../docs/operate/incidents.md', import.meta.url), 'utf8');
   const [, table = ''] = handbook.split('## What is lost, and which command restores it');
   const rows = [
-    ...(table.split('\n##')[0] ?? '').matchAll(/^\| ([^|]+) \| [^|]+ \| `npx backoffice ([^`]+)`[^|]* \|$/gm),
+    ...(table.split('\n##')[0] ?? '').matchAll(/^\| ([^|]+) \| [^|]+ \| `bin\/backoffice ([^`]+)`[^|]* \|$/gm),
   ];
   return new Map(rows.map(([, lost = '', command = '']) => [lost, command]));
 }

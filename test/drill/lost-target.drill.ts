@@ -125,7 +125,7 @@ describe('drill: move whose target dies behind the fence', () => {
     expect(await write()).to.equal(201);
     const [left] = JSON.parse(await servers.runWell(['databases', '--json']));
     expect(left).to.include({ slug: 'acme', server: 'second', state: 'condemned' });
-    expect(left.why).to.include('npx backoffice databases prune acme');
+    expect(left.why).to.include('bin/backoffice databases prune acme');
 
     await servers.second.restart();
     const [dropped] = JSON.parse(await servers.runWell(['databases', 'prune', 'acme', '--json']));

@@ -16,9 +16,8 @@ import { backUp } from '../support/succeed.ts';
 import { quickSettings } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
 
-const backoffice = fileURLToPath(new URL('../../bin/backoffice', import.meta.url));
-/** The shell of a person in the folder of the project: `npx backoffice` is its command line. */
-const shell = `npx() { shift; ${JSON.stringify(backoffice)} "$@"; }\n`;
+/** The folder of the project, in which a person pastes what is printed. */
+const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** An error, and what a person does who reads its remedy. */
 interface Fault {
@@ -38,7 +37,7 @@ const damaged = (column: string): string =>
   `set_byte(${column}, octet_length(${column}) - 1, 255 - get_byte(${column}, octet_length(${column}) - 1))`;
 
 /** The commands for which a terminal asks whether it is meant. */
-const asked = /^npx backoffice (purge|restore swap|databases drop|key disable) /;
+const asked = /^bin\/backoffice (purge|restore swap|databases drop|key disable) /;
 
 /** The commands that another test runs as they are printed. */
 const elsewhere: Partial<Record<Check, readonly string[]>> = {
@@ -49,7 +48,7 @@ const elsewhere: Partial<Record<Check, readonly string[]>> = {
   // behind.test.ts: with the next build.
   behind: errors.behind,
   // test/drill/killed-control-restores.drill.ts: with a restore that is killed.
-  unfinished_control_restore: ['npx backoffice control restore --archive FILE'],
+  unfinished_control_restore: ['bin/backoffice control restore --archive FILE'],
 };
 
 describe('drill: errors of doctor', () => {
@@ -66,13 +65,13 @@ describe('drill: errors of doctor', () => {
     acme = (await server.provision('acme')).tenant.databaseName;
     await server.provision('globex');
     await backUp(environment);
-    await run('npx backoffice server add far', far.url);
+    await run('bin/backoffice server add far', far.url);
   });
   after(() => rm(folder, { recursive: true, force: true }));
 
   /** Runs a line in a shell, as it is printed. */
   async function run(line: string, input = ''): Promise<string> {
-    const running = promisify(execFile)('sh', ['-c', shell + line], { env: environment });
+    const running = promisify(execFile)('sh', ['-c', line], { env: environment, cwd: root });
     running.child.stdin?.end(input);
     const { stdout, stderr } = await running;
 
@@ -87,12 +86,12 @@ describe('drill: errors of doctor', () => {
     '';
   const locked = Promise.withResolvers<void>();
   /** As `doctor` does: `doctor --fix` takes ids of the last report. */
-  const storeReport = () => run('npx backoffice doctor > /dev/null || true');
+  const storeReport = () => run('bin/backoffice doctor > /dev/null || true');
 
   /** Returns the commands that a remedy has. */
   function commandsOf({ remedy }: ReportedFinding): string[] {
     const command =
-      /npx backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*|psql "\$DATABASE_URL"(?: -c '(?:[^']|'\\'')*')+/g;
+      /bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*|psql "\$DATABASE_URL"(?: -c '(?:[^']|'\\'')*')+/g;
     return remedy.match(command) ?? [];
   }
 

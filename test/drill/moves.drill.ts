@@ -67,7 +67,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     await (await stop(there)).kill();
     const [current, target] = await servers.databases();
     expect(current?.why).to.equal(
-      'a command has ended behind the fence; its requests wait: npx backoffice databases prune acme',
+      'a command has ended behind the fence; its requests wait: bin/backoffice databases prune acme',
     );
     expect((await acme.get(path, { 'Cache-Control': 'no-cache' })).status).to.equal(503);
     expect(servers.world.logs.join('')).to.include('fence_overdue');

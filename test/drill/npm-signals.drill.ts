@@ -45,7 +45,7 @@ for (const workers of [1, 2])
 describe('drill: the program of the package', () => {
   const world = useWorld();
 
-  it('npx backoffice is the program of the package', async () => {
+  it('bin/backoffice is the program of the package', async () => {
     const running = startProgram('npx', ['backoffice', '--version', '--json'], world.environment);
     running.process.stdin.end();
     const { code, stdout } = await running.ended;

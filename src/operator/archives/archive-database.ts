@@ -68,7 +68,7 @@ async function readManifest(client: pg.Client, source: ArchiveSource): Promise<A
   );
   const { version, guid, at, postgres } = rows[0] ?? {};
   if (tenant && guid !== tenant.guid)
-    throw new OperatorError(`database ${database} belongs to another tenant: run npx backoffice doctor`);
+    throw new OperatorError(`database ${database} belongs to another tenant: run bin/backoffice doctor`);
   if (!version || !at || !postgres) throw new OperatorError(`database ${database} has no schema version`);
   return {
     kind: tenant ? 'tenant' : 'control',

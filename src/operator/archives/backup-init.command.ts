@@ -41,7 +41,7 @@ this one has replaced, it takes that one's place: it records its archives.`,
 });
 
 function resultText(target: string, { isNew, recorded }: { isNew: boolean; recorded: number }): string {
-  const next = 'Next: npx backoffice backup run --all';
+  const next = 'Next: bin/backoffice backup run --all';
   if (isNew) return `${target} now belongs to this installation. ${next}`;
   if (recorded === 0) return `${target} belongs to this installation already.`;
   return `Taken over: recorded ${countText(recorded, 'archive')} of another control database. ${next}`;

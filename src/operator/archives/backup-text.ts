@@ -34,7 +34,7 @@ export function reportText(report: BackupReport, target: string): string {
   if (missing.length === 0) return text;
   return `${text}\nThe target has lost ${countText(missing.length, 'archive')}: ${missing.slice(0, 3).join(', ')}${
     missing.length > 3 ? ', …' : ''
-  }. All of them: npx backoffice backup list`;
+  }. All of them: bin/backoffice backup list`;
 }
 
 /** Returns a row of `backup list`. */

@@ -115,7 +115,7 @@ const list = defineOperation({
       row: archiveRow,
       wide: ({ id, fault }) => ({ id, fault }),
       name: ({ id }) => id,
-      empty: `${target.description} has no archive. Make one: npx backoffice backup run --all`,
+      empty: `${target.description} has no archive. Make one: bin/backoffice backup run --all`,
     });
   },
 });

@@ -55,7 +55,7 @@ export async function verifyArchives(
 
 /** It is no fault of the archive: the control database has its key. */
 const lostKey =
-  'the target has no key of it that MASTER_KEY opens. Remove the files of its key from the folder keys, if there are any, and write it again: npx backoffice backup run --all';
+  'the target has no key of it that MASTER_KEY opens. Remove the files of its key from the folder keys, if there are any, and write it again: bin/backoffice backup run --all';
 
 /** @param known fingerprints of the keys that the control database has */
 async function checkArchive(
@@ -105,7 +105,7 @@ export async function drillArchives(
   return withBackupLock(installation.controlUrl, 'drill', async control => {
     const archives = await chooseArchives(control, target, count);
     if (archives.length === 0)
-      throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
+      throw new OperatorError('There is no archive of a tenant. Make one: bin/backoffice backup run --all');
     const keyring = createKeyring(await readKeys(control), installation.secrets);
     const tenants = await installation.control.em.fork().findAll(Tenant, { populate: ['server'] });
     const sources = new Map<string | null, Tenant>(tenants.map(tenant => [tenant.guid, tenant]));

@@ -48,7 +48,7 @@ export async function requireOwner(control: Queryable, target: BackupTarget): Pr
   if (!marker)
     throw new OperatorError(
       `${target.description} is no backup target yet, or is not mounted: it has no file ${markerFile}. ` +
-        'If it is the right place, and new: npx backoffice backup init',
+        'If it is the right place, and new: bin/backoffice backup init',
     );
   await requireOwnMarker(control, target, marker);
   return requireOnlyWriter(control, target);
@@ -70,7 +70,7 @@ async function foreignTarget(control: Queryable, target: BackupTarget, installat
   const hasTenants = (await control.query('select from tenants limit 1')).rowCount === 1;
   const lost = hasTenants
     ? ''
-    : ' If the control database of that one is lost, restore it: npx backoffice control restore.';
+    : ' If the control database of that one is lost, restore it: bin/backoffice control restore.';
   return new OperatorError(
     `${target.description} has the archives of ${owner}, and this is another one.${lost} ` +
       'Each installation needs a BACKUP_TARGET of its own',
@@ -92,7 +92,7 @@ async function requireOnlyWriter(control: Queryable, target: BackupTarget): Prom
   throw new OperatorError(
     `Another control database of this installation writes to ${target.description}: this one does not know ` +
       `${unknown}. One of them is a copy, and needs a BACKUP_TARGET of its own. If this is the right one, ` +
-      'stop the other, and take the target over: npx backoffice backup init',
+      'stop the other, and take the target over: bin/backoffice backup init',
   );
 }
 
@@ -143,7 +143,7 @@ async function requireNotMissing(control: Queryable, target: BackupTarget, files
   if (known > 0 && found === 0)
     throw new OperatorError(
       `${target.description} has none of the ${known} archives that were written there: mount it. ` +
-        'If they are lost, begin anew: npx backoffice backup init --lost',
+        'If they are lost, begin anew: bin/backoffice backup init --lost',
     );
 }
 

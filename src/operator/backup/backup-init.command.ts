@@ -48,7 +48,7 @@ that write at the same time are noticed.`,
 });
 
 function resultText({ target, state, conditions }: InitResult): string {
-  const next = 'Next: npx backoffice backup run --all';
+  const next = 'Next: bin/backoffice backup run --all';
   const said = conditions ? ` ${conditionsText(conditions)}` : '';
   if (state === 'new') return `${target} is a target of this installation now.${said} ${next}`;
   if (state === 'taken over')

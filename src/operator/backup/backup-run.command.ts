@@ -70,6 +70,6 @@ async function readRequest() {
 
   throw new OperatorError(
     'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an identity, keep it off this host, ' +
-      'and set its recipient: npx backoffice backup keygen',
+      'and set its recipient: bin/backoffice backup keygen',
   );
 }

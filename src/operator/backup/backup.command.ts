@@ -31,7 +31,7 @@ const list = defineOperation({
       row: archiveRow,
       wide: ({ name, fault }) => ({ name, fault }),
       name: ({ name }) => name,
-      empty: `${target.description} has no archive. Make one: npx backoffice backup run --all`,
+      empty: `${target.description} has no archive. Make one: bin/backoffice backup run --all`,
     });
   },
 });

@@ -133,7 +133,7 @@ async function readKnownWriter(control: Queryable): Promise<KnownWriter> {
     'select id as installation, target_writer as present, next_target_writer as next from installation',
   );
   const [known] = rows;
-  if (!known) throw new OperatorError('The control database has no row of the installation: run npx backoffice doctor');
+  if (!known) throw new OperatorError('The control database has no row of the installation: run bin/backoffice doctor');
 
   return known;
 }
@@ -144,7 +144,7 @@ async function readWriter(target: Target, known: KnownWriter): Promise<{ id: str
   if (!document)
     throw new OperatorError(
       `${target.description} is no target of this installation yet: it has no ${writerFile(known.installation)}. ` +
-        'If it is the right place, and new: npx backoffice backup init',
+        'If it is the right place, and new: bin/backoffice backup init',
     );
 
   const id = parseWriter(document.text);
@@ -183,6 +183,6 @@ function isKnown({ present, next }: KnownWriter, id: string): boolean {
 function otherWriter({ description }: Target): OperatorError {
   return new OperatorError(
     `Another control database of this installation writes to ${description}. One of them is a copy, and needs a ` +
-      'BACKUP_TARGET of its own. If the other one is gone, take its place: npx backoffice backup init --take-over',
+      'BACKUP_TARGET of its own. If the other one is gone, take its place: bin/backoffice backup init --take-over',
   );
 }

@@ -58,7 +58,7 @@ function addOutputOptions(command: Command, operation: Operation): void {
   });
   const more = isList ? ', or the list in another way' : makesUrl ? ', or only the URL' : '';
   command.addOption(new Option('-o, --output <format>', `print a document${more}`).choices(choices));
-  if (takesReason(operation)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
+  if (takesReason(operation)) command.option('--reason <text>', 'why, for the log of operators (bin/backoffice logs)');
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);
   });
@@ -74,20 +74,20 @@ function examplesText(lines: readonly string[]): string {
   const width = Math.max(...commands.map(({ length }) => length));
   const texts = lines.map((line, at) => {
     const comment = / # .*/.exec(line)?.[0] ?? '';
-    return `  npx backoffice ${commands[at]?.padEnd(comment ? width : 0)}${comment && ` ${comment}`}`;
+    return `  bin/backoffice ${commands[at]?.padEnd(comment ? width : 0)}${comment && ` ${comment}`}`;
   });
   return `\nExamples:\n${texts.join('\n')}`;
 }
 
 const examples = `
 Examples:
-  npx backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test
-  npx backoffice list --status suspended
-  npx backoffice migrate --all --canary 2
-  npx backoffice doctor
+  bin/backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test
+  bin/backoffice list --status suspended
+  bin/backoffice migrate --all --canary 2
+  bin/backoffice doctor
 
 Each command has examples and all of its options in its own help, such as
-npx backoffice move --help
+bin/backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operate.md.`;
 
 const terminal = async (): Promise<FrontEnd> => (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
@@ -133,7 +133,7 @@ function onOutputError({ code }: NodeJS.ErrnoException): void {
  * @param frontEnd creates that of the command that runs
  */
 export async function createProgram(isNeeded: (name: string) => boolean, frontEnd = terminal): Promise<Command> {
-  const program = createCommand('npx backoffice')
+  const program = createCommand('bin/backoffice')
     .description('Operates the sales back office: its tenants, their users and databases, servers and backups.')
     .usage('<command> [options]')
     .option('-V, --version', 'show the build')

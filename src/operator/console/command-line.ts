@@ -48,7 +48,7 @@ export function withoutSecret(form: FilledForm): FilledForm {
 /** Returns the command that does the same on a command line. */
 export function commandText(form: FilledForm): string {
   const words = argumentsOf(form).map(quote);
-  return `npx backoffice ${words.join(' ')}${secretOf(form) === undefined ? '' : ' < secret-file'}`;
+  return `bin/backoffice ${words.join(' ')}${secretOf(form) === undefined ? '' : ' < secret-file'}`;
 }
 
 /** Quotes a word for a POSIX shell. The name of an option stays outside of the quotes. */
@@ -59,7 +59,7 @@ function quote(word: string): string {
 }
 
 /** A command in a text, up to the punctuation, or the placeholder, that follows it. */
-const command = /(npx backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
+const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 
 /** Makes each command in a text a link to its form, filled in: who reads it need not type it. */
 export function linkCommands(text: string, offered: Offer): Html {

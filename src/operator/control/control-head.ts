@@ -84,7 +84,7 @@ async function requireControlVersion(control: Statements, dataFolder: string | u
       `The control database is at version ${version}, with which this build (${head}) cannot work. Use the newer build`,
     );
   const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
-  throw new OperatorError(`The control database ${state}. Migrate it: npx backoffice control migrate`);
+  throw new OperatorError(`The control database ${state}. Migrate it: bin/backoffice control migrate`);
 }
 
 /**
@@ -108,7 +108,7 @@ export function explainFailure(cause: unknown): never {
   if (cause instanceof OperatorError) throw cause;
   if (sqlState(cause) === '3D000')
     throw new OperatorError(
-      'The control database that DATABASE_URL names does not exist. Create it: npx backoffice control migrate',
+      'The control database that DATABASE_URL names does not exist. Create it: bin/backoffice control migrate',
       { cause },
     );
   const reason = connectFailure(cause);
@@ -152,6 +152,6 @@ async function requireNoRestoreOnServer(controlUrl: string): Promise<void> {
 function unfinishedRestore(name: string): OperatorError {
   return new OperatorError(
     `A restore of the control database has begun, and has not ended. To give it up, drop database ${quoteIdentifier(name)}. ` +
-      'Otherwise run it again, with the same options: npx backoffice control restore',
+      'Otherwise run it again, with the same options: bin/backoffice control restore',
   );
 }

@@ -169,7 +169,7 @@ export function differencesText(differences: readonly Difference[]): string {
     `Differs in the later state, in ${countText(differences.length, 'place')}. The narrower holds:`,
     ...lines.slice(0, maxLines),
     ...(more > 0 ? [`  … and ${more} more, which --json prints`] : []),
-    'Give back what is right: npx backoffice user role, and the rest as an administrator of the tenant.',
-    'Users without a password reset it, or: npx backoffice user password',
+    'Give back what is right: bin/backoffice user role, and the rest as an administrator of the tenant.',
+    'Users without a password reset it, or: bin/backoffice user password',
   ].join('\n');
 }

@@ -19,7 +19,7 @@ export async function requireNoLostControl(controlUrl: string): Promise<void> {
   if (!hasUnknown) return;
   throw new OperatorError(
     `The control database has no tenant, and ${description} has archives of another one. If that one was lost, ` +
-      'restore it: npx backoffice control restore (with --all if the databases of tenants are lost too). ' +
+      'restore it: bin/backoffice control restore (with --all if the databases of tenants are lost too). ' +
       'A new installation needs a BACKUP_TARGET of its own',
   );
 }

@@ -86,7 +86,7 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
           'revoked in that time.',
         failed > 0
           ? 'Run the command again for the tenants that failed.'
-          : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
+          : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: bin/backoffice doctor',
       ].join('\n'),
     );
 

@@ -96,7 +96,7 @@ function restoredText(file: string, { removed, withheld }: PurgedTenants = { rem
   if (withheld.length > 0)
     lines.push(
       `Purged since, but the database is still there, or its server cannot be reached: ${withheld.join(', ')}. ` +
-        'They are deleted. Purge them: npx backoffice purge <slug>',
+        'They are deleted. Purge them: bin/backoffice purge <slug>',
     );
   return lines.join('\n');
 }
@@ -110,7 +110,7 @@ function totalText(
     ...(newestChange ? [`What was revoked after ${newestChange} is not known: disable and revoke it again.`] : []),
     failed > 0
       ? 'Run the command again for the tenants that failed.'
-      : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
+      : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: bin/backoffice doctor',
   ].join('\n');
 }
 
@@ -166,7 +166,7 @@ export const afterRestoreOperation = defineOperation({
         fieldsText({ ...counts, ...replayed?.counts }),
         '',
         ...lines.filter(line => line !== ''),
-        'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
+        'Everybody logs in again. Next: bin/backoffice migrate --all, then bin/backoffice doctor',
       ].join('\n'),
     );
   },

@@ -25,7 +25,7 @@ export function restoringName(name: string, suffix: 'restoring' | 'later' = 'res
 /** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
 export function repeatCommand(restoredFrom: string): string {
   const options = /(?:^|\/)control\//.test(restoredFrom) ? `--archive ${restoredFrom}` : '--from < url-file';
-  return `npx backoffice control restore ${options}`;
+  return `bin/backoffice control restore ${options}`;
 }
 
 /** Returns from what a control database was restored, by the comment of its table `tenants`. */

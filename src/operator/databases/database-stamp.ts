@@ -185,6 +185,6 @@ async function stamp(client: pg.Client, guid: string, value: string): Promise<vo
 
 function foreignDatabase(): OperatorError {
   return new OperatorError(
-    'the database belongs to another tenant, or is being dropped: nothing was changed in it. See npx backoffice doctor',
+    'the database belongs to another tenant, or is being dropped: nothing was changed in it. See bin/backoffice doctor',
   );
 }

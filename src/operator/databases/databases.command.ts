@@ -71,7 +71,7 @@ const drop = defineChange({
     if (isDryRun) requireNoRefusal(document);
     if (isDryRun && document.length === 0)
       throw new OperatorError(
-        `${slug} has no database ${database} that can be dropped. List them: npx backoffice databases ${slug}`,
+        `${slug} has no database ${database} that can be dropped. List them: bin/backoffice databases ${slug}`,
       );
     return {
       document,

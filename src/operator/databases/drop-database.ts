@@ -159,7 +159,7 @@ export async function readStamp(
 function notClosed({ server, database }: Condemned): OperatorError {
   return new OperatorError(
     `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
-      'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
+      'lost and has come back, or the control database is of an earlier time. See bin/backoffice doctor',
   );
 }
 

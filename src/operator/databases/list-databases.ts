@@ -76,26 +76,26 @@ export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabas
   return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }
 
-const prune = 'npx backoffice databases prune';
+const prune = 'bin/backoffice databases prune';
 
 function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurging }: StoredDatabase): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
-  const purge = `npx backoffice purge ${slug}`;
+  const purge = `bin/backoffice purge ${slug}`;
   const remedy = isPurging ? purge : isNew ? `${purge}, or the same command again` : `${prune} ${slug}`;
   switch (state) {
     case 'reserved':
       return `a command has ended before it was complete: ${remedy}`;
     case 'filled':
-      return `restored: npx backoffice restore diff ${slug}, then npx backoffice restore swap ${slug}`;
+      return `restored: bin/backoffice restore diff ${slug}, then bin/backoffice restore swap ${slug}`;
     case 'current':
       return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : 'serves the tenant';
     case 'kept':
       if (isOverdue) return `its time has passed: ${prune}`;
-      if (keptBy === 'move') return `before the last move: npx backoffice move ${slug} --back`;
+      if (keptBy === 'move') return `before the last move: bin/backoffice move ${slug} --back`;
       return keptBy === 'swap'
-        ? `before the last swap: npx backoffice restore back ${slug}`
-        : `replaced again: npx backoffice restore swap ${slug}`;
+        ? `before the last swap: bin/backoffice restore back ${slug}`
+        : `replaced again: bin/backoffice restore swap ${slug}`;
     default:
       return `will be dropped: ${remedy}`;
   }

@@ -77,7 +77,7 @@ export function returnMove(output: Output, move: MoveSummary): void {
     move,
     () =>
       `${slug} is on ${to} now: ${countText(rows, 'row')}, of which the changed ones were copied and compared while its requests waited ` +
-      `for ${pauseMs} ms. Until ${reversibleUntil} it can be moved back to ${from}: npx backoffice move ${slug} --back`,
+      `for ${pauseMs} ms. Until ${reversibleUntil} it can be moved back to ${from}: bin/backoffice move ${slug} --back`,
   );
 }
 

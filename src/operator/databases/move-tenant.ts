@@ -164,9 +164,9 @@ export async function reversibleTarget(installation: Installation, slug: string)
   if (kept?.keepUntil && !kept.isOverdue) return kept.server;
   throw new OperatorError(
     kept
-      ? `The move of ${slug} could be reversed until ${kept.keepUntil}. Move it as always: npx backoffice move ${slug} ` +
+      ? `The move of ${slug} could be reversed until ${kept.keepUntil}. Move it as always: bin/backoffice move ${slug} ` +
           `--to ${kept.server}`
-      : `${slug} has no move that can be reversed. See its databases: npx backoffice databases ${slug}`,
+      : `${slug} has no move that can be reversed. See its databases: bin/backoffice databases ${slug}`,
   );
 }
 

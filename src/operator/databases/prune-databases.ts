@@ -145,7 +145,7 @@ export async function pruneDatabases(
   if (failures.length > 0)
     throw new OperatorError(
       `The databases of ${countText(failures.length, 'tenant')} could not be dropped: ${errorText(failures[0])}. See ` +
-        'npx backoffice databases',
+        'bin/backoffice databases',
       { cause: failures[0] },
     );
   return pruned;

@@ -20,7 +20,7 @@ const diff = defineOperation({
     progress.step(`comparing ${slug} with its restored data`);
     const document = await diffDatabases(installation, slug, database);
     const counts = document.tables.map(({ keys: _, ...each }) => each);
-    const next = `Put the restored data in place: npx backoffice restore swap ${slug}`;
+    const next = `Put the restored data in place: bin/backoffice restore swap ${slug}`;
     const same = `${slug} and ${document.database} have the same data`;
     const { notCompared } = document;
     const rest = notCompared.length > 0 ? [`Not compared: ${notCompared.join(', ')}.`] : [];
@@ -82,6 +82,6 @@ export const restoredOperations = [
 function switchText(kind: SwitchKind, { tenant, pauseMs }: SwitchResult): string {
   const waited = `Its requests waited for ${Math.round(pauseMs)} ms.`;
   return kind === 'swap'
-    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: npx backoffice restore back ${tenant}`
+    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: bin/backoffice restore back ${tenant}`
     : `${tenant} has its former data. ${waited}`;
 }

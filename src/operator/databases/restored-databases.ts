@@ -98,7 +98,7 @@ export async function switchDatabase(
     await requireNotPurging(installation, slug);
     const { status, schemaVersion } = await findTenant(installation, slug);
     if (status === 'provisioning' || !schemaVersion)
-      throw new OperatorError(`${slug} is being migrated: npx backoffice migrate ${slug}`);
+      throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
     await retreatIfFenced({ installation, control, tenant }); // a killed run may have left the fence
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
     if (isCurrent) return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
@@ -154,7 +154,7 @@ async function chooseTarget(
   if (current && all.some(({ keptBy }) => keptBy === opposite)) return { target: current, isCurrent: true };
   throw name !== undefined || kind === 'swap'
     ? nothingBeside(slug, name)
-    : new OperatorError(`No swap of ${slug} can be undone. See its databases: npx backoffice databases ${slug}`);
+    : new OperatorError(`No swap of ${slug} can be undone. See its databases: bin/backoffice databases ${slug}`);
 }
 
 /**
@@ -176,7 +176,7 @@ function several(slug: string, found: readonly TenantDatabase[]): OperatorError 
 
 function nothingBeside(slug: string, name: string | undefined): OperatorError {
   if (name !== undefined)
-    return new OperatorError(`${slug} has no database ${name} for that. List them: npx backoffice databases ${slug}`);
-  const archives = `npx backoffice backup list ${slug}; npx backoffice restore ${slug} --archive <id>`;
+    return new OperatorError(`${slug} has no database ${name} for that. List them: bin/backoffice databases ${slug}`);
+  const archives = `bin/backoffice backup list ${slug}; bin/backoffice restore ${slug} --archive <id>`;
   return new OperatorError(`Nothing is restored beside ${slug}. Restore an archive: ${archives}`);
 }

@@ -63,7 +63,7 @@ async function requireNoneNewer({ installation, control, tenant }: RunContext): 
     const kind = keptBy === 'swap' ? 'back' : 'swap';
     throw new OperatorError(
       `${database} of ${tenant.slug} may have newer data than its current one, which is closed: the control database ` +
-        `is of an earlier time. Put it in place: npx backoffice restore ${kind} ${tenant.slug} --database ${database}`,
+        `is of an earlier time. Put it in place: bin/backoffice restore ${kind} ${tenant.slug} --database ${database}`,
     );
   }
 }

@@ -137,7 +137,7 @@ async function giveUp(
     throw new OperatorError(
       `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. Requests of ${tenant.slug} may ` +
         'get 503 until another run succeeds, which is tried for 15 minutes by itself: ' +
-        `npx backoffice databases prune ${tenant.slug}`,
+        `bin/backoffice databases prune ${tenant.slug}`,
       { cause: error },
     );
   }

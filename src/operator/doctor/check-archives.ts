@@ -93,7 +93,7 @@ export function checkRetention(overdue: readonly OverdueRetention[]): Finding[] 
       check: 'retention_behind',
       tenant: slug,
       problem: `rows of ${slug} from before ${cutoff.toISOString().slice(0, 10)} should have been removed ${maxDueDays} days ago`,
-      remedy: `See why it is left out, and apply it on the recovery host: npx backoffice retention apply ${slug} --dry-run`,
+      remedy: `See why it is left out, and apply it on the recovery host: bin/backoffice retention apply ${slug} --dry-run`,
     }),
   );
 }
@@ -139,7 +139,7 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
       toFinding(server, {
         check: 'unknown_archives',
         problem: `the backup target has ${countText(archives, 'archive')} (${sizeText(bytes)}) of a tenant that nobody here knows: ${guid}`,
-        remedy: `Nothing removes them. List them: npx backoffice backup list -o wide. If nobody needs them, remove the folder tenants/${guid} of this installation with the tools of the store.`,
+        remedy: `Nothing removes them. List them: bin/backoffice backup list -o wide. If nobody needs them, remove the folder tenants/${guid} of this installation with the tools of the store.`,
       }),
     ),
     ...purged.map(({ guid, slug, purgedAt, target, left, error }) =>
@@ -148,7 +148,7 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
         problem:
           `${slug} (${guid}) was purged at ${purgedAt}, and ${target ?? 'the backup target'} still has ` +
           `${left.length > 0 ? `archives of it: ${namesText(left)}` : 'or may have archives of it'} (${error ?? 'their removal did not end'})`,
-        remedy: `Let the login of BACKUP_TARGET remove them and their versions, then run: npx backoffice purge ${slug}`,
+        remedy: `Let the login of BACKUP_TARGET remove them and their versions, then run: bin/backoffice purge ${slug}`,
       }),
     ),
     ...(notRemoved > 0
@@ -168,7 +168,7 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
             problem: provedAt
               ? `the last archive was restored and compared at ${provedAt}`
               : 'no archive was ever restored and compared',
-            remedy: 'Prove some on the recovery host, which has the identity: npx backoffice backup drill',
+            remedy: 'Prove some on the recovery host, which has the identity: bin/backoffice backup drill',
           }),
         ]
       : []),

@@ -35,13 +35,13 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
     url = servers.adminUrl(server);
   } catch {
     const problem = `the URL of server ${name} cannot be decrypted with MASTER_KEY`;
-    const remedy = `Give its URL again: npx backoffice server add ${name}`;
+    const remedy = `Give its URL again: bin/backoffice server add ${name}`;
     return [toFinding(name, { check: 'secret_does_not_open', problem, remedy })];
   }
   const host = unverifiedHost(url);
   if (host === undefined) return [];
   const remedy = adminUrl
-    ? `Turn TLS on there, and add the server again with sslmode=verify-full in its URL: npx backoffice server add ${name}`
+    ? `Turn TLS on there, and add the server again with sslmode=verify-full in its URL: bin/backoffice server add ${name}`
     : 'Turn TLS on there, and write sslmode=verify-full into each DATABASE_URL: that of the service and yours.';
   return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
 }
@@ -57,7 +57,7 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
       'stuck_provisioning',
       `${slug} is not completely provisioned, and no process is working on it`,
       `Run the provision, clone or restore command of ${slug} again to complete it. ` +
-        `Or remove it: npx backoffice purge ${slug}`,
+        `Or remove it: bin/backoffice purge ${slug}`,
     );
   if (status !== 'provisioning' && !canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
     findings.push(toFinding(server.name, lostPassword(installation, tenant)));
@@ -66,13 +66,13 @@ function checkTenantRow(installation: Installation, facts: ControlFacts, tenant:
       report(
         'secret_does_not_open',
         `signing key ${kid} cannot be decrypted with MASTER_KEY`,
-        `Disable the key: npx backoffice key disable ${slug} ${kid}`,
+        `Disable the key: bin/backoffice key disable ${slug} ${kid}`,
       );
   if (!keys.some(key => key.status === 'active'))
     report(
       'missing_key',
       `${slug} has no active signing key, so no user can log in`,
-      `Make a key: npx backoffice key rotate ${slug}`,
+      `Make a key: bin/backoffice key rotate ${slug}`,
     );
   return findings;
 }
@@ -115,7 +115,7 @@ function checkLeftovers({ stored }: ControlFacts): Finding[] {
         check: 'leftover_database',
         tenant: slug,
         problem: `database ${database} of ${slug} ${whys[state] ?? 'is still there, and its time has passed'}`,
-        remedy: `Drop it: npx backoffice databases prune ${slug}`,
+        remedy: `Drop it: bin/backoffice databases prune ${slug}`,
       }),
     ),
     ...left
@@ -125,7 +125,7 @@ function checkLeftovers({ stored }: ControlFacts): Finding[] {
           check: 'unfinished_switch',
           tenant: slug,
           problem: `a move or a swap of ${slug} was begun, and no process continues${fence === 'closed' ? ', and its requests get 503 meanwhile' : ''}`,
-          remedy: `Run that command again. Or keep the database that it has: npx backoffice databases prune ${slug}`,
+          remedy: `Run that command again. Or keep the database that it has: bin/backoffice databases prune ${slug}`,
         }),
       ),
   ];

@@ -10,10 +10,10 @@ export function checkTenantDatabase(
 ): void {
   const database = facts.databases.get(databaseName);
   const restore = isPurging
-    ? `End the purge: npx backoffice purge ${slug}`
+    ? `End the purge: bin/backoffice purge ${slug}`
     : status === 'deleted'
-      ? `Restore it: npx backoffice restore ${slug} --lost. Or purge the tenant: npx backoffice purge ${slug}`
-      : `Restore it from its newest archive: npx backoffice restore ${slug} --lost`;
+      ? `Restore it: bin/backoffice restore ${slug} --lost. Or purge the tenant: bin/backoffice purge ${slug}`
+      : `Restore it from its newest archive: bin/backoffice restore ${slug} --lost`;
   const renamed = [...orphanIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
   if (!database && renamed[0] !== undefined)
     report({
@@ -57,7 +57,7 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
       check: 'missing_database',
       tenant: slug,
       problem: `database ${database}, ${state}, is missing`,
-      remedy: `Forget it: npx backoffice databases drop ${slug} ${database}`,
+      remedy: `Forget it: bin/backoffice databases drop ${slug} ${database}`,
     });
   }
 }

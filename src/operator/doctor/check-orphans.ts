@@ -41,7 +41,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
         check: 'unknown_tenant',
         problem: `database ${name} has the data of a tenant that the control database does not know`,
         remedy:
-          'Do not drop it. If the control database was lost, and this is a new one: npx backoffice control restore ' +
+          'Do not drop it. If the control database was lost, and this is a new one: bin/backoffice control restore ' +
           '(if the database is of another installation, leave it to that one)',
       });
     } else {

@@ -28,7 +28,7 @@ export function checkVersion(
   report: ReportFinding,
 ): void {
   const recorded = schemaVersion ?? null;
-  const migrate = `Migrate it: npx backoffice migrate ${slug}`;
+  const migrate = `Migrate it: bin/backoffice migrate ${slug}`;
   if (recorded !== version)
     report({
       check: 'version_differs',
@@ -89,8 +89,8 @@ export async function checkSchema(
     return;
   }
   const remedy =
-    `Make a database with the right schema: npx backoffice restore ${slug} --archive latest. ` +
-    `Then compare it, and swap it: npx backoffice restore swap ${slug}`;
+    `Make a database with the right schema: bin/backoffice restore ${slug} --archive latest. ` +
+    `Then compare it, and swap it: bin/backoffice restore swap ${slug}`;
   report({ check: 'schema_drift', problem, remedy });
 }
 

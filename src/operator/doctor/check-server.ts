@@ -171,7 +171,7 @@ function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, strin
 function otherUrl({ name, adminUrl }: Server): string {
   return adminUrl === null
     ? ', or correct DATABASE_URL.'
-    : `, or give another URL of it: npx backoffice server add ${name}`;
+    : `, or give another URL of it: bin/backoffice server add ${name}`;
 }
 
 /** Finds a pooler in transaction or statement mode between this process and a server. */

@@ -46,7 +46,7 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTe
     report({
       check: 'missing_rights',
       problem: `role ${roleName} may not log in`,
-      remedy: `It may belong to a closed database. Open the database that serves the tenant: npx backoffice databases prune ${slug}`,
+      remedy: `It may belong to a closed database. Open the database that serves the tenant: bin/backoffice databases prune ${slug}`,
     });
   if (!role.groups.includes(group))
     report({

@@ -107,7 +107,7 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, gui
     report({
       check: 'unfinished_switch',
       problem: 'the database is closed, as by a move or a swap after the time of the control database',
-      remedy: `Let it serve the tenant: npx backoffice databases prune ${tenant.slug}`,
+      remedy: `Let it serve the tenant: bin/backoffice databases prune ${tenant.slug}`,
     });
     return findings;
   }

@@ -35,8 +35,8 @@ export function checkWebhooks(late: readonly LateWebhooks[]): Finding[] {
         ? `the webhooks of ${tenant} are due, and no process of the service can serve them`
         : `a webhook of ${tenant} fails`,
       remedy: isWaiting
-        ? 'Find out whether a process of the service runs, and read its log: npx backoffice processes'
-        : `See which one, and tell the tenant: npx backoffice webhooks ${tenant}`,
+        ? 'Find out whether a process of the service runs, and read its log: bin/backoffice processes'
+        : `See which one, and tell the tenant: bin/backoffice webhooks ${tenant}`,
     }),
   );
 }

@@ -47,47 +47,47 @@ interface ControlStatement {
  * printed.
  */
 export const errors = {
-  server_unreachable: ['npx backoffice server add SERVER'],
-  shared_sessions: ['npx backoffice server add SERVER'],
+  server_unreachable: ['bin/backoffice server add SERVER'],
+  shared_sessions: ['bin/backoffice server add SERVER'],
   operator_rights: [
     `psql "$DATABASE_URL" -c 'grant "ROLE" to "ROLE"'`,
     `psql "$DATABASE_URL" -c 'grant "ROLE" to "ROLE" with admin option'`,
     `psql "$DATABASE_URL" -c 'alter database "DATABASE" owner to "ROLE"'`,
   ],
   missing_database: [
-    'npx backoffice restore TENANT --lost',
-    'npx backoffice purge TENANT',
-    'npx backoffice databases drop TENANT DATABASE',
+    'bin/backoffice restore TENANT --lost',
+    'bin/backoffice purge TENANT',
+    'bin/backoffice databases drop TENANT DATABASE',
   ],
-  renamed_database: ['npx backoffice doctor --fix FINDING'],
-  half_dropped_database: ['npx backoffice restore TENANT --lost', 'npx backoffice doctor --fix FINDING'],
-  closed_database: ['npx backoffice doctor --fix FINDING'],
-  orphan_database: [`psql "$DATABASE_URL" -c 'drop database "DATABASE"'`, 'npx backoffice doctor --fix FINDING'],
-  orphan_role: ['npx backoffice doctor --fix FINDING'],
-  stuck_provisioning: ['npx backoffice purge TENANT'],
-  missing_role: ['npx backoffice doctor --fix FINDING'],
-  missing_rights: ['npx backoffice doctor --fix FINDING', 'npx backoffice databases prune TENANT'],
-  excess_rights: ['npx backoffice doctor --fix FINDING'],
-  public_access: ['npx backoffice doctor --fix FINDING'],
-  login_fails: ['npx backoffice doctor --fix FINDING'],
-  missing_key: ['npx backoffice key rotate TENANT'],
+  renamed_database: ['bin/backoffice doctor --fix FINDING'],
+  half_dropped_database: ['bin/backoffice restore TENANT --lost', 'bin/backoffice doctor --fix FINDING'],
+  closed_database: ['bin/backoffice doctor --fix FINDING'],
+  orphan_database: [`psql "$DATABASE_URL" -c 'drop database "DATABASE"'`, 'bin/backoffice doctor --fix FINDING'],
+  orphan_role: ['bin/backoffice doctor --fix FINDING'],
+  stuck_provisioning: ['bin/backoffice purge TENANT'],
+  missing_role: ['bin/backoffice doctor --fix FINDING'],
+  missing_rights: ['bin/backoffice doctor --fix FINDING', 'bin/backoffice databases prune TENANT'],
+  excess_rights: ['bin/backoffice doctor --fix FINDING'],
+  public_access: ['bin/backoffice doctor --fix FINDING'],
+  login_fails: ['bin/backoffice doctor --fix FINDING'],
+  missing_key: ['bin/backoffice key rotate TENANT'],
   secret_does_not_open: [
-    'npx backoffice server add SERVER',
-    'npx backoffice doctor --fix FINDING',
-    'npx backoffice key disable TENANT KEY',
+    'bin/backoffice server add SERVER',
+    'bin/backoffice doctor --fix FINDING',
+    'bin/backoffice key disable TENANT KEY',
   ],
-  wrong_identity: ['npx backoffice doctor --fix FINDING'],
-  version_differs: ['npx backoffice migrate TENANT', 'npx backoffice doctor --fix FINDING'],
-  behind: ['npx backoffice migrate TENANT'],
+  wrong_identity: ['bin/backoffice doctor --fix FINDING'],
+  version_differs: ['bin/backoffice migrate TENANT', 'bin/backoffice doctor --fix FINDING'],
+  behind: ['bin/backoffice migrate TENANT'],
   schema_drift: [
-    'npx backoffice doctor --fix FINDING',
-    'npx backoffice restore TENANT --archive latest',
-    'npx backoffice restore swap TENANT',
+    'bin/backoffice doctor --fix FINDING',
+    'bin/backoffice restore TENANT --archive latest',
+    'bin/backoffice restore swap TENANT',
   ],
-  not_examined: ['npx backoffice doctor --fix FINDING'],
-  unfinished_switch: ['npx backoffice databases prune TENANT'],
+  not_examined: ['bin/backoffice doctor --fix FINDING'],
+  unfinished_switch: ['bin/backoffice databases prune TENANT'],
   unfinished_control_restore: [
-    'npx backoffice control restore --archive FILE',
+    'bin/backoffice control restore --archive FILE',
     `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
   ],
 } as const satisfies Record<string, readonly string[]>;
@@ -165,5 +165,5 @@ export function toFinding(server: string, report: Report): Finding {
     ...(control === undefined ? {} : { control }),
   };
 
-  return { ...finding, remedy: `${remedy}: npx backoffice doctor --fix ${findingId(finding)}`, repair };
+  return { ...finding, remedy: `${remedy}: bin/backoffice doctor --fix ${findingId(finding)}`, repair };
 }

@@ -68,7 +68,7 @@ export async function requireFindings(control: ControlStatements, ids: readonly 
   if (missing === undefined) return;
 
   throw new OperatorError(
-    `The last report of doctor has no finding ${missing}. Check again, and see which it has: npx backoffice doctor`,
+    `The last report of doctor has no finding ${missing}. Check again, and see which it has: bin/backoffice doctor`,
   );
 }
 

@@ -47,7 +47,7 @@ Exit code: 0 when nothing of the tenant is left, 1 when the target still has arc
     const sayLeft = ({ role, server, databases }: LeftRole): void =>
       output.warn(
         `Login role ${role} on server ${server} is left, without a password: somebody has granted it rights in ` +
-          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: npx backoffice doctor says how`,
+          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: bin/backoffice doctor says how`,
       );
     const left = await findLeftArchives(installation, slug);
     const purged = left.length > 0 ? left : [await purgeWithoutArchives(installation, slug, keepArchives, sayLeft)];
@@ -93,6 +93,6 @@ function purgeText(slug: string, { state, target, removed, left, error }: Purged
   return (
     `${slug} is purged, but its archives are not all removed (${error}): ` +
     `${names || `nobody knows what ${target ?? 'the target'} still has`}. Each run goes on removing them, and doctor ` +
-    `lists them. Or try again: npx backoffice purge ${slug}`
+    `lists them. Or try again: bin/backoffice purge ${slug}`
   );
 }

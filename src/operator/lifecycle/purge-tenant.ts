@@ -192,7 +192,7 @@ export async function endPurge(
   if (keyLeftIn.length > 0 && !isLost)
     throw new OperatorError(
       `${slug} is removed, and ${target} has no key of its archives, but ${keyLeftIn.join(' and ')} may still have it` +
-        `. Run the purge again with that BACKUP_TARGET: npx backoffice purge ${slug} ` +
+        `. Run the purge again with that BACKUP_TARGET: bin/backoffice purge ${slug} ` +
         '(if it does not exist any more: --lost-targets)',
     );
   const signed = signRecord(secrets, {

@@ -38,7 +38,7 @@ const purge = defineOperation({
     const sayLeft = ({ role, server, databases }: LeftRole) =>
       output.warn(
         `Login role ${role} on server ${server} is left, without a password: somebody has granted it rights in ` +
-          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: npx backoffice doctor says how`,
+          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: bin/backoffice doctor says how`,
       );
     const purged =
       (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug, undefined, sayLeft));
@@ -83,7 +83,7 @@ async function removeKey(
   } catch (cause) {
     throw new OperatorError(
       `${slug} is removed, but the key of its archives is still in the backup target ` +
-        `(${errorText(cause)}). End the purge: npx backoffice purge ${slug}`,
+        `(${errorText(cause)}). End the purge: bin/backoffice purge ${slug}`,
       { cause },
     );
   }

@@ -40,7 +40,7 @@ export async function applyTenantPacks(
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
     if (tenant.status === 'deleted')
-      throw new OperatorError(`${slug} is deleted. Restore it first: npx backoffice restore ${slug}`);
+      throw new OperatorError(`${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`);
     const applied = await connectTenant(installation, tenant, client => applyPacks(client, packs));
     await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
     return applied;

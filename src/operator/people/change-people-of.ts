@@ -45,6 +45,6 @@ export async function changePeopleOf<Result>(
 function lastManager(slug: string): OperatorError {
   return new OperatorError(
     `Nobody could manage the users of ${slug} any more: nothing was changed. Add another user first: ` +
-      `npx backoffice user add ${slug} EMAIL --role Administrator --scope All`,
+      `bin/backoffice user add ${slug} EMAIL --role Administrator --scope All`,
   );
 }

@@ -43,7 +43,7 @@ export async function revokeClient(
 ): Promise<ClientSummary> {
   const client = (await listClients(installation, slug)).find(each => each.id === id && each.state === 'active');
   if (!client)
-    throw new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
+    throw new OperatorError(`${slug} has no active client ${id}. List its clients: bin/backoffice client list ${slug}`);
   const { em } = installation.control;
   if (!isDryRun) await em.fork().nativeUpdate(ApiClient, { id, revokedAt: null }, { revokedAt: new Date() });
   return client;

@@ -61,7 +61,7 @@ async function retire(em: EntityManager, { kid }: SigningKey, status: 'retiring'
 }
 
 function noSuchKey(slug: string, kid: string): OperatorError {
-  return new OperatorError(`${slug} has no key ${kid}. List its keys: npx backoffice key list ${slug}`);
+  return new OperatorError(`${slug} has no key ${kid}. List its keys: bin/backoffice key list ${slug}`);
 }
 
 /**

@@ -50,11 +50,11 @@ const setPassword = defineChange({
     const changed = await setPassword(installation, createPasswords(), slug, values.email, password, isDryRun);
     const { guid, email } = changed;
     if (changed.disabledAt && !isDryRun)
-      output.warn(`${email} is disabled. Allow the logins: npx backoffice user enable ${slug} ${email}`);
+      output.warn(`${email} is disabled. Allow the logins: bin/backoffice user enable ${slug} ${email}`);
     if (!changed.confirmedAt && !isDryRun)
       output.warn(
         `${email} has no login until the link of the mail is used. ` +
-          `If the mail is lost: npx backoffice user remove ${slug} ${email}, then user add`,
+          `If the mail is lost: bin/backoffice user remove ${slug} ${email}, then user add`,
       );
     // A password that was given is not repeated.
     const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };

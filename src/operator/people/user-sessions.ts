@@ -50,7 +50,7 @@ export async function revokeSessions(
   const sessions = (await listSessions(installation, slug)).filter(session => session.id === id);
   if (sessions.length === 0)
     throw new OperatorError(
-      `${slug} has no session ${id}. List its open sessions: npx backoffice session list ${slug}`,
+      `${slug} has no session ${id}. List its open sessions: bin/backoffice session list ${slug}`,
     );
   if (!isDryRun) await revokeSession(control, id, 'operator');
   return sessions;

@@ -35,8 +35,8 @@ export async function restoreArchive<T>(
     if (!(error instanceof ArchiveFault)) throw error;
     const subject = isOneOfMany ? '' : `The archive ${archive.file} of ${slug} cannot be restored: `;
     throw new OperatorError(
-      `${subject}${error.message}. Nothing was restored. Restore another archive: npx backoffice backup list ${slug}; ` +
-        `npx backoffice restore ${slug} --archive <id> ${destination}`.trim(),
+      `${subject}${error.message}. Nothing was restored. Restore another archive: bin/backoffice backup list ${slug}; ` +
+        `bin/backoffice restore ${slug} --archive <id> ${destination}`.trim(),
       { cause: error },
     );
   }
@@ -67,7 +67,7 @@ function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: strin
   if (archive) throw new OperatorError(`Several archives begin with ${id}: give more of the id`, { usage: true });
   throw new OperatorError(
     archives.length === 0
-      ? `There is no archive of ${slug}. Make one: npx backoffice backup run ${slug}`
-      : `${slug} has no archive ${id}. List them: npx backoffice backup list ${slug}`,
+      ? `There is no archive of ${slug}. Make one: bin/backoffice backup run ${slug}`
+      : `${slug} has no archive ${id}. List them: bin/backoffice backup list ${slug}`,
   );
 }

@@ -79,7 +79,7 @@ export async function restoreLostFleet({ server, concurrency }: Options, context
     tenants.length === 0
       ? 'No database is lost.'
       : `${countText(restored, 'tenant')} restored, ${failed} failed, in ${seconds} s.` +
-        (failed > 0 ? ` Run it again for those that failed: npx backoffice restore --lost ${scope}` : ''),
+        (failed > 0 ? ` Run it again for those that failed: bin/backoffice restore --lost ${scope}` : ''),
   );
   return failed === 0;
 }

@@ -112,12 +112,12 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
   if (lost === undefined)
     output.warn(
       `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
-        'Check both: npx backoffice doctor',
+        'Check both: bin/backoffice doctor',
     );
   output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
     lost
       ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
-        `Restore it: npx backoffice restore ${slug} --lost`
+        `Restore it: bin/backoffice restore ${slug} --lost`
       : `${slug} is ${status}.`,
   );
 }
@@ -151,7 +151,7 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context<'inst
   const document = values.lost
     ? { ...(await readTenant(installation, slug)), ...facts }
     : { slug, database, server: server.name, ...facts };
-  const next = values.lost ? [] : ['', `Compare it with the present data: npx backoffice restore diff ${slug}`];
+  const next = values.lost ? [] : ['', `Compare it with the present data: bin/backoffice restore diff ${slug}`];
   output.result(document, () => [fieldsText(document), ...next].join('\n'));
 }
 

@@ -83,7 +83,7 @@ async function bringStateToHead(
   state: SchemaState,
 ): Promise<boolean> {
   const { controlPool } = run;
-  if (state.guid === null) throw new OperatorError('the database does not say whose it is: see npx backoffice doctor');
+  if (state.guid === null) throw new OperatorError('the database does not say whose it is: see bin/backoffice doctor');
   if (state.guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
   const foreign = await findForeignPage('tenant', state.recorded);
   if (foreign !== undefined) throw new ForeignSchemaError('its database', foreign, run.installation.dataFolder);

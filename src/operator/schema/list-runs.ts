@@ -42,7 +42,7 @@ export async function readRun({ statements }: ControlStatements, id: number | un
     `${summaries} where ?::bigint is null or r.id = ?::bigint order by r.id desc limit 1`,
     [id ?? null, id ?? null],
   );
-  if (!run) throw new OperatorError(`There is no run ${id ?? 'yet'}. List them: npx backoffice runs list`);
+  if (!run) throw new OperatorError(`There is no run ${id ?? 'yet'}. List them: bin/backoffice runs list`);
   return run;
 }
 

@@ -39,7 +39,7 @@ older build, and a migration is not compatible with it. A process that has sent 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
 
-npx backoffice status shows what failed, and why.
+bin/backoffice status shows what failed, and why.
 
 Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`,
   effect: 'changes',
@@ -108,9 +108,9 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
     ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
     `${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.`,
     ...(failures.length > 0
-      ? ['When the cause is gone, migrate the failed tenants again:', '  npx backoffice migrate --retry-failed']
+      ? ['When the cause is gone, migrate the failed tenants again:', '  bin/backoffice migrate --retry-failed']
       : []),
-    ...(skipped > 0 ? ['Migrate the rest:', '  npx backoffice migrate --all'] : []),
+    ...(skipped > 0 ? ['Migrate the rest:', '  bin/backoffice migrate --all'] : []),
   ].join('\n');
 }
 

@@ -9,7 +9,7 @@ const rollbackTenant = defineOperation({
   examples: ['rollback acme --reason "migration is wrong"'],
   help: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
 build responds with 503 migration_pending, so the command is refused while a process of this build runs.
-Bring the tenant back to head: npx backoffice migrate <slug>`,
+Bring the tenant back to head: bin/backoffice migrate <slug>`,
   effect: 'destroys',
   async plan({ slug, despiteRunning }, { installation }) {
     const { processesBlockingRollback } = await import('./blocking-processes.ts');

@@ -35,7 +35,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
       tableText(failing, ''),
       '',
       'When the cause is gone, migrate them again:',
-      '  npx backoffice migrate --retry-failed',
+      '  bin/backoffice migrate --retry-failed',
     );
   return lines.join('\n');
 }

@@ -14,6 +14,6 @@ export async function requireTenantHead({
 }: Pick<Tenant, 'slug' | 'schemaVersion'>): Promise<void> {
   if (schemaVersion !== (await tenantHead()))
     throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
+      `${slug} is not at the version of this build. Migrate it first: bin/backoffice migrate ${slug}`,
     );
 }

@@ -62,7 +62,7 @@ export async function planDrain(
     const receiver = to === undefined ? roomiest(others) : others.find(server => server.name === to);
     if (!receiver)
       throw new OperatorError(
-        'The other servers do not have room for all tenants. Add one: npx backoffice server add <name> < url-file',
+        'The other servers do not have room for all tenants. Add one: bin/backoffice server add <name> < url-file',
       );
     receiver.tenants++;
     return { slug, to: receiver.name };

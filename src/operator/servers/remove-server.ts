@@ -87,11 +87,11 @@ async function requireUnused(installation: Installation, server: Server, lost: b
   if (tenants.length > 0)
     throw new OperatorError(
       `Tenants are on ${name}: ${named(tenants)}. Move them to other servers, and purge deleted ones: ` +
-        `npx backoffice server drain ${name}`,
+        `bin/backoffice server drain ${name}`,
     );
   if (unfinished.length > 0 && !lost)
     throw new OperatorError(
-      `${name} has restored, former or unfinished databases of ${named(unfinished)}. Drop them first: npx backoffice databases`,
+      `${name} has restored, former or unfinished databases of ${named(unfinished)}. Drop them first: bin/backoffice databases`,
     );
   return found;
 }

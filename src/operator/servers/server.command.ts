@@ -33,7 +33,7 @@ const add = defineChange({
     if (host !== undefined)
       output.warn(
         `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
-          `npx backoffice server add ${name}`,
+          `bin/backoffice server add ${name}`,
       );
     return {
       document: { name, capacity },

@@ -5,7 +5,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged */
 export function requirePurgeable({ slug, status }: Pick<Tenant, 'slug' | 'status'>): void {
   if (status !== 'deleted' && status !== 'provisioning')
-    throw new OperatorError(`${slug} is ${status}. Delete it first: npx backoffice delete ${slug}`);
+    throw new OperatorError(`${slug} is ${status}. Delete it first: bin/backoffice delete ${slug}`);
 }
 
 /** @throws {OperatorError} when a purge of the tenant has begun: its database may be dropped already */
@@ -15,7 +15,7 @@ export async function requireNotPurging({ statements }: ControlStatements, slug:
     [slug],
   );
   if (found.length > 0)
-    throw new OperatorError(`A purge of ${slug} has begun, and can only be ended: npx backoffice purge ${slug}`);
+    throw new OperatorError(`A purge of ${slug} has begun, and can only be ended: bin/backoffice purge ${slug}`);
 }
 
 /**
@@ -40,7 +40,7 @@ export async function copyFrom<T>(
     );
     throw new OperatorError(
       `${source.slug} was purged meanwhile: nothing is left of it to copy` +
-        (begun ? `. Remove what was begun: npx backoffice purge ${newSlug}` : ''),
+        (begun ? `. Remove what was begun: bin/backoffice purge ${newSlug}` : ''),
       { cause },
     );
   }

@@ -78,5 +78,5 @@ export async function setCapacity(
 }
 
 export function noSuchServer(name: string): OperatorError {
-  return new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  return new OperatorError(`There is no server ${name}. List them: bin/backoffice server list`);
 }

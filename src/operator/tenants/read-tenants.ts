@@ -104,11 +104,11 @@ export function requireFound(slugs: readonly string[], found: readonly { slug: s
 }
 
 export function tenantExists({ slug, status }: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
-  return new OperatorError(`The tenant ${slug} exists already and is ${status}. Show it: npx backoffice show ${slug}`);
+  return new OperatorError(`The tenant ${slug} exists already and is ${status}. Show it: bin/backoffice show ${slug}`);
 }
 
 export function noSuchTenant(slug: string): OperatorError {
-  return new OperatorError(`There is no tenant ${slug}. List the tenants: npx backoffice list`);
+  return new OperatorError(`There is no tenant ${slug}. List the tenants: bin/backoffice list`);
 }
 
 /**

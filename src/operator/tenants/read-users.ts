@@ -53,7 +53,7 @@ export async function findUsers({ statements }: ControlStatements, email: string
 }
 
 export function noSuchUser(slug: string, email: string): OperatorError {
-  return new OperatorError(`${slug} has no user ${email}. List its users: npx backoffice user list ${slug}`);
+  return new OperatorError(`${slug} has no user ${email}. List its users: bin/backoffice user list ${slug}`);
 }
 
 /** An API client: a program that acts for a user with legacy tokens. */

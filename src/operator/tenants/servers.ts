@@ -36,7 +36,7 @@ export async function addServer(
   const identity = await requireUsable(name, url).catch(cause => {
     const reason = connectFailure(cause);
     if (reason === undefined) throw cause;
-    const remedy = `Correct its URL, and run again: npx backoffice server add ${name}`;
+    const remedy = `Correct its URL, and run again: bin/backoffice server add ${name}`;
     throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
   });
   const em = control.em.fork();
@@ -80,7 +80,7 @@ async function requireUnknown({ statements }: Installation, identity: string | u
   );
   if (!found) return;
   const { name, isDefault } = found;
-  const remedy = isDefault ? '' : `. To change its URL: npx backoffice server add ${name}`;
+  const remedy = isDefault ? '' : `. To change its URL: bin/backoffice server add ${name}`;
   throw new OperatorError(
     `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}`,
   );
@@ -112,8 +112,8 @@ export async function placeTenant(installation: Installation, name: string | und
   const best = roomiest(await listServers(installation));
   if (!best)
     throw new OperatorError(
-      'No server has room for another tenant. Add one: npx backoffice server add <name> < url-file. ' +
-        'Or raise a capacity: npx backoffice server set <name> --capacity <n>',
+      'No server has room for another tenant. Add one: bin/backoffice server add <name> < url-file. ' +
+        'Or raise a capacity: bin/backoffice server set <name> --capacity <n>',
     );
   return em.findOneOrFail(Server, { name: best.name });
 }

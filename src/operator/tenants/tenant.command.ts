@@ -19,7 +19,7 @@ const show = defineOperation({
       [
         fieldsText({ ...fields, features: features.join(', ') || '–' }),
         ...(otherDatabases.length > 0
-          ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: npx backoffice databases ${slug}` })]
+          ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: bin/backoffice databases ${slug}` })]
           : []),
         ...keys.map(key => fieldsText({ 'signing key': `${key.kid} ${key.status} since ${key.createdAt}` })),
       ].join('\n'),
@@ -90,7 +90,7 @@ const list = defineList({
   empty: ({ text, status, server, version }) =>
     [text, status, server, version].some(value => value !== undefined)
       ? 'No tenant has these properties.'
-      : 'There is no tenant. Make one: npx backoffice provision --help',
+      : 'There is no tenant. Make one: bin/backoffice provision --help',
 });
 
 export const operations = [list, show, edit];

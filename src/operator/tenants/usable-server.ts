@@ -84,7 +84,7 @@ export function serverFault(state: ServerState, { isOperator, isControl }: Omit<
   if (state.encoding !== 'UTF8') {
     return (
       `database ${database} has the encoding ${state.encoding}, and UTF8 is required. Name a database that does not ` +
-      'exist in its URL, and create it: npx backoffice control migrate'
+      'exist in its URL, and create it: bin/backoffice control migrate'
     );
   }
   if (isOperator && !state.mayCreateTables) {

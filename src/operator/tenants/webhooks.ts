@@ -86,7 +86,7 @@ async function onTenant<T>(installation: Installation, slug: string, work: (quer
 
 async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {
   const [webhook] = await query({ name: '', text: 'select url from webhooks where id = $1', values: [id] });
-  if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: npx backoffice webhooks ${slug}`);
+  if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: bin/backoffice webhooks ${slug}`);
   return String(webhook.url);
 }
 

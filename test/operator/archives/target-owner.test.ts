@@ -40,7 +40,7 @@ describe('the owner of a backup target', () => {
 
   it('a run writes nothing to a target that nobody has initialized, and makes no missing folder; a list says so', async () => {
     expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(
-      /^folder \S+ is no backup target yet, or is not mounted: .*: npx backoffice backup init\n$/,
+      /^folder \S+ is no backup target yet, or is not mounted: .*: bin\/backoffice backup init\n$/,
     );
     expect(await filesOf()).to.deep.equal([]);
     const missing = join(folder, 'not-mounted');
@@ -49,7 +49,7 @@ describe('the owner of a backup target', () => {
         await fail('tenant', ['backup', command, ...(command === 'run' ? ['--all'] : [])], { BACKUP_TARGET: missing }),
       ).to.match(/^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir -m 700 -p \S+\n$/);
     expect(await fail('tenant', ['backup', 'list'])).to.match(
-      /is no backup target yet, or is not mounted: .*: npx backoffice backup init\n$/,
+      /is no backup target yet, or is not mounted: .*: bin\/backoffice backup init\n$/,
     );
     expect(await readdir(folder)).to.deep.equal([]);
     await backUp(environment);
@@ -98,7 +98,7 @@ describe('the owner of a backup target', () => {
     await runWell('tenant', 'backup', 'run', '--all');
     const before = await filesOf();
     expect(await fail('tenant', ['backup', 'run', '--all'], copy)).to.match(
-      /^Another control database of this installation writes to .*: npx backoffice backup init\n$/,
+      /^Another control database of this installation writes to .*: bin\/backoffice backup init\n$/,
     );
     expect(await fail('tenant', ['backup', 'prune'], copy)).to.match(/^Another control database of this installation/);
     const deleted = await run('tenant', ['delete', 'globex', '--yes'], copy);
@@ -121,7 +121,7 @@ describe('the owner of a backup target', () => {
     const taken = await run('tenant', ['backup', 'init'], copy);
     expect([taken.code, taken.stdout], taken.stderr).to.deep.equal([
       0,
-      'Taken over: recorded 1 archive of another control database. Next: npx backoffice backup run --all\n',
+      'Taken over: recorded 1 archive of another control database. Next: bin/backoffice backup run --all\n',
     ]);
     const again = await run('tenant', ['backup', 'run', '--all'], copy);
     expect(again.code, again.stdout + again.stderr).to.equal(0);
@@ -176,7 +176,7 @@ describe('the owner of a backup target', () => {
     await rename(folder, `${folder}-mounted`);
     await mkdir(folder);
     expect(await fail('tenant', ['backup', 'init'])).to.match(
-      /has none of the \d+ archives that were written there: mount it\..*: npx backoffice backup init --lost\n$/,
+      /has none of the \d+ archives that were written there: mount it\..*: bin\/backoffice backup init --lost\n$/,
     );
     expect(await filesOf()).to.deep.equal([]);
     await rm(folder, { recursive: true });
@@ -189,7 +189,7 @@ describe('the owner of a backup target', () => {
     for (const name of names) await writeFile(join(folder, name), 'of somebody else');
     await leaveControl();
     await server.sql('alter database office rename to office_lost');
-    const named = /npx backoffice control restore/;
+    const named = /bin\/backoffice control restore/;
     expect(await fail('tenant', ['list'])).to.match(named);
     expect(await fail('tenant', ['doctor'])).to.match(named);
     expect(await fail('control', ['migrate'])).to.match(named);

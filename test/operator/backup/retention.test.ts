@@ -98,7 +98,7 @@ describe('retention by proved archives', () => {
       { slug: 'acme', state: 'left out' },
     ]);
     expect(none.outcomes[0]?.error).to.match(
-      /^no archive of it was restored and compared\. .*backup run acme, then npx backoffice backup drill$/,
+      /^no archive of it was restored and compared\. .*backup run acme, then bin\/backoffice backup drill$/,
     );
 
     await runSmall(world.installation, target);

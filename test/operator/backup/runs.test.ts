@@ -77,7 +77,7 @@ describe('backup runs by the listing of their target', () => {
   it('a run writes nothing to a target that nobody has initialized, and init is done once', async () => {
     expect(await refusalOf(runSmall(installation, target))).to.include('is no backup target yet, or is not mounted');
     expect(await refusalOf(runSmall(installation, bucket))).to.match(
-      /^s3:\S+ is no target of this installation yet: it has no \S+\/writer\.json\. .* npx backoffice backup init$/,
+      /^s3:\S+ is no target of this installation yet: it has no \S+\/writer\.json\. .* bin\/backoffice backup init$/,
     );
     expect(await readdir(folder)).to.deep.equal([]);
     expect(s3.store.objects.size).to.equal(0);
@@ -244,7 +244,7 @@ describe('backup runs by the listing of their target', () => {
     await runSmall(installation, target);
     const before = await namesIn();
     const refused =
-      /^Another control database of this installation writes to .*npx backoffice backup init --take-over$/;
+      /^Another control database of this installation writes to .*bin\/backoffice backup init --take-over$/;
 
     expect(await refusalOf(runSmall(copy, target))).to.match(refused);
     expect(await refusalOf(pruneArchives(copy, target, keepAll))).to.match(refused);

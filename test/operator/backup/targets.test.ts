@@ -109,7 +109,7 @@ describe('targets of archives', () => {
     const refusal = () => target.check().catch((error: Error) => error.message);
 
     expect(await refusal()).to.match(
-      /^folder \S+ is no backup target yet, or is not mounted: it has no file backup-target\.txt\..* npx backoffice backup init \(a copy of a target: touch \S+backup-target\.txt\)$/,
+      /^folder \S+ is no backup target yet, or is not mounted: it has no file backup-target\.txt\..* bin\/backoffice backup init \(a copy of a target: touch \S+backup-target\.txt\)$/,
     );
 
     await target.mark();

@@ -50,7 +50,7 @@ describe('command line', () => {
         levels.map(args => runCommand('scripts/tenant.ts', args, {})),
       )) {
         expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-        expect(stdout).to.match(/^Usage: npx backoffice/);
+        expect(stdout).to.match(/^Usage: bin\/backoffice/);
       }
     });
 
@@ -100,7 +100,7 @@ describe('command line', () => {
           { DATABASE_URL: world.environment.DATABASE_URL?.replace(/\/world_\w+$/, '/nothing_here') ?? '' },
           /DATABASE_URL/,
         ],
-        [{ DATABASE_URL: postgresUrl() }, /npx backoffice control migrate/],
+        [{ DATABASE_URL: postgresUrl() }, /bin\/backoffice control migrate/],
         [{ DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
       ];
       await Promise.all(

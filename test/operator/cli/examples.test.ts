@@ -42,7 +42,7 @@ describe('help of the command line', () => {
     for (const command of program.commands) visit(command, command.name());
     const help = helpOf(program);
     for (const { path, command } of commands) {
-      const examples = [...helpOf(command).matchAll(/^ {2}npx backoffice (.*)$/gm)].map(([, line = '']) => line);
+      const examples = [...helpOf(command).matchAll(/^ {2}bin\/backoffice (.*)$/gm)].map(([, line = '']) => line);
       expect(examples, `examples in the help of ${path}`).to.not.deep.equal([]);
       for (const line of [...examples]) {
         called = '';
@@ -50,7 +50,7 @@ describe('help of the command line', () => {
         expect(`${called} `, line).to.satisfy((name: string) => name.startsWith(`${path} `));
       }
     }
-    for (const [, line = ''] of help.matchAll(/^ {2}npx backoffice (.*)$/gm))
+    for (const [, line = ''] of help.matchAll(/^ {2}bin\/backoffice (.*)$/gm))
       await program.parseAsync(shellWords(line), { from: 'user' });
   });
 });

@@ -37,7 +37,7 @@ describe('errors of the command line', () => {
         1,
         'failed',
         /^acme has no key nothing\.$/,
-        /^List its keys: npx backoffice key list acme$/,
+        /^List its keys: bin\/backoffice key list acme$/,
       ],
     ];
     for (const [args, settings, exitCode, code, message, hint] of failing) {

@@ -9,7 +9,7 @@ describe('runs of migrations, and servers', () => {
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
 
   it('runs list, show and watch have the run with its tenants, and watch ends with it', async () => {
-    expect((await run('runs', 'show')).stderr).to.equal('There is no run yet. List them: npx backoffice runs list\n');
+    expect((await run('runs', 'show')).stderr).to.equal('There is no run yet. List them: bin/backoffice runs list\n');
     await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
     expect((await run('migrate', '--all')).code).to.equal(0);
     const head = (await migrationNames('tenant')).at(-1);

@@ -58,11 +58,11 @@ describe('text table', () => {
 
   it('a reason that is cut or has no room follows the table as a whole, for each database', () => {
     const databases = [
-      { slug: 'acme', database: 'tenant_5', why: 'before the last move: npx backoffice move acme --back' },
+      { slug: 'acme', database: 'tenant_5', why: 'before the last move: bin/backoffice move acme --back' },
       { slug: 'acme', database: 'tenant_6', why: 'serves the tenant' },
     ];
     const below = (width: number) => lines(databases, width).slice(3).join(' ');
-    const moved = ' tenant_5: before the last move: npx backoffice move acme --back';
+    const moved = ' tenant_5: before the last move: bin/backoffice move acme --back';
     expect(below(40)).to.equal(moved);
     expect(below(20)).to.equal(`${moved}  tenant_6: serves the tenant`);
     expect(below(120)).to.equal('');

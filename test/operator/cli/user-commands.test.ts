@@ -34,7 +34,7 @@ describe('commands for users', () => {
     const disabled = await tenant('user', 'password', 'acme', user.email, '--yes');
     expect([disabled.code, disabled.stderr]).to.deep.equal([
       0,
-      `Warning: ${user.email} is disabled. Allow the logins: npx backoffice user enable acme ${user.email}\n`,
+      `Warning: ${user.email} is disabled. Allow the logins: bin/backoffice user enable acme ${user.email}\n`,
     ]);
     await controlSql(world, 'update users set disabled_at = null, confirmed_at = null where id = ?', [user.id]);
     const unconfirmed = await tenant('user', 'password', 'acme', user.email, '--yes');

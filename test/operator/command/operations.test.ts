@@ -184,7 +184,7 @@ describe('operations', () => {
     const refused: [line: string, reason: RegExp][] = [
       ['purge acme', /acme is active. Delete it first/],
       ['suspend nobody', /There is no tenant nobody/],
-      ['clone acme globex', /^The tenant globex exists already and is active. Show it: npx backoffice show globex/],
+      ['clone acme globex', /^The tenant globex exists already and is active. Show it: bin\/backoffice show globex/],
       ['restore acme --lost', /has database .* of acme: nothing was changed/],
       ['user add acme admin@acme.test', /acme has a user admin@acme.test already/],
       ['export nobody --to x.tar', /nobody/],
@@ -193,7 +193,7 @@ describe('operations', () => {
       ['server drain default --to second', /There is no server second/],
       [
         'restore swap acme',
-        /Nothing is restored beside acme\..*: npx backoffice backup list acme; npx backoffice restore acme --archive <id>\n/,
+        /Nothing is restored beside acme\..*: bin\/backoffice backup list acme; bin\/backoffice restore acme --archive <id>\n/,
       ],
     ];
     for (const [line, reason] of refused) {

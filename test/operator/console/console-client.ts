@@ -19,7 +19,7 @@ interface ConsoleResponse {
   readonly path: string;
 }
 
-/** A running `npx backoffice console`, and a browser that has opened it. */
+/** A running `bin/backoffice console`, and a browser that has opened it. */
 export interface OpenConsole {
   readonly origin: string;
   /** The printed address. */

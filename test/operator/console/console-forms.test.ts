@@ -28,7 +28,7 @@ describe('console: forms, plans and runs', () => {
     const fields = { slug: 'acme', name: "Jane's; rm -rf", reason: 'new owner', step: 'command' };
     const { text } = await opened.submit('/operations/edit', fields);
     expect(text).to.include(
-      'npx backoffice edit acme --name=&#39;Jane&#39;\\&#39;&#39;s; rm -rf&#39; --reason=&#39;new owner&#39;',
+      'bin/backoffice edit acme --name=&#39;Jane&#39;\\&#39;&#39;s; rm -rf&#39; --reason=&#39;new owner&#39;',
     );
   });
 
@@ -42,7 +42,7 @@ describe('console: forms, plans and runs', () => {
     for (const step of ['run', 'command'])
       expect((await opened.submit('/operations/databases', { slug: 'prune', step })).text, step)
         .to.include('is a command of its own')
-        .and.not.include('npx backoffice databases prune');
+        .and.not.include('bin/backoffice databases prune');
   });
 
   it('a plan changes nothing, also when an argument begins with a hyphen; its secret reaches the command, and no page, command line or log shows it', async () => {
@@ -158,7 +158,7 @@ describe('console: forms, plans and runs', () => {
         .and.include('CREATE INDEX by_hand ON public.countries');
       expect((await opened.get('/tenants/acme')).text).to.include('href="/findings?tenant=acme"');
       const id = /name="finding" value="(\w+)"/.exec(findings)?.[1] ?? '';
-      expect(findings).to.include(`/operations/doctor?fix=on&#38;finding=${id}">npx backoffice doctor --fix ${id}</a>`);
+      expect(findings).to.include(`/operations/doctor?fix=on&#38;finding=${id}">bin/backoffice doctor --fix ${id}</a>`);
     } finally {
       await sql(world.acme, 'drop index by_hand');
       await controlSql(world, `revoke temporary on database "${database}" from "${database}"`);

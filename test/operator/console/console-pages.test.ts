@@ -33,14 +33,14 @@ describe('console: pages', () => {
     );
     try {
       expect((await opened.get('/tenants/acme')).text).to.include(
-        '<a href="/operations/move?slug=acme&#38;back=on">npx backoffice move acme --back</a>',
+        '<a href="/operations/move?slug=acme&#38;back=on">bin/backoffice move acme --back</a>',
       );
     } finally {
       await controlSql(world, `delete from tenant_databases where database_name = 'kept_by_test'`);
     }
     const { status, text } = await opened.get('/tenants/nobody');
     expect(status).to.equal(404);
-    expect(text).to.include('<a href="/operations/list">npx backoffice list</a>');
+    expect(text).to.include('<a href="/operations/list">bin/backoffice list</a>');
   });
 
   it('the page of a migration run shows its canaries, and the tenants that were not begun after them', async () => {

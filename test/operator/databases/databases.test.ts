@@ -68,7 +68,7 @@ describe('databases of tenants', () => {
       ['databases', 'prune', 'nobody'],
     ]) {
       const { code, stderr } = await command(args);
-      expect([code, stderr]).to.deep.equal([1, 'There is no tenant nobody. List the tenants: npx backoffice list\n']);
+      expect([code, stderr]).to.deep.equal([1, 'There is no tenant nobody. List the tenants: bin/backoffice list\n']);
     }
   });
 
@@ -93,7 +93,7 @@ describe('databases of tenants', () => {
     };
     for (const foreign of ['no_such_database', world.acme.database, await nameOf('globex', 'filled')])
       expect(await refusal('acme', foreign, '--yes')).to.equal(
-        `acme has no database ${foreign} that can be dropped. List them: npx backoffice databases acme\n`,
+        `acme has no database ${foreign} that can be dropped. List them: bin/backoffice databases acme\n`,
       );
     expect(await refusal('nobody', name, '--yes')).to.include('There is no tenant nobody');
     expect(await refusal('acme', name)).to.include('Add --yes to confirm; nothing was changed');
@@ -119,7 +119,7 @@ describe('databases of tenants', () => {
     });
 
     expect((await list())[0]?.why).to.equal(
-      'a command has ended before it was complete: npx backoffice databases prune acme',
+      'a command has ended before it was complete: bin/backoffice databases prune acme',
     );
     const found = [
       { slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop', ...holdsNothing },
@@ -150,18 +150,18 @@ describe('databases of tenants', () => {
     );
     await control(`update tenant_databases set state = 'condemned' where database_name = '${condemned}'`);
     expect((await list('acme')).map(({ state, why }) => [state, why])).to.deep.include.members([
-      ['kept', 'its time has passed: npx backoffice databases prune'],
-      ['condemned', 'will be dropped: npx backoffice databases prune acme'],
+      ['kept', 'its time has passed: bin/backoffice databases prune'],
+      ['condemned', 'will be dropped: bin/backoffice databases prune acme'],
     ]);
     await control(`update tenants set purging_at = now() where slug = 'acme'`);
-    expect((await list('acme')).map(({ why }) => why)).to.include('will be dropped: npx backoffice purge acme');
+    expect((await list('acme')).map(({ why }) => why)).to.include('will be dropped: bin/backoffice purge acme');
     await control(`update tenants set purging_at = null where slug = 'acme'`);
     expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([
       { database: kept, server: 'default', state: 'kept' },
       { database: condemned, server: 'default', state: 'condemned' },
     ]);
     expect(await run(['show', 'acme'])).to.match(
-      /^other databases +1 kept, 1 condemned: npx backoffice databases acme$/m,
+      /^other databases +1 kept, 1 condemned: bin\/backoffice databases acme$/m,
     );
     const planned = await prune('--dry-run');
     expect(planned).to.have.deep.members([

@@ -7,7 +7,7 @@ describe('doctor of the next build', () => {
   it('a tenant that is behind is an error, which the command mends that doctor prints', async () => {
     const before = JSON.parse((await runTenant(['doctor', '--json'])).stdout).findings;
     const behind = before.filter(({ check }: { check: string }) => check === 'behind');
-    const [, command = ''] = /npx backoffice (migrate acme)$/.exec(behind[0]?.remedy ?? '') ?? [];
+    const [, command = ''] = /bin\/backoffice (migrate acme)$/.exec(behind[0]?.remedy ?? '') ?? [];
     expect(command, JSON.stringify(before)).to.equal('migrate acme');
 
     // A process of this build runs, which a terminal would ask about.

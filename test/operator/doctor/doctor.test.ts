@@ -74,7 +74,7 @@ describe('doctor', () => {
     expect([text.code, json.code, json.stderr]).to.deep.equal([1, 1, '']);
     expect(text.stdout)
       .to.include(`acme: login role ${acme} is missing`)
-      .and.to.match(/: npx backoffice doctor --fix [0-9a-f]{8}$/m);
+      .and.to.match(/: bin\/backoffice doctor --fix [0-9a-f]{8}$/m);
     const { healthy, servers, tenants, findings } = JSON.parse(json.stdout);
     expect({ healthy, servers, tenants }).to.deep.equal({ healthy: false, servers: 1, tenants: 2 });
     expect(checksOf(findings)).to.deep.equal([

@@ -274,7 +274,7 @@ describe('provision of tenants', () => {
 
     const { stdout } = await runCommand('scripts/tenant.ts', ['databases', 'halved', '--json'], world.environment);
 
-    const remedy = 'npx backoffice purge halved, or the same command again';
+    const remedy = 'bin/backoffice purge halved, or the same command again';
     expect(JSON.parse(stdout)[0].why).to.equal(`a command has ended before it was complete: ${remedy}`);
     expect((await runProvision(...argumentsOf('halved'))).code).to.equal(0);
   });

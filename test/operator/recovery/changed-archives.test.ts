@@ -42,8 +42,8 @@ describe('restore from archives that were changed, exchanged or brought back', (
     expect(code, what).to.equal(1);
     expect(message, what).to.include(`The archive ${file} of ${slug} cannot be restored: `);
     expect(message, what).to.match(why).and.include('Nothing was restored');
-    const again = `npx backoffice restore ${slug} --archive <id>`;
-    expect(message, what).to.include(`npx backoffice backup list ${slug}`).and.include(again);
+    const again = `bin/backoffice restore ${slug} --archive <id>`;
+    expect(message, what).to.include(`bin/backoffice backup list ${slug}`).and.include(again);
     expect(await control(`select from tenant_databases where state not in ('current', 'gone')`), what).to.deep.equal(
       [],
     );
@@ -107,7 +107,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     ]) {
       const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['restore', ...options], environment);
       const how = options.includes('--lost') ? ' --lost' : '';
-      const named = `npx backoffice backup list acme; npx backoffice restore acme --archive <id>${how}\n`;
+      const named = `bin/backoffice backup list acme; bin/backoffice restore acme --archive <id>${how}\n`;
       expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([1, true]);
     }
     const [, { id }] = JSON.parse(await run('backup', 'list', 'acme'));

@@ -51,7 +51,7 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
     const { code, stderr } = await tenant('databases', 'prune', 'acme');
     expect(code).to.equal(1);
     expect(stderr).to.include(`${database} of acme may have newer data`);
-    expect(stderr).to.include(`npx backoffice restore ${kind} acme --database ${database}`);
+    expect(stderr).to.include(`bin/backoffice restore ${kind} acme --database ${database}`);
   };
 
   before(async () => {
@@ -75,7 +75,7 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
       await restoreControl();
       expect(await current()).to.equal(own);
       const found = await findings();
-      expect(found).to.include('unfinished_switch: Let it serve the tenant: npx backoffice databases prune acme');
+      expect(found).to.include('unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme');
       expect(found.join()).not.to.include('wrong_identity');
       await expectRefusedPrune('swap', restored);
       const { code, stderr } = await tenant('databases', 'drop', 'acme', restored, '--yes');
@@ -111,7 +111,7 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
     await restoreControl();
     expect(await server.control('select from tenant_fences')).to.deep.equal([]);
     const found = await findings();
-    expect(found).to.include('unfinished_switch: Let it serve the tenant: npx backoffice databases prune acme');
+    expect(found).to.include('unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme');
     expect(JSON.parse(await run('databases', 'prune', 'acme', '--dry-run'))).to.deep.equal([
       { slug: 'acme', server: 'default', database: own, state: 'current', action: 'serve' },
     ]);

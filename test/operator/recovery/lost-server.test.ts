@@ -71,7 +71,7 @@ describe('restore of all tenants of a lost server', () => {
     expect(stdout)
       .to.match(/acme: restored/)
       .and.match(/umbrella: failed: it has no archive/);
-    expect(stdout).to.include('1 tenant restored, 1 failed').and.include('npx backoffice restore --lost --all');
+    expect(stdout).to.include('1 tenant restored, 1 failed').and.include('bin/backoffice restore --lost --all');
     expect(await codes('acme')).to.deep.equal([{ code: 'acme' }]);
   });
 

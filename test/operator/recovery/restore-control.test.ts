@@ -128,7 +128,7 @@ describe('restore of the control database', () => {
       return stderr;
     };
     const unfinished =
-      /^A restore of the control database has begun, .* "office_restoring"\. .*: npx backoffice control restore\n$/;
+      /^A restore of the control database has begun, .* "office_restoring"\. .*: bin\/backoffice control restore\n$/;
     await run('tenant', 'backup', 'run', '--all');
     await dropControl();
     await server.sql('create database office_restoring');
@@ -152,7 +152,7 @@ describe('restore of the control database', () => {
     expect((await findings()).map(({ remedy }) => remedy)).to.deep.equal([
       'If the control database in use is the right one, drop the other: ' +
         `psql "$DATABASE_URL" -c 'drop database "office_restoring"'`,
-      `Run it again, with --all if lost tenants are to be restored: npx backoffice control restore --archive ${file}`,
+      `Run it again, with --all if lost tenants are to be restored: bin/backoffice control restore --archive ${file}`,
     ]);
     await writeFile(join(folder, first), archive);
     const other = await runCommand('scripts/control.ts', ['restore', '--archive', first], environment);

@@ -35,7 +35,7 @@ describe('restore of a deleted tenant', () => {
   it('restore of a deleted tenant names the command that restores its database, if that is missing', async () => {
     const lost =
       'acme is active, but it is not served: its database does not exist or is incomplete. ' +
-      'Restore it: npx backoffice restore acme --lost\n';
+      'Restore it: bin/backoffice restore acme --lost\n';
     expect(await undelete('acme')).to.deep.equal({ stdout: 'acme is active.\n', stderr: '', isDatabaseLost: false });
     await sql(world.globex, `drop database "${world.acme.database}" with (force)`);
     expect(await undelete('acme')).to.deep.equal({ stdout: lost, stderr: '', isDatabaseLost: true });
@@ -52,6 +52,6 @@ describe('restore of a deleted tenant', () => {
     proxy.silence(new URL(url).pathname.slice(1));
     const { stdout, stderr, isDatabaseLost } = await undelete('globex');
     expect([stdout, isDatabaseLost]).to.deep.equal(['globex is active.\n', null]);
-    expect(stderr).to.match(/^Warning: .*quiet.* npx backoffice doctor\n$/);
+    expect(stderr).to.match(/^Warning: .*quiet.* bin\/backoffice doctor\n$/);
   });
 });

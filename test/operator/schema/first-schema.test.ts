@@ -104,7 +104,7 @@ describe('databases of a build that was not released', () => {
       const { code, stderr } = await run('tenant', 'rollback', 'acme', '--despite-running', ...options);
       expect(stderr).to.equal(
         'acme was not rolled back: The first schema is not undone, because that would remove all data of the tenant. ' +
-          'To remove the tenant: npx backoffice delete acme, then npx backoffice purge acme\n',
+          'To remove the tenant: bin/backoffice delete acme, then bin/backoffice purge acme\n',
       );
       expect(code).to.equal(1);
     }

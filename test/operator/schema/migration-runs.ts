@@ -94,7 +94,7 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
   it('a run of a tenant that does not exist is refused, and so is its plan', async () => {
     for (const options of [[], ['--dry-run']]) {
       const { code, stderr } = await runTenant(['migrate', 'acme', 'a{b', ...options]);
-      expect([code, stderr]).to.deep.equal([1, 'There is no tenant a{b. List the tenants: npx backoffice list\n']);
+      expect([code, stderr]).to.deep.equal([1, 'There is no tenant a{b. List the tenants: bin/backoffice list\n']);
     }
   });
 

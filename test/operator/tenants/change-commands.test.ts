@@ -77,7 +77,7 @@ describe('commands that change people and tenants', () => {
       expect([code, stderr], command.join(' ')).to.deep.equal([
         1,
         'Nobody could manage the users of globex any more: nothing was changed. Add another user first: ' +
-          'npx backoffice user add globex EMAIL --role Administrator --scope All\n',
+          'bin/backoffice user add globex EMAIL --role Administrator --scope All\n',
       ]);
     }
     await addSampleUser(world, world.globex, { role: 'Administrator' });

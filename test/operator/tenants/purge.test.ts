@@ -59,12 +59,12 @@ describe('purge', () => {
       const { code, stderr } = await run(...args);
       expect([code, stderr], args.join(' ')).to.deep.equal([
         1,
-        'A purge of acme has begun, and can only be ended: npx backoffice purge acme\n',
+        'A purge of acme has begun, and can only be ended: bin/backoffice purge acme\n',
       ]);
     }
     const doctor = JSON.parse((await run('doctor', '--json')).stdout);
     const found = doctor.findings.find(({ tenant }: { tenant: string }) => tenant === 'acme');
-    expect(found.remedy).to.equal('End the purge: npx backoffice purge acme');
+    expect(found.remedy).to.equal('End the purge: bin/backoffice purge acme');
     const { code, stderr } = await run('purge', 'acme', '--yes');
     expect(code, stderr).to.equal(0);
     expect((await run('show', 'acme')).stderr).to.include('There is no tenant acme');
@@ -107,7 +107,7 @@ describe('purge', () => {
     await rename(archives, `${archives}-away`);
     const first = await run('purge', 'globex', '--yes');
     expect([first.code, first.stdout]).to.deep.equal([1, '']);
-    expect(first.stderr).to.match(/is still in the backup target .*End the purge: npx backoffice purge globex\n$/);
+    expect(first.stderr).to.match(/is still in the backup target .*End the purge: bin\/backoffice purge globex\n$/);
     await rename(`${archives}-away`, archives);
     expect(await keys('globex')).to.deep.equal([key]);
     expect(await isSigned()).to.deep.equal([{ signed: false }]);
@@ -200,7 +200,7 @@ describe('purge', () => {
       1,
       '',
       `hooli is removed, and folder ${other} has no key of its archives, but folder ${archives} may still have it. Run ` +
-        'the purge again with that BACKUP_TARGET: npx backoffice purge hooli (if it does not exist any more: ' +
+        'the purge again with that BACKUP_TARGET: bin/backoffice purge hooli (if it does not exist any more: ' +
         '--lost-targets).\n',
     ]);
     const { BACKUP_TARGET: _, ...without } = environment;
@@ -262,7 +262,7 @@ describe('purge', () => {
     const { code, stderr } = await cloning;
     expect([code, stderr]).to.deep.equal([
       1,
-      'umbrella was purged meanwhile: nothing is left of it to copy. Remove what was begun: npx backoffice purge umbrella-copy\n',
+      'umbrella was purged meanwhile: nothing is left of it to copy. Remove what was begun: bin/backoffice purge umbrella-copy\n',
     ]);
     const removed = await run('purge', 'umbrella-copy', '--yes');
     expect(removed.code, removed.stderr).to.equal(0);

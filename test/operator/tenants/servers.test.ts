@@ -43,7 +43,7 @@ describe('servers', () => {
     expect(unreachable.stderr).not.to.include('very-secret');
     expect(unreachable.stderr).to.equal(
       'The server third cannot be used: nothing listens at its address. ' +
-        'Correct its URL, and run again: npx backoffice server add third\n',
+        'Correct its URL, and run again: bin/backoffice server add third\n',
     );
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
@@ -55,7 +55,7 @@ describe('servers', () => {
 
   it('server add refuses another name for a server, which would make its databases look like those of nobody', async () => {
     for (const [url, name, remedy] of [
-      [second.url, 'second', '. To change its URL: npx backoffice server add second'],
+      [second.url, 'second', '. To change its URL: bin/backoffice server add second'],
       [postgresUrl(), 'default', '.'],
     ] as const)
       for (const args of [[], ['--dry-run']]) {
@@ -126,7 +126,7 @@ describe('servers', () => {
     expect([refused.code, refused.stderr]).to.deep.equal([
       1,
       'Tenants are on second: far. Move them to other servers, and purge deleted ones: ' +
-        'npx backoffice server drain second\n',
+        'bin/backoffice server drain second\n',
     ]);
     await run(['delete', 'far', '--yes']);
     expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);

@@ -42,9 +42,9 @@ export async function readHistoryFacts(
   );
   const [facts] = rows;
   if (!facts || facts.guid !== guid)
-    throw new OperatorError('the database belongs to another tenant: run npx backoffice doctor');
+    throw new OperatorError('the database belongs to another tenant: run bin/backoffice doctor');
   if (!facts.isReady)
-    throw new OperatorError(`its schema is older than this build: run npx backoffice migrate ${slug}`);
+    throw new OperatorError(`its schema is older than this build: run bin/backoffice migrate ${slug}`);
   if (Math.abs(facts.now.getTime() - Date.now()) > maxClockDifferenceMs)
     throw new OperatorError(
       `its server says it is ${facts.now.toISOString()}, and this machine does not: set the clock`,

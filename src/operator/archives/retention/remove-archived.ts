@@ -74,7 +74,7 @@ async function readVerifiedHistory(
   archive: LedgerEntry | undefined,
   { removals, schemaVersion }: Pick<ArchivedRemovals, 'removals' | 'schemaVersion'>,
 ): Promise<Map<HistoryKind, ArchivedHistory>> {
-  const remedy = `nothing is removed that no archive has. Run npx backoffice backup run ${slug}`;
+  const remedy = `nothing is removed that no archive has. Run bin/backoffice backup run ${slug}`;
   if (!archive) throw new OperatorError(`it has no complete archive in ${target.description}: ${remedy}`);
   const { id, file, snapshotAt } = archive;
   if (removals.some(({ cutoff }) => snapshotAt < cutoff) || archive.schemaVersion !== schemaVersion)
@@ -102,7 +102,7 @@ function requireSmallShare({ kind, cutoff }: DueRemoval, { rows, total }: Archiv
   const before = cutoff.toISOString().slice(0, 10);
   throw new OperatorError(
     `${rows} of its ${total} ${historyKinds[kind].noun} are from before ${before}, more than half: if the clock and the ` +
-      `retention are right, run npx backoffice retention apply ${slug} --yes`,
+      `retention are right, run bin/backoffice retention apply ${slug} --yes`,
   );
 }
 

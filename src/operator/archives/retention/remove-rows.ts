@@ -97,7 +97,7 @@ export async function requireNoOldRows(
 }
 
 const remedy = (slug: string): string =>
-  `run npx backoffice backup run ${slug}, then npx backoffice retention apply ${slug}`;
+  `run bin/backoffice backup run ${slug}, then bin/backoffice retention apply ${slug}`;
 
 /**
  * Reads the oldest row, by its time and by its id. PostgreSQL marks the index entries of the removed rows before it as

@@ -102,7 +102,7 @@ async function requireTenant(
   );
   const [found] = rows;
   if (tenant && found?.guid !== tenant.guid)
-    throw new OperatorError(`database ${database} belongs to another tenant: run npx backoffice doctor`);
+    throw new OperatorError(`database ${database} belongs to another tenant: run bin/backoffice doctor`);
 
   return found?.recorded ?? null;
 }

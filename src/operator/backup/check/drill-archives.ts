@@ -53,7 +53,7 @@ export async function drillArchives(
     const tenants = await installation.control.em.fork().find(Tenant, {}, { populate: ['server'] });
     const chosen = await chooseArchives(control, listing, tenants, count);
     if (chosen.length === 0)
-      throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
+      throw new OperatorError('There is no archive of a tenant. Make one: bin/backoffice backup run --all');
 
     for (const server of new Set(tenants.map(tenant => tenant.server))) {
       await dropScratchDatabases(server, installation.servers.adminUrl(server));

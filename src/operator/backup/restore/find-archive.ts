@@ -37,7 +37,7 @@ export function chooseArchive(archives: readonly ArchiveName[], slug: string, wa
 
   throw new OperatorError(
     archives.length === 0
-      ? `There is no archive of ${slug}. Make one: npx backoffice backup run ${slug}`
-      : `${slug} has no archive ${wanted}. List them: npx backoffice backup list ${slug}`,
+      ? `There is no archive of ${slug}. Make one: bin/backoffice backup run ${slug}`
+      : `${slug} has no archive ${wanted}. List them: bin/backoffice backup list ${slug}`,
   );
 }

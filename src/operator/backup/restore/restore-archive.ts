@@ -86,12 +86,12 @@ export async function restoreArchive<T>(
 
 function remedyOf({ kind }: ArchiveFault, slug: string, destination: string): string {
   const other =
-    `Restore another archive: npx backoffice backup list ${slug}; ` +
-    `npx backoffice restore ${slug} --archive <name> ${destination}`.trim();
+    `Restore another archive: bin/backoffice backup list ${slug}; ` +
+    `bin/backoffice restore ${slug} --archive <name> ${destination}`.trim();
   if (kind !== 'forged') return other;
 
   return (
     `${other}. If its key is lost, and you know where it comes from: ` +
-    `npx backoffice restore ${slug} --archive <name> --without-mac ${slug} ${destination}`.trim()
+    `bin/backoffice restore ${slug} --archive <name> --without-mac ${slug} ${destination}`.trim()
   );
 }

@@ -183,7 +183,7 @@ class RetentionRun {
     const proved = this.#archives?.listing
       .of(guid)
       .find(archive => proofOf(archive)?.provedAt != null && proofOf(archive)?.fault === null);
-    const remedy = `Archive and prove it: npx backoffice backup run ${slug}, then npx backoffice backup drill`;
+    const remedy = `Archive and prove it: bin/backoffice backup run ${slug}, then bin/backoffice backup drill`;
 
     if (!proved) throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
     if (newest && proved.time <= newest)
@@ -228,7 +228,7 @@ function requireSmallShare({ slug }: DueTenant, { kind, cutoff }: DueRemoval, { 
   const before = cutoff.toISOString().slice(0, 10);
   throw new OperatorError(
     `${rows} of its ${total} ${historyKinds[kind].noun} are from before ${before}, more than half: if the clock and the ` +
-      `retention are right, run npx backoffice retention apply ${slug} --yes`,
+      `retention are right, run bin/backoffice retention apply ${slug} --yes`,
   );
 }
 

@@ -39,10 +39,10 @@ export async function readDatabaseFacts(client: pg.Client, { guid, slug }: DueTe
   );
   const [facts] = rows;
   if (facts?.guid !== guid)
-    throw new OperatorError('the database belongs to another tenant: run npx backoffice doctor');
+    throw new OperatorError('the database belongs to another tenant: run bin/backoffice doctor');
 
   const { version, now, isReady } = facts;
-  if (!isReady) throw new OperatorError(`its schema is older than this build: run npx backoffice migrate ${slug}`);
+  if (!isReady) throw new OperatorError(`its schema is older than this build: run bin/backoffice migrate ${slug}`);
   if (Math.abs(now.getTime() - Date.now()) > maxClockDifferenceMs)
     throw new OperatorError(`its server says it is ${now.toISOString()}, and this machine does not: set the clock`);
 

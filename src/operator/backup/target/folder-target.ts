@@ -56,7 +56,7 @@ export class FolderTarget implements Target {
 
     throw new OperatorError(
       `${this.description} is no backup target yet, or is not mounted: it has no file ${markerFile}. ` +
-        `If it is the right place, and new: npx backoffice backup init (a copy of a target: touch ${join(this.#root, markerFile)})`,
+        `If it is the right place, and new: bin/backoffice backup init (a copy of a target: touch ${join(this.#root, markerFile)})`,
     );
   }
 

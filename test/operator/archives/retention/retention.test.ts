@@ -77,7 +77,7 @@ describe('retention of activities and audit entries', () => {
   it('a tenant without an archive loses no row, and the command names the one that makes an archive', async () => {
     const { code, outcomes } = await apply('--all');
     expect([code, outcomes[0]?.slug, outcomes.length]).to.deep.equal([1, 'acme', 1]);
-    expect(outcomes[0]?.error).to.match(/no complete archive in .*Run npx backoffice backup run acme$/);
+    expect(outcomes[0]?.error).to.match(/no complete archive in .*Run bin\/backoffice backup run acme$/);
     expect(await countHistory(world.acme)).to.deep.equal([150, 150, 60]);
   });
 
