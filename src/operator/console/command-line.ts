@@ -64,7 +64,7 @@ const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 /** Makes each command in a text a link to its form, filled in: who reads it need not type it. */
 export function linkCommands(text: string, offered: Offer): Html {
   return html`${text.split(command).map((part, at) => {
-    const path = at % 2 === 1 ? formPath(part.split(' ').slice(2), offered) : undefined;
+    const path = at % 2 === 1 ? formPath(part.split(' ').slice(1), offered) : undefined;
     return path === undefined ? part : html`<a href="${path}">${part}</a>`;
   })}`;
 }
