@@ -49,7 +49,7 @@ export class Connections {
    */
   onRequest({ socket }: IncomingMessage, response: ServerResponse, start: () => void): void {
     const state = this.#states.get(socket); // a response has no socket while an earlier one is being sent
-    if (!state || state.isClosing || socket.destroyed) return;
+    if (!state || state.isClosing || !socket.writable) return;
     const { responses } = state;
     while (responses[0]?.writableFinished) responses.shift();
     const previous = responses.at(-1);

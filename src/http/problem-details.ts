@@ -6,6 +6,7 @@ import { describeError } from '../log/describe-error.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
 import type { FieldError, FieldErrors } from '../runtime/field-error.ts';
 import { traceIdOf } from '../tracing/trace-requests.ts';
+import { closeGently } from './close-gently.ts';
 
 /**
  * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the HTTP layer that catches.
@@ -37,6 +38,9 @@ export function problemDetails(log: Logger): Middleware {
 function renderProblem(ctx: Context, { code, status, detail, errors, headers }: Problem): void {
   ctx.status = status;
   ctx.set({ 'Cache-Control': 'no-store', ...headers });
+  if (headers?.Connection === 'close' && !ctx.req.complete) {
+    closeGently(ctx.res);
+  }
   ctx.remove('ETag');
   ctx.type = 'application/problem+json';
   ctx.body = JSON.stringify(problemBody(code, ctx.state.traceId, detail, errors));
