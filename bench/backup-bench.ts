@@ -1,7 +1,17 @@
 import { randomBytes } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runBackup } from '../src/operator/archives/run-backup.ts';
+import { usesAge } from '../src/config/backup-format.ts';
+import type { Installation } from '../src/installation.ts';
+import { runBackup as runFormerBackup } from '../src/operator/archives/run-backup.ts';
+import { initTarget as initFormerTarget } from '../src/operator/archives/target-owner.ts';
 import { folderTarget } from '../src/operator/archives/targets/folder-target.ts';
+import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
+import { createArchiveWriter } from '../src/operator/backup/archive-writer.ts';
+import { withBackupLock } from '../src/operator/backup/backup-lock.ts';
+import { runBackup } from '../src/operator/backup/run-backup.ts';
+import { FolderTarget } from '../src/operator/backup/target/folder-target.ts';
+import { initTarget } from '../src/operator/backup/writer.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { makeFleet } from './fleet-tenants.ts';
@@ -19,10 +29,10 @@ await withBenchInstallation(bench);
 async function bench(opened: BenchInstallation): Promise<void> {
   const { installation, folder } = opened;
   const fleet = await makeFleet(opened, count);
-  const target = folderTarget(join(folder, 'archives'));
+  const run = await (usesAge() ? ageRun : formerRun)(installation, join(folder, 'archives'));
   const rows: Record<string, object> = {};
   const measure = async (name: string): Promise<void> => {
-    const { archived, unchanged, failed, bytes, ms } = await runBackup(installation, target, { concurrency, keep });
+    const { archived, unchanged, failed, bytes, ms } = await run();
     const s = (ms / 1_000).toFixed(1);
     const MiB = (bytes / 1024 / 1024).toFixed(1);
     rows[name] = { archived, unchanged, failed, MiB, s, rss: Math.round(process.memoryUsage().rss / 1024 / 1024) };
@@ -35,4 +45,22 @@ async function bench(opened: BenchInstallation): Promise<void> {
   await measure(`${changed} changed`);
   await measure('none changed');
   console.table(rows);
+}
+
+async function formerRun(installation: Installation, folder: string) {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const target = folderTarget(folder);
+  await withConnection(installation.controlUrl, control => initFormerTarget(control, target, false, false));
+  return () => runFormerBackup(installation, target, { concurrency, keep });
+}
+
+async function ageRun(installation: Installation, folder: string) {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const target = new FolderTarget(folder);
+  const { recipient } = await makeIdentity();
+  await withBackupLock(installation.controlUrl, 'archives', control =>
+    initTarget(control, target, { takeOver: false, isDryRun: false }),
+  );
+  const write = await createArchiveWriter(installation);
+  return () => runBackup(installation, target, { concurrency, keep, recipients: [recipient] }, write);
 }
