@@ -135,8 +135,9 @@ export function normalPostgresUrl(text: string): string {
   }
   if (!url.database) throw new PostgresUrlError('names no database: write one after the host, such as /backoffice');
   const user = url.user ?? ownLogin();
-  if (!user)
+  if (!user) {
     throw new PostgresUrlError('names no login: write one before the host, as postgresql://login:password@host');
+  }
 
   return formatPostgresUrl({ ...url, user });
 }
@@ -165,8 +166,9 @@ function readParameters(query: string): Map<string, string> {
   }
 
   for (const [name, value] of parameters) {
-    if (refused.includes(name))
+    if (refused.includes(name)) {
       throw new PostgresUrlError(`has the parameter ${name}, which is not supported: remove it`);
+    }
     const values = kept[name];
     if (values && !values.test(value)) {
       const words = name === 'sslmode' ? `one of ${sslModes.join(', ')}` : 'a value that PostgreSQL knows';

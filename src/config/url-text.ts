@@ -7,8 +7,9 @@
  */
 export function urlFault(text: string, schemes: readonly string[]): string | undefined {
   const lower = text.toLowerCase();
-  if (!schemes.some(scheme => lower.startsWith(scheme)))
+  if (!schemes.some(scheme => lower.startsWith(scheme))) {
     return `must be a URL that begins with ${schemes.join(' or ')}`;
+  }
   if (/[\s\p{Cc}]/u.test(text)) return 'has a space or a line break in it: write a space as %20';
   if (text.includes('#')) return 'has a # in it: write it as %23';
   if (!canDecode(text)) return 'has a % that does not begin an encoded letter: write it as %25';

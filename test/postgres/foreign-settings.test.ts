@@ -50,12 +50,76 @@ const others: Readonly<Record<string, string>> = {
   idle_in_transaction_session_timeout: '1000',
 };
 
+/** Beginnings of names of settings that are left to the server, as patterns. */
+const leftPrefixes = [
+  'enable_',
+  'cpu_',
+  'jit',
+  'geqo',
+  'parallel_',
+  'max_parallel_',
+  'min_parallel_',
+  'debug_',
+  'log_(?!parameter)',
+  'trace_',
+  'vacuum_',
+  'wal_',
+  'logical_',
+];
+
+/** Ends of such names, after an underscore. */
+const leftSuffixes = [
+  'cost',
+  'mem',
+  'limit',
+  'concurrency',
+  'collapse_limit',
+  'statistics_target',
+  'fraction',
+  'buffers',
+  'factor',
+  'multiplier',
+  'after',
+  'io',
+  'threshold',
+  'combine_limit',
+];
+
+/** Further such names. */
+const leftNames = [
+  'application_name',
+  'backslash_quote',
+  'backend_flush_after',
+  'commit_siblings',
+  'constraint_exclusion',
+  'default_text_search_config',
+  'default_toast_compression',
+  'effective_cache_size',
+  'escape_string_warning',
+  'file_copy_method',
+  'ignore_checksum_failure',
+  'icu_validation_level',
+  'optimize_bounded_sort',
+  'parallel_leader_participation',
+  'plan_cache_mode',
+  'scram_iterations',
+  'md5_password_warnings',
+  'stats_fetch_consistency',
+  'synchronize_seqscans',
+  'temp_file_limit',
+  'timezone_abbreviations',
+  'vacuum_buffer_usage_limit',
+  'zero_damaged_pages',
+  'allow_in_place_tablespaces',
+];
+
 /**
  * What stays as the server has it: how queries are planned and run, what is logged, and what is
  * for other programs.
  */
-const leftToServer =
-  /^(enable_|cpu_|jit|geqo|parallel_|max_parallel_|min_parallel_|debug_|log_(?!parameter)|trace_|vacuum_|wal_|logical_)|_(cost|mem|limit|concurrency|collapse_limit|statistics_target|fraction|buffers|factor|multiplier|after|io|threshold|combine_limit)$|^(application_name|backslash_quote|backend_flush_after|commit_siblings|constraint_exclusion|default_text_search_config|default_toast_compression|effective_cache_size|escape_string_warning|file_copy_method|ignore_checksum_failure|icu_validation_level|optimize_bounded_sort|parallel_leader_participation|plan_cache_mode|scram_iterations|md5_password_warnings|stats_fetch_consistency|synchronize_seqscans|temp_file_limit|timezone_abbreviations|vacuum_buffer_usage_limit|zero_damaged_pages|allow_in_place_tablespaces)$/;
+const leftToServer = new RegExp(
+  `^(${leftPrefixes.join('|')})|_(${leftSuffixes.join('|')})$|^(${leftNames.join('|')})$`,
+);
 
 /**
  * Left out: `local_preload_libraries` loads code; `default_transaction_read_only` is a lock,
