@@ -35,11 +35,18 @@ export async function startOwnServer(name: string, settings: string[]): Promise<
     Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n')[0]);
   const copyFiles = (from: string, to: string) => promisify(execFile)('cp', ['-a', from, to]);
 
+  async function crash(): Promise<void> {
+    const parent = await readPid();
+    const all = [parent, ...(await childrenOf(parent))];
+    process.kill(parent, 'SIGKILL');
+    await eventually(() => signal(all, 0).length === 0); // they end when they notice that it is gone
+
+    await postgres.leave(); // would join the restarted server as a second user, who keeps it running
+  }
+
   return {
     url,
-    crash: async () => {
-      process.kill(await readPid(), 'SIGKILL');
-    },
+    crash,
     restart: async () => {
       postgres = await startEmbeddedPostgres(folder, { settings });
     },
@@ -52,10 +59,7 @@ export async function startOwnServer(name: string, settings: string[]): Promise<
       signal(all, 'SIGCONT');
     },
     putBack: async () => {
-      const parent = await readPid();
-      const all = [parent, ...(await childrenOf(parent))];
-      process.kill(parent, 'SIGKILL');
-      await eventually(() => signal(all, 0).length === 0); // they end when they notice that it is gone
+      await crash();
       await rm(data, { recursive: true });
       await rename(snapshot, data);
     },

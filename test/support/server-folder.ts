@@ -41,7 +41,7 @@ export function isFolderOfRun(name: string, run: string): boolean {
 
 /** Returns the number of the run, which is the pid of its first process. */
 function runOf(name: string): string | undefined {
-  return /^backoffice-[a-z]+-(\d+)-/.exec(name)?.[1];
+  return /^backoffice-[a-z-]+-(\d+)-/.exec(name)?.[1];
 }
 
 function hasFreeMemory(): boolean {
