@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { statfsSync } from 'node:fs';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { useFolder } from './use.ts';
@@ -50,6 +50,9 @@ function hasFreeMemory(): boolean {
   return bavail * bsize >= minFreeBytes;
 }
 
+/** A run that takes longer is not one: its processes may be in another namespace, where nobody here sees them. */
+const maxRunMs = 3 * 3_600_000;
+
 /**
  * Removes the folders of killed runs without a guardian (the guardian of a run can be killed too), whose memory would
  * stay in use. A server that still runs there ends then.
@@ -57,8 +60,13 @@ function hasFreeMemory(): boolean {
 async function removeAbandoned(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     const run = runOf(name);
-    if (run !== undefined && !isRunning(Number(run)))
-      await rm(join(parent, name), { recursive: true, force: true }).catch(() => {}); // of another user
+    if (run === undefined || isRunning(Number(run))) continue;
+
+    const folder = join(parent, name);
+    const { birthtimeMs } = await stat(folder).catch(() => ({ birthtimeMs: Date.now() }));
+    if (Date.now() - birthtimeMs < maxRunMs) continue;
+
+    await rm(folder, { recursive: true, force: true }).catch(() => {}); // of another user
   }
 }
 
