@@ -75,7 +75,8 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
       return disconnected;
     };
     undo.push(disconnect);
-    const server = await installation.control.em.fork().findOneOrFail(Server, { name: 'default' });
+    const { em } = await installation.control();
+    const server = await em.fork().findOneOrFail(Server, { name: 'default' });
     const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
     return {
       ...{ folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, postgresPid },

@@ -5,17 +5,18 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { TenantFences } from './connections/tenant-fences.ts';
 import type { Beat } from './control/beat.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
-import { closeIdleConnections, controlServerIdentity } from './control/database.ts';
+import { closeIdleConnections } from './control/control-pool.ts';
 import { createFenceStore } from './control/fence-store.ts';
 import { loadTenant } from './control/load-tenant.ts';
 import type { Installation } from './installation.ts';
 import { OperatorError } from './log/operator-error.ts';
+import { readServerIdentity } from './postgres/server-address.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
 
 interface OpenDatabasesOptions {
   config: Pick<Config, 'controlConnections' | 'connectionBudget' | 'tenantConnections' | 'acquireTimeoutMs'>;
-  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets' | 'member'>;
+  installation: Pick<Installation, 'control' | 'controlUrl' | 'member' | 'pool' | 'secrets'>;
   beat: Beat;
   /** The last tenant migration of this build. */
   head: string;
@@ -32,7 +33,7 @@ interface OpenDatabasesOptions {
  */
 export async function openDatabases({
   config,
-  installation: { control, controlUrl, secrets, member },
+  installation,
   beat,
   head,
   feed,
@@ -40,11 +41,13 @@ export async function openDatabases({
   onChanged,
   log,
 }: OpenDatabasesOptions): Promise<TenantDatabases> {
+  const { controlUrl, pool, secrets, member } = installation;
+  const control = await installation.control();
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
     head,
     controlUrl,
-    controlIdentity: await controlServerIdentity(control),
+    controlIdentity: await readServerIdentity(pool),
     controlConnections: config.controlConnections + 1, // the change feed
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
@@ -70,7 +73,7 @@ export async function openDatabases({
   }
   beat.onChange(() => {
     budgets.update();
-    if (member) void closeIdleConnections(control, budgets.maxControl).catch(() => {});
+    if (member) void closeIdleConnections(pool, budgets.maxControl).catch(() => {});
   });
 
   return databases;

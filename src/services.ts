@@ -10,8 +10,8 @@ import type { Config } from './config/config.ts';
 import { Announcer } from './control/announcer.ts';
 import { Beat } from './control/beat.ts';
 import { ChangeFeed } from './control/change-feed.ts';
+import { closeIdleConnections } from './control/control-pool.ts';
 import { controlHead } from './control/control-version.ts';
-import { closeIdleConnections } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { reportMasterKey } from './control/present-key.ts';
@@ -38,7 +38,7 @@ import { createWebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
 
 export interface ServiceOptions {
   config: Config;
-  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets' | 'member'>;
+  installation: Pick<Installation, 'control' | 'controlUrl' | 'member' | 'pool' | 'secrets'>;
   log: Logger;
   passwords?: Passwords;
   /** Counts the lines that the log has dropped, for the metrics. */
@@ -60,10 +60,10 @@ const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop f
  */
 export async function createServices(options: ServiceOptions) {
   const { config, installation, log } = options;
-  const { control, secrets, member } = installation;
+  const { pool, secrets, member } = installation;
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const beat = new Beat({
-    pool: () => control.em.getConnection().getNativeClient(),
+    pool,
     process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
     budget: config.connectionBudget,
     secrets,
@@ -100,7 +100,8 @@ async function createParts(
   }: ServiceOptions,
   { heads, beat, feed }: Joined,
 ) {
-  const { control, controlUrl, secrets } = installation;
+  const { controlUrl, secrets } = installation;
+  const control = await installation.control();
   const { process } = beat;
   const announcer = new Announcer(control);
   const { announce } = announcer;
@@ -205,7 +206,7 @@ async function createParts(
       await recorder.stop();
       await announcer.stop();
       await feed.stop();
-      await closeIdleConnections(control, 1);
+      await closeIdleConnections(installation.pool, 1);
       await databases.close();
       await beat.leave();
       await tracing?.stop();

@@ -49,8 +49,8 @@ interface BeatRow extends Others {
 }
 
 interface BeatOptions {
-  /** Returns the pool of the control database. */
-  pool: () => Promise<pg.Pool>;
+  /** Of the control database. */
+  pool: pg.Pool;
   process: ProcessIdentity;
   /** `CONNECTION_BUDGET` */
   budget: number;
@@ -185,15 +185,13 @@ export class Beat {
 
     const remove = async (): Promise<void> => {
       await this.#running;
-      const pool = await this.#options.pool();
-      await pool.query('delete from processes where id = $1', [process.id]);
+      await this.#options.pool.query('delete from processes where id = $1', [process.id]);
     };
     await Promise.race([remove().catch(() => {}), delay(maxLeaveMs, undefined, { ref: false })]);
   }
 
   async #tryJoin(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
-    const pool = await this.#options.pool();
-    const client = await pool.connect();
+    const client = await this.#options.pool.connect();
     try {
       await client.query('begin');
       if (hasRoom) await client.query('select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
@@ -248,9 +246,8 @@ export class Beat {
    * second connection to a server that does not respond.
    */
   async #connect(): Promise<pg.PoolClient> {
-    const pool = await this.#options.pool();
     await within(this.#connecting, maxWaitMs);
-    const connecting = connectFirst(pool);
+    const connecting = connectFirst(this.#options.pool);
     this.#connecting = connecting.then(
       () => {},
       () => {},

@@ -1,21 +1,17 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
+import { PostgresDialect } from 'kysely';
 import type pg from 'pg';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
-import { connectionConfig, maxRefusedMs, timeLimits } from '../postgres/connection.ts';
 import { PoolError } from '../postgres/database-error.ts';
-import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
-import { retryRefusedOf } from '../postgres/retry-refused.ts';
 import type { ScramClient } from '../postgres/scram-client.ts';
-import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { answerMs, type Deadline } from '../runtime/deadline.ts';
+import { createControlPool } from './control-pool.ts';
 import { controlEntities } from './entities.ts';
-import type { BudgetMember } from './process-identity.ts';
 
 /** Names who makes the changes of a transaction, for the audit log. @param actor `RequestContext.actor` */
 export async function setActor(query: QueryControl, actor: string): Promise<void> {
@@ -47,51 +43,36 @@ class ControlDriver extends PostgreSqlDriver {
   }
 }
 
+/** MikroORM's connection, which uses a pool that exists already, and ends it. */
 class ControlConnection extends BoundConnection {
   #pool: pg.Pool | undefined;
 
-  override async getNativeClient(): Promise<pg.Pool> {
-    this.#pool = await super.getNativeClient();
-    return this.#pool;
+  override createKyselyDialect(options: object): PostgresDialect {
+    const { pool } = options as { pool: pg.Pool };
+    this.#pool = pool;
+
+    return new PostgresDialect({ pool });
   }
 
-  /**
-   * Also ends a pool that was only used through `getNativeClient`: Kysely ends it only after a query of its own, and
-   * the idle connections would keep the process alive for 30 s.
-   */
+  override async getNativeClient(): Promise<pg.Pool> {
+    await this.ensureConnection();
+    return this.requireNativeClient(this.#pool);
+  }
+
   override async close(force?: boolean): Promise<void> {
     await super.close(force);
+    // Kysely ends the pool only after a query of its own.
     if (this.#pool && !this.#pool.ending) await this.#pool.end();
-    this.#pool = undefined;
   }
 }
 
 /**
- * Creates a connection pool, which connects on first use. Close it with `control.close()`.
- * @param member limits the connections of the pool, and names them
+ * Opens the control database for entity managers. Close it with `control.close()`, which ends the pool.
+ * @param pool of `createControlPool`, for the same URL
  */
-export function openControlDatabase(url: string, connections = 2, member?: BudgetMember): ControlDatabase {
-  return new MikroORM({
-    ...controlOptions(url),
-    driver: ControlDriver,
-    driverOptions: {
-      ...connectionConfig(url, 'control', {}, member?.process.id),
-      max: connections,
-      idleTimeoutMillis: timeLimits.control.idleMs,
-      onPoolCreated: (pool: pg.Pool) => {
-        dropDeadConnections(pool, timeLimits.control.silenceMs);
-        retryRefusedOf(pool, {
-          maxMs: member?.process.kind === 'command' ? maxRefusedMs : timeLimits.control.connectMs,
-          onRefused: () => member?.onControlRefused(),
-        });
-        const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
-        // Read before a connection is opened, and when one is released: above the maximum, it
-        // is closed after its use, also while others wait for it.
-        Object.defineProperty(pool.options, 'max', { get: max });
-        Object.defineProperty(pool.options, 'maxUses', { get: () => (pool.totalCount > max() ? 1 : Infinity) });
-      },
-    },
-  });
+export function openControlDatabase(url: string, pool: pg.Pool = createControlPool(url)): ControlDatabase {
+  // A function, because MikroORM copies the objects in its options.
+  return new MikroORM({ ...controlOptions(url), driver: ControlDriver, driverOptions: () => ({ pool }) });
 }
 
 /**
@@ -162,23 +143,4 @@ export async function transactControl<Result>(
     forgetDeadline?.();
     client.release(broken);
   }
-}
-
-/** A server that does not answer. */
-const maxEndMs = 1_000;
-
-/** Closes idle connections of the pool until `keep` are open or the others are in use, and waits for their ends. */
-export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
-  const pool = await control.em.getConnection().getNativeClient();
-  while (!pool.ending && pool.totalCount > keep && pool.idleCount > 0) {
-    const client = await pool.connect();
-    const ended = new Promise(resolve => void client.once('end', resolve));
-    client.release(true);
-    await Promise.race([ended, delay(maxEndMs, undefined, { ref: false })]);
-  }
-}
-
-/** Returns which server the control database is on; see `readServerIdentity`. */
-export async function controlServerIdentity(control: ControlDatabase): Promise<string | undefined> {
-  return readServerIdentity(await control.em.getConnection().getNativeClient());
 }

@@ -28,7 +28,8 @@ export async function demoLogin(
   const [created] = logins;
   if (created) await writeFile(path, `${created.password}\n`, { mode: 0o600 });
   const stored = created?.password ?? (await readFile(path, 'utf8').catch(() => '')).trim();
-  const user = await control.em.fork().findOne(User, { tenant: tenant.id, email });
+  const { em } = await control();
+  const user = await em.fork().findOne(User, { tenant: tenant.id, email });
   const isValid = stored !== '' && user !== null && (await passwords.verify(user.passwordHash, stored));
   return { tenant: { guid: tenant.guid, slug: tenant.slug }, email, password: isValid ? stored : undefined };
 }

@@ -2,8 +2,8 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords } from '../auth/passwords.ts';
 import type { Config } from '../config/config.ts';
-import { closeIdleConnections, openControlDatabase } from '../control/database.ts';
-import type { Installation } from '../installation.ts';
+import { closeIdleConnections } from '../control/control-pool.ts';
+import { type Installation, openControl } from '../installation.ts';
 import { requireControlHead } from '../operator/control/control-head.ts';
 import { provisionDemoTenant } from '../operator/lifecycle/demo-records.ts';
 import { readManifest } from '../operator/lifecycle/manifest.ts';
@@ -30,7 +30,7 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   const prepared = await prepare(installation, config, log);
-  if (config.processes > 1) await closeIdleConnections(installation.control, 0); // the workers have their own
+  if (config.processes > 1) await closeIdleConnections(installation.pool, 0); // the workers have their own
   return prepared;
 }
 
@@ -61,23 +61,19 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
   // Other processes on the same embedded PostgreSQL derive the same password.
   const password = operator.secrets.mac('service_login').toString('base64url');
   const controlUrl = await createServiceLogin(operator.controlUrl, password);
-  const control = openControlDatabase(controlUrl, config.controlConnections, operator.member);
-  const close = async (): Promise<void> => {
-    await control.close(true);
-    await operator.close();
-  };
-  return { ...operator, controlUrl, control, close };
+
+  return openControl({ ...operator, controlUrl }, config, operator.member);
 }
 
 /** One line for all PostgreSQL servers and Redis: their connections carry every secret of the tenants. */
 async function warnOfUnverifiedHosts(
-  { control, controlUrl }: Installation,
+  { statements, controlUrl }: Installation,
   config: Config,
   log: Logger,
 ): Promise<void> {
-  const rows = await control.em
-    .fork()
-    .execute<{ address: string }[]>('select address from servers where address is not null order by name');
+  const rows = await statements.execute<{ address: string }[]>(
+    'select address from servers where address is not null order by name',
+  );
   const urls = [controlUrl, ...rows.map(({ address }) => address)];
   const redisHost = config.redisUrl && unverifiedRedisHost(config.redisUrl);
   const hosts = new Set([...urls.map(unverifiedHost), redisHost].filter(host => host !== undefined));
@@ -89,8 +85,8 @@ async function warnOfUnverifiedHosts(
 }
 
 /** The service needs no rights of an operator, and an attacker who takes it over should not get them. */
-async function warnOfOperatorLogin({ control }: Installation, log: Logger): Promise<void> {
-  if (await isOperatorLogin(control))
+async function warnOfOperatorLogin(installation: Installation, log: Logger): Promise<void> {
+  if (await isOperatorLogin(installation))
     log.warn(
       { event: 'operator_login' },
       'the service runs with the login of an operator; make one of its own: bin/backoffice control service-login',
@@ -99,11 +95,11 @@ async function warnOfOperatorLogin({ control }: Installation, log: Logger): Prom
 
 /** A server that accepts less than the budget refuses connections while requests wait. */
 async function warnOfFewConnections(
-  { control }: Installation,
+  { statements }: Installation,
   { connectionBudget }: Config,
   log: Logger,
 ): Promise<void> {
-  const [server] = await control.em.fork().execute<{ accepted: number }[]>(
+  const [server] = await statements.execute<{ accepted: number }[]>(
     `select sum(case name when 'max_connections' then setting::int else -setting::int end)::int as accepted
        from pg_settings where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections')`,
   );

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { createControlPool } from '../../src/control/control-pool.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
@@ -155,7 +156,8 @@ describe('commands on a server that has no connection left', () => {
   it('a command waits as long for a connection of its entity manager', async () => {
     let refusals = 0;
     const member = { process: newProcess('command'), maxControl: () => 1, onControlRefused: () => void refusals++ };
-    const control = openControlDatabase(environment.DATABASE_URL ?? '', 1, member);
+    const url = environment.DATABASE_URL ?? '';
+    const control = openControlDatabase(url, createControlPool(url, 1, member));
     try {
       const rows = await withConnection(environment.DATABASE_URL ?? '', async () => {
         const pending = control.em.execute<object[]>('select 1');

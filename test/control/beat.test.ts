@@ -24,8 +24,7 @@ describe('beats of processes', () => {
   });
 
   function createBeat(kind: ProcessIdentity['kind'] = 'service', ownBudget = budget): Beat {
-    const { control, secrets } = world.installation;
-    const pool = () => control.em.getConnection().getNativeClient();
+    const { pool, secrets } = world.installation;
     const beat = new Beat({ pool, process: newProcess(kind), budget: ownBudget, secrets, log });
     beats.push(beat);
     return beat;
@@ -153,7 +152,7 @@ describe('beats of processes', () => {
   it('a beat goes before everybody who waits for a connection of the pool', async () => {
     const beat = createBeat();
     await beat.join();
-    const pool = await world.installation.control.em.getConnection().getNativeClient();
+    const { pool } = world.installation;
     let isLoaded = true;
 
     // Each waits for its turn, so the queue is never shorter than 100.

@@ -51,7 +51,7 @@ describe('change topics', () => {
   it('every topic has exactly one subscriber in the service', async () => {
     const { installation, log } = world;
     const feed = new RecordingFeed({ url: installation.controlUrl, beat: noBeat, log });
-    createDirectory({ ...installation, feed, log });
+    createDirectory({ ...installation, control: world.control, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, maxBytes: 1 });
     await new ChangeWatch({ feed } as never).stop();

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
-import { openControlDatabase } from '../../src/control/database.ts';
+import { createControlPool } from '../../src/control/control-pool.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
+import { type Installation, openInstallation } from '../../src/installation.ts';
 import { eventually } from '../support/eventually.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -10,8 +11,7 @@ describe('pool of the control database', () => {
   it('a share that became smaller is kept also while requests wait for connections without a pause', async () => {
     let share = 4;
     const member = { process: newProcess('service'), maxControl: () => share, onControlRefused: () => {} };
-    const control = openControlDatabase(world.installation.controlUrl, share, member);
-    const pool = await control.em.getConnection().getNativeClient();
+    const pool = createControlPool(world.installation.controlUrl, share, member);
     let isLoaded = true;
     const load = Array.from({ length: 30 }, async () => {
       while (isLoaded) await pool.query('select pg_sleep(0.01)');
@@ -24,6 +24,48 @@ describe('pool of the control database', () => {
     expect(pool.waitingCount).to.be.above(0);
     isLoaded = false;
     await Promise.all(load);
-    await control.close();
+    await pool.end();
+  });
+
+  describe('of a command', () => {
+    let installation: Installation;
+
+    before(async () => {
+      installation = await openInstallation(world.config, 'command');
+    });
+    after(() => installation.close());
+
+    it('has one connection, which statements and entity managers share, in whatever order they come', async () => {
+      const backend = 'select pg_backend_pid() as pid';
+
+      const [first] = await installation.statements.execute<{ pid: number }[]>(backend);
+      const { em } = await installation.control();
+      const inTransaction = await em.fork().transactional(each => each.execute<{ pid: number }[]>(backend));
+      const [last] = await installation.statements.execute<{ pid: number }[]>(backend);
+
+      expect(inTransaction).to.deep.equal([first]);
+      expect(last).to.deep.equal(first);
+    });
+
+    it('opens its entity managers once, also for tasks that need them at the same time', async () => {
+      const [one, other] = await Promise.all([installation.control(), installation.control()]);
+
+      expect(one).to.equal(other);
+    });
+
+    it('returns the same values through statements and entity managers', async () => {
+      const values = `
+        select date '2026-02-03' as day, timestamptz '2026-02-03 04:05:06.789012Z' as moment,
+               timestamp '2026-02-03 04:05:06.789012' as local, interval '1 day 2 s' as age,
+               array[timestamptz '2026-02-03 04:05:06.789012Z'] as moments, 9007199254740993 as large,
+               1.5 as exact, 2 as small, true as flag, '{"a": [1]}'::jsonb as document, array['a', null] as texts`;
+      const { em } = await installation.control();
+
+      const [stated] = await installation.statements.execute(values);
+      const [managed] = await em.fork().execute<object[]>(values);
+
+      expect(stated).to.deep.equal(managed);
+      expect(stated).to.include({ day: '2026-02-03', large: '9007199254740993', small: 2 });
+    });
   });
 });

@@ -4,6 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
 import { readConfig } from '../../src/config/config.ts';
+import { createControlPool } from '../../src/control/control-pool.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners, SecretBox } from '../../src/control/secret-box.ts';
@@ -51,12 +52,12 @@ describe('the master key of an installation', () => {
   afterEach(async () => {
     const [row] = await presentKeys(world);
     const present = boxOf(next).present.fingerprint === row?.fingerprint ? next : former;
-    await resealSecrets({ control: world.control, secrets: boxOf(former, present) });
+    await resealSecrets({ control: world.installation.control, secrets: boxOf(former, present) });
     await controlSql(world, 'delete from webhook_tenants');
     await eventually(() => isReady(world.service));
   });
 
-  const change = () => resealSecrets({ control: world.control, secrets: boxOf(next, former) });
+  const change = () => resealSecrets({ control: world.installation.control, secrets: boxOf(next, former) });
 
   describe('at the start of a process', () => {
     it('service and commands refuse keys that are not the master key, and say which setting to change', async () => {
@@ -111,7 +112,7 @@ describe('the master key of an installation', () => {
 
     it('of concurrent first uses of a control database with different keys, one makes its key the master key', async () => {
       const { url, drop } = await createControl();
-      const control = openControlDatabase(url, 4);
+      const control = openControlDatabase(url, createControlPool(url, 4));
       const boxes = Array.from({ length: 4 }, () => boxOf(newKey()));
 
       const first = await Promise.allSettled(boxes.map(secrets => requireMasterKey(control.em, secrets)));
@@ -152,7 +153,7 @@ describe('the master key of an installation', () => {
       await change();
       await eventually(() => isReady(world.service).then(ready => !ready));
 
-      await resealSecrets({ control: world.control, secrets: boxOf(former, next) });
+      await resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) });
 
       await eventually(() => isReady(world.service));
       for (const tenant of [world.acme, world.globex])
@@ -395,7 +396,10 @@ describe('the master key of an installation', () => {
     });
 
     it('and one in the opposite direction at the same time leave every secret under one key', async () => {
-      await Promise.all([change(), resealSecrets({ control: world.control, secrets: boxOf(former, next) })]);
+      await Promise.all([
+        change(),
+        resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) }),
+      ]);
 
       const [row] = await presentKeys(world);
       const present = [boxOf(former), boxOf(next)].find(({ present }) => present.fingerprint === row?.fingerprint);
@@ -583,7 +587,7 @@ async function storeUnder(world: World, column: string, secrets: SecretBox): Pro
 
 /** @throws when a secret of the control database does not open, as `control reseal` finds */
 async function openEverySecret(world: World, secrets: SecretBox): Promise<void> {
-  const count = await resealSecrets({ control: world.control, secrets }, true);
+  const count = await resealSecrets({ control: world.installation.control, secrets }, true);
   expect(count).to.be.above(5);
 }
 

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { ConnectionBudget } from '../../src/connections/connection-budget.ts';
 import { TenantPool } from '../../src/connections/tenant-pool.ts';
+import { createControlPool } from '../../src/control/control-pool.ts';
 import { openControlDatabase, queryControl } from '../../src/control/database.ts';
 import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { connectionConfig, timeLimits, withConnection } from '../../src/postgres/connection.ts';
@@ -91,7 +92,8 @@ describe('silence limit of database connections', () => {
 
   it('a connection that is not answered after its login ends, and its place in the pool is free', async () => {
     const { controlUrl } = world.installation;
-    const control = openControlDatabase(proxy.through(controlUrl), 1);
+    const url = proxy.through(controlUrl);
+    const control = openControlDatabase(url, createControlPool(url, 1));
     const held = proxy.hold(new URL(controlUrl).pathname.slice(1), packet => packet.includes('tcp_keepalives_idle'));
     const query = () => queryControl(control, 'probe', 'select 1', []);
 

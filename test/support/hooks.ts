@@ -52,7 +52,11 @@ async function startServer(): Promise<void> {
   await withConnection(url, client => client.query('update servers set prefix = $1', [server.prefix]));
   // Makes the template and stores its schema fingerprint, so that no world has to compute it.
   const control = openControlDatabase(url);
-  await headFingerprint(control, await control.em.fork().findOneOrFail(Server, { name: server.name }), postgres.url);
+  await headFingerprint(
+    async () => control,
+    await control.em.fork().findOneOrFail(Server, { name: server.name }),
+    postgres.url,
+  );
   await control.close(true);
   await makeWorldTemplate(postgres.url);
   Object.assign(timeLimits.control, { connectMs });

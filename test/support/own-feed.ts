@@ -12,9 +12,8 @@ export interface OwnFeed {
 }
 
 /** @param url of the control database, for the connection of the feed alone */
-export function createOwnFeed({ control, installation, log }: World, url = installation.controlUrl): OwnFeed {
-  const { secrets } = installation;
-  const pool = () => control.em.getConnection().getNativeClient();
+export function createOwnFeed({ installation, log }: World, url = installation.controlUrl): OwnFeed {
+  const { pool, secrets } = installation;
   const beat = new Beat({ pool, process: newProcess('command'), budget: 32, secrets, log });
   const feed = new ChangeFeed({ url, beat, log });
 

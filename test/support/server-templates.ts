@@ -28,7 +28,7 @@ export const copyDedicatedTemplate = (folder: string): Promise<void> =>
     const controlUrl = databaseUrl(url, dedicatedControl);
     await migrateControl(controlUrl);
     const control = openControlDatabase(controlUrl);
-    await headFingerprint(control, await control.em.fork().findOneOrFail(Server, { name: 'default' }), url);
+    await headFingerprint(async () => control, await control.em.fork().findOneOrFail(Server, { name: 'default' }), url);
     await control.close(true);
   });
 

@@ -120,7 +120,8 @@ export async function createWorld(
   const logs: string[] = [];
   const log = pino({ level: 'trace' }, { write: line => void logs.push(line) });
   const installation = await openInstallation(config);
-  await installation.control.em.execute(
+  const control = await installation.control();
+  await control.em.execute(
     `update tenants set database_name = new.name, role_name = new.name
        from (values (${acme.id}, '${acme.database}'), (${globex.id}, '${globex.database}')) as new (id, name)
       where tenants.id = new.id;
@@ -168,7 +169,7 @@ export async function createWorld(
 
   return {
     installation,
-    control: installation.control,
+    control,
     service,
     config,
     url,
@@ -183,7 +184,7 @@ export async function createWorld(
     login,
     loginAs: async (tenant, { permissions, scope = 'All', entityId = null }) => {
       const role = `role-${randomBytes(4).toString('hex')}`;
-      await installation.control.em
+      await control.em
         .fork()
         .execute('insert into roles (tenant_id, name, permissions) values (?, ?, ?::text[])', [
           tenant.id,
@@ -222,7 +223,7 @@ export async function createWorld(
       // Whatever the tests of this world did, the log must contain no secret.
       const logText = logs.join('');
       for (const secret of secrets) if (logText.includes(secret)) throw new Error('the log contains a secret');
-      const created = await installation.control.em
+      const created = await control.em
         .fork()
         .execute<{ database: string; role: string }[]>(
           'select database_name as database, role_name as role from tenants',

@@ -73,7 +73,7 @@ interface PolledServer {
 }
 
 async function readServers({ control, servers }: Installation, ids: number[]): Promise<Map<number, PolledServer>> {
-  const found = await control.em.fork().find(Server, { id: { $in: ids } });
+  const found = await (await control()).em.fork().find(Server, { id: { $in: ids } });
   const poll = async (server: Server): Promise<[number, PolledServer]> => {
     const { id, name } = server;
     const url = servers.adminUrl(server);

@@ -107,7 +107,7 @@ export async function drillArchives(
     if (archives.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: bin/backoffice backup run --all');
     const keyring = createKeyring(await readKeys(control), installation.secrets);
-    const tenants = await installation.control.em.fork().findAll(Tenant, { populate: ['server'] });
+    const tenants = await (await installation.control()).em.fork().findAll(Tenant, { populate: ['server'] });
     const sources = new Map<string | null, Tenant>(tenants.map(tenant => [tenant.guid, tenant]));
     for (const server of new Set(tenants.map(tenant => tenant.server)))
       await dropScratchDatabases(server, installation.servers.adminUrl(server));

@@ -71,8 +71,8 @@ class ArchiveWriter {
 
   /** Returns what lists the objects that somebody else has made; without it, an archive is made all the same. */
   async #foreignOf(guid: string): Promise<ArchiveSource['listForeign']> {
-    const { control } = this.#installation;
-    const tenant = await control.em.fork().findOne(Tenant, { guid }, { populate: ['server'] });
+    const { em } = await this.#installation.control();
+    const tenant = await em.fork().findOne(Tenant, { guid }, { populate: ['server'] });
     if (!tenant) return undefined;
 
     const { server, roleName: role } = tenant;
@@ -81,10 +81,11 @@ class ArchiveWriter {
   }
 
   #knownOn(server: Server): Promise<Set<string>> {
-    const { control, servers } = this.#installation;
+    const installation = this.#installation;
     const read = async (): Promise<Set<string>> => {
-      await headFingerprint(control, server, servers.adminUrl(server)); // stores what `knownObjects` reads
-      return knownObjects(control, server);
+      const adminUrl = installation.servers.adminUrl(server);
+      await headFingerprint(installation.control, server, adminUrl); // stores what `knownObjects` reads
+      return knownObjects(installation, server);
     };
 
     const known = this.#known.get(server.id) ?? read();

@@ -86,7 +86,8 @@ interface PolledServer {
 }
 
 async function readServers({ control, servers }: Installation, ids: number[]): Promise<Map<number, PolledServer>> {
-  const found = await control.em.fork().find(Server, { id: { $in: ids } });
+  const { em } = await control();
+  const found = await em.fork().find(Server, { id: { $in: ids } });
 
   const poll = async (server: Server): Promise<[number, PolledServer]> => {
     const { id, name } = server;

@@ -18,7 +18,7 @@ Then the start file of the shell loads the script:
   source <(backoffice completion bash)        in ~/.bashrc
   source <(backoffice completion zsh)         in ~/.zshrc, after compinit
   backoffice completion fish | source         in ~/.config/fish/config.fish`,
-  access: 'nothing',
+  isOffline: true,
   effect: 'reads',
   json: false,
   async run({ shell }, { output }) {

@@ -1,5 +1,6 @@
+import type { Installation } from '../../installation.ts';
 import { onStopSignal } from '../../runtime/signals.ts';
-import type { Context, Operation } from '../command/operation.ts';
+import type { Operation } from '../command/operation.ts';
 import type { CommandProgress } from './output.ts';
 
 const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it
@@ -12,7 +13,7 @@ const maxCloseMs = 1_000;
 export function interruptSignal(
   { interrupt }: Operation,
   progress: CommandProgress,
-  installation: Context['installation'],
+  installation: Installation | undefined,
 ): AbortSignal {
   const interrupted = new AbortController();
   if (!interrupt) return interrupted.signal;
@@ -29,7 +30,7 @@ export function interruptSignal(
 }
 
 /** Leaves an embedded PostgreSQL, so that it does not continue to run. */
-async function exitAtOnce(installation: Context['installation']): Promise<void> {
+async function exitAtOnce(installation: Installation | undefined): Promise<void> {
   setTimeout(() => process.exit(exitInterrupted), maxCloseMs).unref();
   await installation?.close().catch(() => {});
   process.exit(exitInterrupted);

@@ -1,7 +1,7 @@
-import type { ControlStatements, Installation, OpenControl } from '../../installation.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Trace } from '../../tracing/trace.ts';
-import { type Context, type Installations, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
+import { type Context, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
 import type { RecordedAction } from '../tenants/record-action.ts';
 import { catalogue } from './catalogue.ts';
@@ -33,10 +33,8 @@ export interface Call {
  */
 export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
   try {
-    const { access } = call.operation;
-    const values = withDefaults(call.operation.fields, call.given);
-    const opener = openers[typeof access === 'function' ? access(values) : access];
-    if ((await opener(call, installation => performOn(call, frontEnd, installation))) !== false) return;
+    if ((await performInInstallation(call, frontEnd)) !== false) return;
+
     process.exitCode = exitFailed;
     if (call.operation.effect === 'reads' && !call.dryRun) frontEnd.found();
   } catch (error) {
@@ -45,51 +43,38 @@ export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
   }
 }
 
-type Opener = (call: Call, work: (installation: Context['installation']) => Promise<unknown>) => Promise<unknown>;
+/** Opens the installation for an operation, if it uses one, and runs it. */
+async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<unknown> {
+  const { isOffline, makesControl } = call.operation;
+  if (isOffline) return performOn(call, frontEnd, undefined);
 
-/** How the installation is opened for an operation, and when its change is recorded. */
-const openers: Record<keyof Installations, Opener> = {
-  nothing: (_, work) => work(undefined),
-  statements: async (call, work) => {
-    const { openControl } = await import('../control/open-control.ts');
-    const control = await openControl(await readSettings());
-    return checked(control, call, work, false);
-  },
-  installation: async (call, work) => {
-    const { openInstallation } = await import('../../installation.ts');
-    const installation = await openInstallation(await readSettings(), 'command');
-    return checked(installation, call, work, call.operation.effect !== 'reads');
-  },
-  // The change is recorded at its end.
-  unchecked: async (call, work) => {
-    const { openInstallation } = await import('../../installation.ts');
-    const installation = await openInstallation(await readSettings(), 'command');
-    const running = work(installation);
-    await running.catch(() => {});
-    await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
-    return running.finally(installation.close);
-  },
-};
-
-/**
- * Runs the work of a command on a control database at head, as a process that beats. Closes
- * what is open.
- * @param isOperator true when the work needs the rights of an operator
- */
-async function checked(
-  installation: OpenControl,
-  call: Call,
-  work: (installation: Context['installation']) => Promise<unknown>,
-  isOperator: boolean,
-): Promise<unknown> {
-  const { requireControlHead } = await import('../control/control-head.ts');
-  const { beating } = await import('../command/beating.ts');
+  const { openInstallation } = await import('../../installation.ts');
+  const installation = await openInstallation(await readSettings(), 'command');
+  const work = (): Promise<unknown> => performOn(call, frontEnd, installation);
   try {
-    await requireControlHead(installation, { isOperator });
-    return await beating(installation, () => recorded(installation, call, () => work(installation as Installation)));
+    return await (makesControl ? makingControl : onControlHead)(installation, call, work);
   } finally {
     await installation.close();
   }
+}
+
+/** Runs the work of a command on a control database at head, as a process that beats. */
+async function onControlHead(installation: Installation, call: Call, work: () => Promise<unknown>): Promise<unknown> {
+  const { requireControlHead } = await import('../control/control-head.ts');
+  const { beating } = await import('../command/beating.ts');
+  const { effect, changesRowsOnly } = call.operation;
+
+  await requireControlHead(installation, { isOperator: effect !== 'reads' && !changesRowsOnly });
+  return beating(installation, () => recorded(installation, call, work));
+}
+
+/** Runs the work of a command that makes the control database, and records the change at its end. */
+async function makingControl(installation: Installation, call: Call, work: () => Promise<unknown>): Promise<unknown> {
+  const running = work();
+  await running.catch(() => {});
+  await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
+
+  return running;
 }
 
 async function readSettings() {
@@ -111,12 +96,12 @@ async function recorded(
 }
 
 /** Shows the plan of an operation, or has it confirmed where it hurts somebody, and runs it. */
-async function performOn(call: Call, frontEnd: FrontEnd, installation: Context['installation']): Promise<unknown> {
+async function performOn(call: Call, frontEnd: FrontEnd, installation: Installation | undefined): Promise<unknown> {
   const { operation, dryRun, yes } = call;
   const { progress, agree } = frontEnd;
   const isRepeated = call.watch || operation.repeats === 'always';
   const untraced: Context = {
-    installation,
+    installation: installation as Installation, // an operation without one does not use it
     output: frontEnd.output(isRepeated),
     progress,
     signal: interruptSignal(operation, progress, installation),

@@ -1,15 +1,15 @@
 import { readConfig } from '../../config/config.ts';
 import { Beat } from '../../control/beat.ts';
 import { newProcess } from '../../control/process-identity.ts';
-import type { OpenControl } from '../../installation.ts';
+import type { Installation } from '../../installation.ts';
 
 const noLog = { info: () => {}, warn: () => {} };
 
 /** Runs the work of a command, which beats meanwhile, so that `processes` knows of it. */
-export async function beating<T>({ pool, secrets }: OpenControl, work: () => Promise<T>): Promise<T> {
+export async function beating<T>({ pool, secrets, member }: Installation, work: () => Promise<T>): Promise<T> {
   const beat = new Beat({
     pool,
-    process: newProcess('command'),
+    process: member?.process ?? newProcess('command'),
     budget: readConfig().connectionBudget,
     secrets,
     log: noLog,

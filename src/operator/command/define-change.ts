@@ -1,5 +1,4 @@
 import {
-  type Access,
   type Confirmation,
   type Context,
   type Definition,
@@ -25,17 +24,17 @@ interface Change {
   readonly steady?: string;
 }
 
-interface ChangeDefinition<F extends Fields, A extends Access> extends Omit<Definition<F, A>, 'plan' | 'run'> {
+interface ChangeDefinition<F extends Fields> extends Omit<Definition<F>, 'plan' | 'run'> {
   /** @param isDryRun true to change nothing, and to fail where the change would */
-  change(values: Values<F>, context: Context<A>, isDryRun: boolean): Promise<Change>;
+  change(values: Values<F>, context: Context, isDryRun: boolean): Promise<Change>;
 }
 
 /** Returns an operation that makes one change and returns its result: the plan is the same change as a dry run. */
-export function defineChange<const F extends Fields = NoFields, A extends Access = 'installation'>({
+export function defineChange<const F extends Fields = NoFields>({
   change,
   ...definition
-}: ChangeDefinition<F, A>): Operation {
-  return defineOperation<F, A>({
+}: ChangeDefinition<F>): Operation {
+  return defineOperation<F>({
     ...definition,
     async plan(values, context) {
       const { document, facts, plan, done: _, ...confirmation } = await change(values, context, true);

@@ -1,5 +1,4 @@
 import {
-  type Access,
   type Context,
   type Definition,
   defineOperation,
@@ -9,10 +8,10 @@ import {
 } from './operation.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
-interface ListDefinition<F extends Fields, A extends Access, Item extends object>
-  extends Omit<Definition<F, A>, 'effect' | 'isList' | 'plan' | 'run'>,
+interface ListDefinition<F extends Fields, Item extends object>
+  extends Omit<Definition<F>, 'effect' | 'isList' | 'plan' | 'run'>,
     Pick<ListText<Item>, 'wide'> {
-  items(values: Values<F>, context: Context<A>): Promise<readonly Item[]>;
+  items(values: Values<F>, context: Context): Promise<readonly Item[]>;
   /** The columns of an item. Without it, all of its fields. */
   readonly row?: ListText<Item>['row'];
   /** Whether to show all columns. */
@@ -24,12 +23,16 @@ interface ListDefinition<F extends Fields, A extends Access, Item extends object
 }
 
 /** Returns an operation that reads a list. */
-export function defineList<
-  const F extends Fields = NoFields,
-  Item extends object = object,
-  A extends Access = 'installation',
->({ items, row = item => item, wide, isWide, nameOf, empty, ...definition }: ListDefinition<F, A, Item>): Operation {
-  return defineOperation<F, A>({
+export function defineList<const F extends Fields = NoFields, Item extends object = object>({
+  items,
+  row = item => item,
+  wide,
+  isWide,
+  nameOf,
+  empty,
+  ...definition
+}: ListDefinition<F, Item>): Operation {
+  return defineOperation<F>({
     ...definition,
     effect: 'reads',
     isList: true,

@@ -1,4 +1,4 @@
-import type { ControlStatements, Installation, InstallationAccess } from '../../installation.ts';
+import type { Installation } from '../../installation.ts';
 import type { Trace } from '../../tracing/trace.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
@@ -38,7 +38,7 @@ export interface Confirmation {
  * What an operator can do. The command line makes a command of it. It knows neither the terminal nor the arguments of
  * the process, and imports what it needs when it runs: a short command spends most of its time loading modules.
  */
-export interface Operation<F extends Fields = Fields, A extends Access = Access> {
+export interface Operation<F extends Fields = Fields> {
   /** The words of the command, such as `user add`. */
   readonly name: string;
   readonly description: string;
@@ -47,8 +47,12 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly examples: readonly string[];
   /** Further help, which follows the options. */
   readonly help?: string;
-  /** What is opened for it, which can depend on the fields. */
-  readonly access: A | ((fields: Values<F>) => A);
+  /** True if it uses no installation. */
+  readonly isOffline?: boolean;
+  /** True if it makes the control database, which may be missing or at any version. */
+  readonly makesControl?: boolean;
+  /** True if it changes rows of the control database only: the rights of its owner suffice. */
+  readonly changesRowsOnly?: boolean;
   readonly effect: Effect;
   /** Fields that make a change of an operation that reads: `doctor --fix`. */
   readonly changingFields?: readonly (keyof F & string)[];
@@ -79,13 +83,13 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
     readonly isIdleBeforeCount?: boolean;
   };
   /** Returns what `run` would do, and changes nothing. An operation that has to be confirmed has one. */
-  plan?(fields: Values<F>, context: Context<A>): Promise<Plan>;
+  plan?(fields: Values<F>, context: Context): Promise<Plan>;
   /**
    * @param catalogue all operations, by topic
    * @returns false when it has failed and said why; `again` to be repeated
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
-  run(fields: Values<F>, context: Context<A>, catalogue: readonly Topic[]): Promise<boolean | 'again' | void>;
+  run(fields: Values<F>, context: Context, catalogue: readonly Topic[]): Promise<boolean | 'again' | void>;
 }
 
 /** The headings of the help, in its order. */
@@ -122,34 +126,17 @@ export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
 
-/** What defines an operation: one without fields, and with the whole installation, unless it says so. */
-export interface Definition<F extends Fields, A extends Access> extends Omit<Operation<F, A>, 'access' | 'fields'> {
-  readonly access?: Operation<F, A>['access'];
+/** What defines an operation: one without fields, unless it says so. */
+export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields'> {
   readonly fields?: F;
 }
 
 export type NoFields = Readonly<Record<never, never>>;
 
 /** Returns the operation, with the types of its fields checked. */
-export function defineOperation<const F extends Fields = NoFields, A extends Access = 'installation'>(
-  definition: Definition<F, A>,
-): Operation {
-  return { access: 'installation', fields: {}, ...definition } as unknown as Operation;
+export function defineOperation<const F extends Fields = NoFields>(definition: Definition<F>): Operation {
+  return { fields: {}, ...definition } as unknown as Operation;
 }
-
-/** What an operation can have opened for it, by what it needs. */
-export interface Installations {
-  /** The control database at head, with its entity manager. */
-  installation: Installation;
-  /** The control database at head, without its entity manager: a command that does without starts sooner. */
-  statements: InstallationAccess & ControlStatements;
-  /** The control database may be missing, or at any version. */
-  unchecked: Installation;
-  /** Nothing is opened. */
-  nothing: undefined;
-}
-
-export type Access = keyof Installations;
 
 /** How a list appears as text. */
 export interface ListText<Item> {
@@ -189,8 +176,8 @@ export interface Progress {
 }
 
 /** What an operation runs in: on a terminal, in a script, or in a service. */
-export interface Context<A extends Access = Access> {
-  readonly installation: Installations[A];
+export interface Context {
+  readonly installation: Installation;
   readonly output: Output;
   readonly progress: Progress;
   /** Aborts when the operation is to end early: see `Operation.interrupt`. */

@@ -13,7 +13,7 @@ export interface ConsoleServices {
   readonly offered: Offer;
   readonly runs: Runs;
   /** The control database. Pages open no other one. */
-  readonly control: Context<'statements'>['installation'];
+  readonly control: Context['installation'];
   /** Where the console runs, and what it runs, in a word or two. */
   readonly shell: { readonly place: string; readonly mode: string };
 }

@@ -34,7 +34,6 @@ For a team, put it behind a proxy that knows who somebody is, and removes the he
 Each change then needs a reason, and the log of operators has the name of the user.
 
 Ctrl-C ends it; commands that it runs end as on the command line.`,
-  access: 'statements',
   effect: 'reads',
   json: 'print one JSON line on stdout, with the address',
   interrupt: { text: 'the commands that run' },

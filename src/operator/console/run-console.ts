@@ -28,7 +28,7 @@ const timeouts = { headersTimeout: 5_000, requestTimeout: 15_000, connectionsChe
  */
 export async function runConsole(
   { host, port, allow, team, opensBrowser }: ConsoleOptions,
-  { installation, output, signal }: Context<'statements'>,
+  { installation, output, signal }: Context,
   catalogue: readonly Topic[],
 ): Promise<void> {
   const offered = await offeredOperations(catalogue, allow, team !== undefined);

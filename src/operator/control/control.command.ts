@@ -40,7 +40,7 @@ const migrate = defineOperation({
   description: 'bring the control database to the version of this build; create it if it does not exist',
   fields: { despiteRunning },
   examples: ['control migrate'],
-  access: 'unchecked',
+  makesControl: true,
   effect: 'changes',
   async plan({ despiteRunning }, { installation }) {
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');

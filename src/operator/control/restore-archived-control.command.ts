@@ -41,7 +41,7 @@ an empty control database, with the MASTER_KEY that the installation had and the
 safe as after-restore does. From an older archive or another source, what the newest archive has as disabled, revoked, suspended,
 deleted or purged stays so. With --all, then restores every tenant whose database is missing. Run it again after an interruption:
 it continues. Start the service afterwards, with the same MASTER_KEY.`,
-  access: 'unchecked',
+  makesControl: true,
   effect: 'changes',
   json: 'print JSON lines on stdout, the last one with the totals',
   async plan({ all, ...chosen }, context) {
@@ -94,7 +94,7 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
   },
 });
 
-async function restoreTenants(context: Context<'unchecked'>, concurrency: number) {
+async function restoreTenants(context: Context, concurrency: number) {
   const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
 
   return restoreLostTenants(context, { concurrency });

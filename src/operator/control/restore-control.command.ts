@@ -34,7 +34,7 @@ export const restoreControlOperation = defineOperation({
 an empty control database, with the MASTER_KEY that the installation had, and makes it safe as after-restore does. With --all, then
 restores every tenant whose database is missing. Run it again after an interruption: it continues. Start the service
 afterwards, with the same MASTER_KEY.`,
-  access: 'unchecked',
+  makesControl: true,
   effect: 'changes',
   json: 'print JSON lines on stdout, the last one with the totals',
   async plan({ all, ...chosen }, { installation }) {

@@ -12,7 +12,6 @@ const list = defineList({
     'list the databases of a tenant, or all that are not simply that of their tenant, and why they are there',
   fields: { slug: optionalArgument('slug') },
   examples: ['databases', 'databases acme'],
-  access: 'statements',
   async items({ slug }, { installation }) {
     const { listDatabases } = await import('./list-databases.ts');
     return listDatabases(installation, slug);

@@ -113,7 +113,7 @@ export async function readForeignObjects(installation: Installation, held: HeldD
   const { control, servers } = installation;
   const { server, database } = held;
   await headFingerprint(control, server, servers.adminUrl(server)); // stores what `knownObjects` reads
-  const known = await knownObjects(control, server);
+  const known = await knownObjects(installation, server);
   return withConnection(servers.adminUrl(server, database), client => listForeignObjects(client, held, known));
 }
 

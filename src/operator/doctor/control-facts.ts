@@ -59,7 +59,7 @@ export async function readControlFacts(
   { control, statements }: Installation,
   client: pg.Client,
 ): Promise<ControlFacts> {
-  const em = control.em.fork();
+  const em = (await control()).em.fork();
   const { rows } = await client.query<{ space: number; key: number }>(
     `select classid::int as space, objid::int as key from pg_locks
       where locktype = 'advisory' and granted

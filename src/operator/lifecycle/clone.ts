@@ -56,7 +56,8 @@ export async function planClone(
   const source = await findTenant(installation, slug);
   const { server } = manifestOf(source, newSlug);
   await requireNotPurging(installation, newSlug);
-  const existing = await installation.control.em.fork().findOne(Tenant, { slug: newSlug });
+  const { em } = await installation.control();
+  const existing = await em.fork().findOne(Tenant, { slug: newSlug });
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
   return { slug: newSlug, of: slug, server: server ?? source.server.name };
 }
@@ -109,7 +110,9 @@ interface CopiedUser {
 
 /** Copies the roles and users of one moment: in one statement. */
 async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
-  return control.em.fork().transactional(async em => {
+  const { em } = await control();
+
+  return em.fork().transactional(async em => {
     await lockProvisioning(em, clone);
     await em.execute('delete from users where tenant_id = ?', [clone.id]);
     await em.execute('delete from roles where tenant_id = ?', [clone.id]);

@@ -26,7 +26,8 @@ export async function provisionDemoTenant(
 /** Runs `tenants/demo.sql` in one transaction, unless a run that was killed afterwards has done so. */
 async function addDemoRecords(installation: Installation, tenant: Tenant, { admin }: Manifest): Promise<void> {
   const records = await readFile(new URL('../../../tenants/demo.sql', import.meta.url), 'utf8');
-  const { id } = await installation.control.em.fork().findOneOrFail(User, { tenant: tenant.id, email: admin.email });
+  const { em } = await installation.control();
+  const { id } = await em.fork().findOneOrFail(User, { tenant: tenant.id, email: admin.email });
   await connectTenant(installation, tenant, async client => {
     const { rowCount } = await client.query('select from order_statuses limit 1');
     if (rowCount) return;

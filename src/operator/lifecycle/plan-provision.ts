@@ -23,7 +23,8 @@ interface PlannedTenant {
 export async function planProvision(installation: Installation, manifest: Manifest): Promise<PlannedTenant> {
   const { slug } = manifest;
   await requireNotPurging(installation, slug);
-  const found = await installation.control.em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  const { em } = await installation.control();
+  const found = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
   const server = found?.server ?? (await placeTenant(installation, manifest.server));
   const exists = found !== null && found.status !== 'provisioning';
   return { slug, server: server.name, state: exists ? 'exists' : 'planned', error: null };

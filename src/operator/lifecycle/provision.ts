@@ -50,7 +50,7 @@ export async function provision(
 ): Promise<Provisioned> {
   const { controlUrl } = installation;
   return withLock(controlUrl, lockSpaces.slug, lockKey(manifest.slug), async control => {
-    const em = installation.control.em.fork();
+    const em = (await installation.control()).em.fork();
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found) await requireNotPurging(installation, found.slug);
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
@@ -85,7 +85,9 @@ export async function populateFrom(
   await addPacks(installation, tenant, manifest);
   const entityIds = await makeEntities(installation, tenant, manifest);
   const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
-  return installation.control.em.fork().transactional(async em => {
+  const { em } = await installation.control();
+
+  return em.fork().transactional(async em => {
     await lockProvisioning(em, tenant);
     const earlier = await em.execute<{ id: string; email: string }[]>(
       'delete from users where tenant_id = ? returning id, email',

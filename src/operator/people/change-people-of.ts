@@ -23,10 +23,11 @@ interface ChangeOptions<Result> {
  * @throws {OperatorError} when a rule refuses the change; when nobody could manage the people of the tenant any more
  */
 export async function changePeopleOf<Result>(
-  { control }: Installation,
+  installation: Installation,
   { id, slug }: { readonly id: number; readonly slug: string },
   { change, refusals = {}, isDryRun = false }: ChangeOptions<Result>,
 ): Promise<Result> {
+  const control = await installation.control();
   const transact = (work: (query: QueryControl) => Promise<Result>) => transactControl(control, work);
   try {
     return await changeOrUndo(transact, isDryRun, async query => {

@@ -24,7 +24,7 @@ export async function addClient(
   const id = `client-${randomBytes(8).toString('hex')}`;
   const secret = randomBytes(32).toString('base64url');
   const secretHash = createHash('sha256').update(secret).digest();
-  const { em } = installation.control;
+  const { em } = await installation.control();
   if (!isDryRun) await em.fork().insert(ApiClient, { id, tenant: tenant.id, user, name, secretHash });
   return { name, email, id, secret };
 }
@@ -44,7 +44,7 @@ export async function revokeClient(
   const client = (await listClients(installation, slug)).find(each => each.id === id && each.state === 'active');
   if (!client)
     throw new OperatorError(`${slug} has no active client ${id}. List its clients: bin/backoffice client list ${slug}`);
-  const { em } = installation.control;
+  const { em } = await installation.control();
   if (!isDryRun) await em.fork().nativeUpdate(ApiClient, { id, revokedAt: null }, { revokedAt: new Date() });
   return client;
 }

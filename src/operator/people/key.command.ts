@@ -7,7 +7,6 @@ const list = defineList({
   description: 'list the signing keys of a tenant',
   fields: { slug: argument('slug') },
   examples: ['key list acme'],
-  access: 'statements',
   async items({ slug }, { installation }) {
     const { listKeys } = await import('../tenants/read-tenants.ts');
     return listKeys(installation, slug);
@@ -22,6 +21,7 @@ const rotate = defineChange({
   fields: { slug: argument('slug') },
   examples: ['key rotate acme --reason "yearly rotation"'],
   effect: 'changes',
+  changesRowsOnly: true,
   async change({ slug }, { installation }, isDryRun) {
     const { rotateKey } = await import('./keys.ts');
     const { kid, previous } = await rotateKey(installation, slug, isDryRun);
@@ -40,6 +40,7 @@ const disable = defineChange({
   fields: { slug: argument('slug'), kid: argument('kid') },
   examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
   effect: 'locks out',
+  changesRowsOnly: true,
   async change({ slug, kid }, { installation }, isDryRun) {
     const { disableKey } = await import('./keys.ts');
     const { isReplaced } = await disableKey(installation, slug, kid, isDryRun);

@@ -76,7 +76,8 @@ async function changeKeys<T>(
   change: (em: EntityManager, tenant: Tenant) => Promise<T>,
 ): Promise<T> {
   const tenant = await findTenant(installation, slug);
-  const transact = (work: (em: EntityManager) => Promise<T>) => installation.control.em.fork().transactional(work);
+  const { em } = await installation.control();
+  const transact = (work: (em: EntityManager) => Promise<T>) => em.fork().transactional(work);
 
   return changeOrUndo(transact, isDryRun, async em => {
     // On the connection of the transaction: in an emergency the server may have no second one.

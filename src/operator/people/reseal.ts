@@ -90,7 +90,8 @@ const secretColumns: { table: string; column: string; select: string; owner: (se
  *   for a minute; nothing is changed then
  */
 export async function resealSecrets({ control, secrets }: Keys, isDryRun = false): Promise<number> {
-  const transact = (work: (em: EntityManager) => Promise<number>) => control.em.fork().transactional(work);
+  const { em } = await control();
+  const transact = (work: (em: EntityManager) => Promise<number>) => em.fork().transactional(work);
   const deadline = performance.now() + maxTriesMs;
 
   for (;;) {

@@ -27,6 +27,7 @@ const revoke = defineChange({
   },
   examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
   effect: 'locks out',
+  changesRowsOnly: true,
   async change({ slug, id, user }, { installation }, isDryRun) {
     const { revokeSessions } = await import('./user-sessions.ts');
     const sessions = await revokeSessions(installation, slug, chosen({ id, user }), isDryRun);

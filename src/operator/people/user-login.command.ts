@@ -17,6 +17,7 @@ const disable = defineChange({
   fields: user,
   examples: ['user disable acme bob@acme.test --reason "left the company"'],
   effect: 'locks out',
+  changesRowsOnly: true,
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
     return { ...ending, ...(await setState(installation, values, 'disabled', isDryRun)) };

@@ -39,7 +39,7 @@ export async function revokeSessions(
   which: { id: string } | { email: string },
   isDryRun = false,
 ): Promise<OpenSession[]> {
-  const { control } = installation;
+  const control = await installation.control();
   if ('email' in which) {
     const user = await findUser(installation, slug, which.email);
     const sessions = await listSessions(installation, slug, which.email);

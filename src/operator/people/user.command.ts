@@ -12,7 +12,6 @@ const findUserOperation = defineList({
   description: 'find the users with an e-mail address, in all tenants',
   fields: { email: argument('text') },
   examples: ['user find bob@acme.test'],
-  access: 'statements',
   async items({ email }, { installation }) {
     const { normaliseEmail } = await import('../../auth/email.ts');
     const { findUsers } = await import('../tenants/read-users.ts');
@@ -77,7 +76,6 @@ const list = defineList({
   description: 'list the users of a tenant',
   fields: { slug: argument('slug') },
   examples: ['user list acme', 'user list acme -o name'],
-  access: 'statements',
   async items({ slug }, { installation }) {
     const { listUsers } = await import('../tenants/read-users.ts');
     return listUsers(installation, slug);

@@ -34,7 +34,8 @@ export interface NewUser {
 export async function findUser(installation: Installation, slug: string, address: string): Promise<User> {
   const tenant = await findTenant(installation, slug);
   const email = normaliseEmail(address);
-  const user = await installation.control.em.fork().findOne(User, { tenant: tenant.id, email });
+  const { em } = await installation.control();
+  const user = await em.fork().findOne(User, { tenant: tenant.id, email });
   if (!user) throw noSuchUser(slug, email);
   return user;
 }
@@ -52,7 +53,8 @@ export async function addUser(
   isDryRun = false,
 ): Promise<User> {
   if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
-  const transact = (work: (em: EntityManager) => Promise<User>) => installation.control.em.fork().transactional(work);
+  const { em } = await installation.control();
+  const transact = (work: (em: EntityManager) => Promise<User>) => em.fork().transactional(work);
   return changeOrUndo(transact, isDryRun, em => insertUser(em, passwords, user));
 }
 
@@ -97,7 +99,8 @@ export async function setPassword(
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
   const passwordHash = await passwords.hash(requireAcceptable(password));
-  const transact = (work: (query: QueryControl) => Promise<void>) => transactControl(installation.control, work);
+  const control = await installation.control();
+  const transact = (work: (query: QueryControl) => Promise<void>) => transactControl(control, work);
   await changeOrUndo(transact, isDryRun, async query => {
     await setPasswordHash(query, user.id, passwordHash);
     await revokeSessionsOf(query, user.id, 'password_changed');

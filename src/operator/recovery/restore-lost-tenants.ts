@@ -117,7 +117,7 @@ async function findLost(
   warn: (text: string) => void,
 ): Promise<Lost[]> {
   const { control, servers } = installation;
-  const em = control.em.fork();
+  const em = (await control()).em.fork();
   if (server !== undefined) await findServer(installation, server);
   const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
   const tenants = await em.find(
@@ -183,7 +183,7 @@ async function readLedgerArchives({
     keys: await readKeys(client),
   }));
   const keyring = createKeyring(keys, secrets);
-  const slugs = new Map((await control.em.fork().findAll(Tenant)).map(({ guid, slug }) => [guid, slug]));
+  const slugs = new Map((await (await control()).em.fork().findAll(Tenant)).map(({ guid, slug }) => [guid, slug]));
 
   return new Map(
     [...archives].map(([guid, archive]) => {

@@ -60,7 +60,7 @@ async function placeAt({ control, statements }: Installation, tenant: Tenant, at
     [tenant.id, at],
   );
   if (!former) return { server: tenant.server, database: tenant.databaseName };
-  const server = await control.em.fork().findOneOrFail(Server, { id: former.server });
+  const server = await (await control()).em.fork().findOneOrFail(Server, { id: former.server });
   return { server, database: former.database };
 }
 

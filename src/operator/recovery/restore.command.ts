@@ -46,14 +46,13 @@ const restore = defineOperation({
   help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
 and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
 over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
-  access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
   isTraced: true,
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async plan(values, { installation }) {
     const { slug, server } = values;
     requireOneScope(values);
-    if (!('control' in installation)) return planUndelete(requireSlug(slug), installation);
+    if (isUndelete(values)) return planUndelete(requireSlug(slug), installation);
     if (slug === undefined) {
       const { planLostFleet } = await import('./restore-lost-tenants.ts');
       return planLostFleet(installation, server);
@@ -63,7 +62,7 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
   async run(values, { installation, ...context }) {
     const { slug } = values;
     requireOneScope(values);
-    if (!('control' in installation)) return undelete(requireSlug(slug), { installation, ...context });
+    if (isUndelete(values)) return undelete(requireSlug(slug), { installation, ...context });
     if (slug === undefined) {
       const { restoreLostFleet } = await import('./restore-lost-tenants.ts');
       return restoreLostFleet(values, { installation, ...context });
@@ -91,7 +90,7 @@ function requireSlug(slug: string | undefined): string {
   return slug;
 }
 
-async function planUndelete(slug: string, installation: Context<'statements'>['installation']): Promise<Plan> {
+async function planUndelete(slug: string, installation: Context['installation']): Promise<Plan> {
   const { changeState } = await import('../tenants/transitions.ts');
   const { guid, from, to } = await changeState(installation, slug, 'restore', true);
   return {
@@ -104,7 +103,7 @@ function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
   return !lost && [at, archive, from].every(value => value === undefined);
 }
 
-async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
+async function undelete(slug: string, { installation, output }: Context): Promise<void> {
   const { changeState } = await import('../tenants/transitions.ts');
   const { findDatabase } = await import('../databases/lost-database.ts');
   const { guid, to: status } = await changeState(installation, slug, 'restore');
@@ -139,7 +138,7 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
   };
 }
 
-async function restoreOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
+async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
   const { installation, output, progress } = context;
   const { requireRestorable, restoreDatabase } = await import('../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);

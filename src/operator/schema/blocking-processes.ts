@@ -32,13 +32,13 @@ export async function processesBlockingRun(
   const head = await tenantHead();
   const after = { schemaVersion: head, compatibleFrom: compatibleFrom(await readSchemaSteps()) };
   const only = slugs ? JSON.stringify(slugs) : null;
-  const versions = await installation.control.em.fork().execute<(SchemaVersion & { tenants: number })[]>(
+  const versions = await installation.statements.execute<(SchemaVersion & { tenants: number })[]>(
     `select schema_version as "schemaVersion", compatible_from as "compatibleFrom", count(*)::int as tenants
        from tenants t
       where status <> 'provisioning' and (?::jsonb is null or slug in (select jsonb_array_elements_text(?::jsonb)))
         and (not ?::boolean or ${lastOutcome} = 'failed')
       group by 1, 2`,
-    [only, only, retryFailed],
+    [only, only, String(retryFailed)],
   );
   // A run refuses a tenant of a later build, and does not change it.
   const changed = versions.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
@@ -48,12 +48,10 @@ export async function processesBlockingRun(
 
 /** Returns the running processes that can serve a tenant now, and could not serve it without its last migration. */
 export async function processesBlockingRollback(installation: Installation, slug: string): Promise<BlockingProcess[]> {
-  const [before] = await installation.control.em
-    .fork()
-    .execute<SchemaVersion[]>(
-      'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = ?',
-      [slug],
-    );
+  const [before] = await installation.statements.execute<SchemaVersion[]>(
+    'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = ?',
+    [slug],
+  );
   if (!before) return [];
   const steps = await readSchemaSteps();
   const undone = steps.findIndex(({ name }) => name === before.schemaVersion);

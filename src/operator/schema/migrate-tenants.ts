@@ -119,7 +119,7 @@ async function migrateCandidates(
  * fail one by one, and tenants on other servers are not affected.
  */
 async function findServers({ control, servers }: Installation): Promise<Map<number, RunServer>> {
-  const em = control.em.fork();
+  const em = (await control()).em.fork();
   const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
   const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
   const read = async (server: Server): Promise<[number, RunServer]> => {
@@ -149,8 +149,7 @@ export async function planRun(
   installation: Installation,
   { slugs, retryFailed }: Pick<RunRequest, 'slugs' | 'retryFailed'> = {},
 ): Promise<{ head: string; plans: Plan[] }> {
-  const { control } = installation;
-  const em = control.em.fork();
+  const em = (await installation.control()).em.fork();
   const head = await tenantHead();
   const steps = await readSchemaSteps();
   const where = { status: { $ne: 'provisioning' as const }, ...(slugs ? { slug: { $in: slugs } } : {}) };

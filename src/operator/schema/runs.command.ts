@@ -9,7 +9,6 @@ const status = defineOperation({
   name: 'status',
   description: 'show the fleet by schema version and state, and the outcome of the last migration run',
   examples: ['status', 'status --watch'],
-  access: 'statements',
   effect: 'reads',
   repeats: 'sometimes',
   async run(_, { installation, output }) {
@@ -47,7 +46,6 @@ const list = defineList({
   description: 'list the migration runs, the newest first',
   fields: { limit: option('<n>', 'at most n runs', { parse: parsePositive, default: 20 }) },
   examples: ['runs list --limit 5'],
-  access: 'statements',
   async items({ limit }, { installation }) {
     const { listRuns } = await import('./list-runs.ts');
     return listRuns(installation, limit);
@@ -63,7 +61,6 @@ const show = defineOperation({
   description: 'show one migration run, and what it did with each tenant; those that failed first',
   fields: { run },
   examples: ['runs show # the newest run', 'runs show 12'],
-  access: 'statements',
   effect: 'reads',
   async run({ run: id }, { installation, output }) {
     const { readRun, runOutcomes } = await import('./list-runs.ts');
@@ -78,7 +75,6 @@ const watch = defineOperation({
   description: 'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
   fields: { run },
   examples: ['runs watch'],
-  access: 'statements',
   effect: 'reads',
   json: 'print one JSON line on stdout every 2 seconds',
   repeats: 'always',

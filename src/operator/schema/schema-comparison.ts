@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { ControlDatabase } from '../../control/database.ts';
+import type { Installation } from '../../installation.ts';
 import {
   type Difference,
   differencesOf,
@@ -18,7 +18,7 @@ export type SchemaComparison = (database: pg.Client) => Promise<Difference[]>;
  * @param head the fingerprint of the template
  */
 export function createSchemaComparison(
-  control: ControlDatabase,
+  control: Installation['control'],
   server: Pick<Server, 'id'>,
   head: string,
 ): SchemaComparison {

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { parsePostgresUrl } from '../../config/postgres-url.ts';
-import type { ControlDatabase } from '../../control/database.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
+import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
@@ -71,8 +71,8 @@ export const operatorLoginText =
 const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
 
 /** Returns whether the login of these connections has rights of an operator. */
-export async function isOperatorLogin(control: ControlDatabase): Promise<boolean> {
-  const [login] = await control.em.execute<{ operator: boolean }[]>(
+export async function isOperatorLogin({ statements }: ControlStatements): Promise<boolean> {
+  const [login] = await statements.execute<{ operator: boolean }[]>(
     `select ${isOperator} as operator from pg_roles where rolname = current_user`,
   );
   return login?.operator === true;

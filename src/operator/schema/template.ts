@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { ControlDatabase } from '../../control/database.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -145,10 +145,15 @@ export async function migrationsDigest(): Promise<string> {
  * read once for each set of migrations and stored in the control database. Each server has its own, because PostgreSQL
  * versions may print the definition of an object differently.
  */
-export async function headFingerprint(control: ControlDatabase, server: Server, adminUrl: string): Promise<string> {
+export async function headFingerprint(
+  control: Installation['control'],
+  server: Server,
+  adminUrl: string,
+): Promise<string> {
+  const { em } = await control();
   const key = { serverId: server.id, digest: await fingerprintKey() };
   const fields = ['fingerprint'] as const;
-  const stored = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
+  const stored = await em.fork().findOne(SchemaFingerprint, key, { fields });
   if (stored) return stored.fingerprint;
   const ensure = (): Promise<string> => withConnection(adminUrl, admin => ensureTemplate(admin, server, adminUrl));
   const read = await readTemplate(await ensure(), adminUrl).catch(async error => {
@@ -156,7 +161,7 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
     return readTemplate(await ensure(), adminUrl);
   });
   const head = await tenantHead();
-  await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
+  await em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
   return read.fingerprint;
 }
 
@@ -173,9 +178,13 @@ export async function fingerprintKey(): Promise<string> {
  * Returns every object of a tenant database at head on this server, with its definition.
  * @throws unless `headFingerprint` has stored them before
  */
-export async function headObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Map<string, string>> {
+export async function headObjects(
+  control: Installation['control'],
+  server: Pick<Server, 'id'>,
+): Promise<Map<string, string>> {
+  const { em } = await control();
   const key = { serverId: server.id, digest: await fingerprintKey() };
-  const { objects } = await control.em.fork().findOneOrFail(SchemaFingerprint, key);
+  const { objects } = await em.fork().findOneOrFail(SchemaFingerprint, key);
   return new Map(Object.entries(objects));
 }
 
@@ -183,8 +192,11 @@ export async function headObjects(control: ControlDatabase, server: Pick<Server,
  * Returns the names of the objects that tenant databases have on this server, at head or in any
  * earlier build that has worked here: a database that is kept stays as its build has left it.
  */
-export async function knownObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Set<string>> {
-  const rows = await control.em.execute<{ name: string }[]>(
+export async function knownObjects(
+  { statements }: ControlStatements,
+  server: Pick<Server, 'id'>,
+): Promise<Set<string>> {
+  const rows = await statements.execute<{ name: string }[]>(
     'select distinct jsonb_object_keys(objects) as name from schema_fingerprints where server_id = ?',
     [server.id],
   );

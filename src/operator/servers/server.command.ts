@@ -48,7 +48,6 @@ const list = defineList({
   name: 'server list',
   description: 'list the servers, with the tenants of each',
   examples: ['server list', 'server list -o wide'],
-  access: 'statements',
   async items(_, { installation }) {
     const { listServers } = await import('../tenants/read-servers.ts');
     return listServers(installation);
@@ -68,8 +67,8 @@ const set = defineChange({
     }),
   },
   examples: ['server set second --capacity 500', 'server set second --capacity none'],
-  access: 'statements',
   effect: 'changes',
+  changesRowsOnly: true,
   async change({ name, ...values }, { installation }, isDryRun) {
     const { setCapacity } = await import('../tenants/read-servers.ts');
     const capacity = values.capacity === 'none' ? null : values.capacity;

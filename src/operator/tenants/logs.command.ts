@@ -18,7 +18,6 @@ const logs = defineList({
   help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
 each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
 stay, as all changes do.`,
-  access: 'statements',
   async items(filter, { installation }) {
     const { listActions } = await import('./list-actions.ts');
     return listActions(installation, filter);

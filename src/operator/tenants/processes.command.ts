@@ -8,7 +8,6 @@ const processes = defineList({
   help: `A process beats once a second, and runs while its last beat is younger than five seconds. The share is how many
 connections each process of the service may open to each server: CONNECTION_BUDGET, less a reserve for commands, divided
 by the number of these processes.`,
-  access: 'statements',
   repeats: 'sometimes',
   async items(_, { installation }) {
     const { listProcesses } = await import('./processes.ts');

@@ -1,5 +1,5 @@
 import { isRunning } from '../../control/running-process.ts';
-import type { Installation } from '../../installation.ts';
+import type { ControlStatements } from '../../installation.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
 /** A running process of the service. */
@@ -16,15 +16,14 @@ export interface RunningService {
  * @param database the kind of database whose last migration `head` is
  */
 export async function runningServices(
-  { control }: Installation,
+  { statements }: ControlStatements,
   database: 'control' | 'tenant',
 ): Promise<RunningService[]> {
-  const em = control.em.fork();
-  const [table] = await em.execute<{ exists: boolean }[]>(
+  const [table] = await statements.execute<{ exists: boolean }[]>(
     `select to_regclass('public.processes') is not null as exists`,
   );
   if (!table?.exists) return [];
-  return em.execute<RunningService[]>(
+  return statements.execute<RunningService[]>(
     `select host, pid, build, ${database}_head as head from processes p
       where kind = 'service' and ${isRunning('p')} order by started_at, id`,
   );

@@ -39,7 +39,7 @@ export async function addServer(
     const remedy = `Correct its URL, and run again: bin/backoffice server add ${name}`;
     throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
   });
-  const em = control.em.fork();
+  const em = (await control()).em.fork();
   const location = { adminUrl: secrets.seal(url, owners.serverUrl(name)), address: serverAddressUrl(url) };
   const existing = await em.findOne(Server, { name });
   if (existing) {
@@ -97,7 +97,8 @@ async function requireUsable(name: string, url: string): Promise<string | undefi
 
 /** @throws {OperatorError} when there is no server with this name */
 export async function findServer({ control }: Installation, name: string): Promise<Server> {
-  const server = await control.em.fork().findOne(Server, { name });
+  const { em } = await control();
+  const server = await em.fork().findOne(Server, { name });
   if (!server) throw noSuchServer(name);
   return server;
 }
@@ -107,7 +108,7 @@ export async function findServer({ control }: Installation, name: string): Promi
  * @throws {OperatorError} when there is no server with this name, or none has room
  */
 export async function placeTenant(installation: Installation, name: string | undefined): Promise<Server> {
-  const em = installation.control.em.fork();
+  const em = (await installation.control()).em.fork();
   if (name !== undefined) return findServer(installation, name);
   const best = roomiest(await listServers(installation));
   if (!best)

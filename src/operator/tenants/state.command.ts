@@ -15,7 +15,7 @@ function defineTransition(
     ...rest,
     name,
     fields: { slug: argument('slug') },
-    access: 'statements',
+    changesRowsOnly: true,
     async change({ slug }, { installation }, isDryRun) {
       const { changeState } = await import('./transitions.ts');
       const { guid, from, to } = await changeState(installation, slug, name, isDryRun);
@@ -35,8 +35,8 @@ const isolate = defineChange({
   description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
   fields: { slug: argument('slug'), off: flag('send mail again, and accept its legacy clients') },
   examples: ['isolate acme-test', 'isolate acme-test --off'],
-  access: 'statements',
   effect: 'locks out',
+  changesRowsOnly: true,
   async change({ slug, off }, { installation }, isDryRun) {
     const { isolate } = await import('./transitions.ts');
     const { guid, isolated } = await isolate(installation, slug, !off, isDryRun);
@@ -59,8 +59,8 @@ const refresh = defineChange({
   description: 'make every process read the data of a tenant again, after a change outside the service (psql …)',
   fields: { slug: argument('slug') },
   examples: ['refresh acme'],
-  access: 'statements',
   effect: 'changes',
+  changesRowsOnly: true,
   async change({ slug }, { installation }, isDryRun) {
     const { guid } = await readTenant(installation, slug);
     const topic = `${changeTopics.responses}:${guid}`;

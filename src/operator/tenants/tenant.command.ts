@@ -10,7 +10,6 @@ const show = defineOperation({
   description: 'show one tenant',
   fields: { slug: argument('slug') },
   examples: ['show acme'],
-  access: 'statements',
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { showTenant } = await import('./read-tenants.ts');
@@ -49,8 +48,8 @@ const edit = defineChange({
     "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
     'edit acme --enable legacyTokens --dry-run',
   ],
-  access: 'statements',
   effect: 'changes',
+  changesRowsOnly: true,
   async change({ slug, ...values }, { installation }, isDryRun) {
     const { editTenant } = await import('./edit-tenant.ts');
     const { guid, changes } = await editTenant(installation, slug, values, isDryRun);
@@ -78,7 +77,6 @@ const list = defineList({
     wide: flag('all columns at full width, as -o wide'),
   },
   examples: ['list', 'list north --status active --sort -created', 'list -o name'],
-  access: 'statements',
   async items({ text: search, ...filter }, { installation }) {
     const { listTenants } = await import('./read-tenants.ts');
     return listTenants(installation, { search, ...filter });

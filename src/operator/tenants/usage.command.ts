@@ -28,7 +28,6 @@ const usage = defineOperation({
   help: `Hours, days and months are those of UTC, and are kept for 100 days. Requests are those of authenticated users and
 clients, refused ones with status 429 or 503 included. The newest requests are missing for up to a minute, and those of
 the last minute of a killed process for good. doctor measures the databases.`,
-  access: 'statements',
   effect: 'reads',
   isList: true,
   async run({ slug, csv, ...values }, { installation, output }) {

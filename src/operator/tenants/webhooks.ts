@@ -91,8 +91,8 @@ async function findWebhookUrl(query: Query, slug: string, id: number): Promise<s
 }
 
 /** Lets a process serve the webhooks of the tenant now. */
-async function wake({ control }: Installation, slug: string): Promise<void> {
-  await control.em.fork().execute(
+async function wake({ statements }: ControlStatements, slug: string): Promise<void> {
+  await statements.execute(
     `update webhook_tenants set due_at = now(), wakes = wakes + 1
         where tenant_id = (select id from tenants where slug = ?) and is_active`,
     [slug],

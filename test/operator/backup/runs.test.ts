@@ -58,7 +58,7 @@ describe('backup runs by the listing of their target', () => {
 
   /** Copies the control database, as a clone of the machine would, and opens the copy. */
   const copyControl = async (name: string): Promise<Installation> => {
-    await installation.control.close(true);
+    await installation.close();
     await server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
     await server.sql(`create database ${name} template office`);
     const { DATABASE_URL = '', MASTER_KEY = '' } = server.environment;

@@ -44,10 +44,11 @@ describe('restore of a deleted tenant', () => {
 
   it('restore of a deleted tenant succeeds with a warning while its server does not respond', async () => {
     const url = proxy.through(postgresUrl());
-    const { control: database, secrets } = world.installation;
-    const { prefix } = await database.em.fork().findOneOrFail(Server, { name: 'default' });
+    const { secrets } = world.installation;
+    const { em } = world.control;
+    const { prefix } = await em.fork().findOneOrFail(Server, { name: 'default' });
     const adminUrl = secrets.seal(url, owners.serverUrl('quiet'));
-    await database.em.fork().insert(Server, { name: 'quiet', prefix, adminUrl, address: serverAddressUrl(url) });
+    await em.fork().insert(Server, { name: 'quiet', prefix, adminUrl, address: serverAddressUrl(url) });
     await control(`update tenants set server_id = (select id from servers where name = 'quiet') where slug = 'globex'`);
     proxy.silence(new URL(url).pathname.slice(1));
     const { stdout, stderr, isDatabaseLost } = await undelete('globex');

@@ -8,7 +8,7 @@ export const keygenOperation = defineOperation({
   help: `Prints the identity once, as age-keygen does: no other copy exists. Whoever has it reads all archives; who has lost it
 reads none. Keep it on paper or in a safe, in two places, and on the recovery host (BACKUP_IDENTITY_FILE). The hosts that
 write archives need the recipient only (BACKUP_RECIPIENTS).`,
-  access: 'nothing',
+  isOffline: true,
   effect: 'reads',
   async run(_, { output }) {
     const { makeIdentity } = await import('./identities.ts');

@@ -50,7 +50,8 @@ export async function drillArchives(
     await target.check();
     const keys = await readTenantKeys(installation);
     const listing = await readListing(control, target, keys.installation);
-    const tenants = await installation.control.em.fork().find(Tenant, {}, { populate: ['server'] });
+    const { em } = await installation.control();
+    const tenants = await em.fork().find(Tenant, {}, { populate: ['server'] });
     const chosen = await chooseArchives(control, listing, tenants, count);
     if (chosen.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: bin/backoffice backup run --all');

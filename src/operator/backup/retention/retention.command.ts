@@ -71,7 +71,7 @@ function isShown({ state }: RetentionOutcome): boolean {
 
 async function apply(
   { slug: slugs, all, yes, withoutArchive, concurrency }: Values<typeof applyFields>,
-  { installation }: Context<'installation'>,
+  { installation }: Context,
   dryRun: boolean,
   observers: FleetObservers<RetentionOutcome>,
 ): Promise<RetentionReport> {
@@ -111,7 +111,6 @@ const retention = defineOperation({
 least 30 days, or forever; "default" gives a tenant the default again. Setting one removes nothing: retention apply does.
 The audit entries of users and roles are in the control database, which keeps them for 10 years, or as --people says. Each new
 one removes some that are older; no archive has to have them.`,
-  access: 'statements',
   effect: 'reads',
   changingFields: ['activity', 'audit', 'people'],
   async plan(values, { installation }) {
@@ -150,7 +149,6 @@ const log = defineOperation({
   description: 'list what was removed, the newest first, and the proved archives that have it',
   fields: { slug: optionalArgument('slug', { description: 'only from one tenant' }) },
   examples: ['retention log', 'retention log acme'],
-  access: 'statements',
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { listRemovals } = await import('./removals.ts');

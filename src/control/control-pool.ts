@@ -1,0 +1,53 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { connectionConfig, maxRefusedMs, timeLimits } from '../postgres/connection.ts';
+import { dropDeadConnections } from '../postgres/dead-connections.ts';
+import { retryRefusedOf } from '../postgres/retry-refused.ts';
+import { textTypes } from '../postgres/text-types.ts';
+import type { BudgetMember } from './process-identity.ts';
+
+/**
+ * Creates the pool of a process's connections to the control database, which connects on first use.
+ * Its statements and its entity managers share it.
+ * @param connections maximum number
+ * @param member limits the connections further, and names them
+ */
+export function createControlPool(url: string, connections = 2, member?: BudgetMember): pg.Pool {
+  const isCommand = member?.process.kind === 'command';
+  const pool = new pg.Pool({
+    ...connectionConfig(url, 'control', {}, member?.process.id),
+    connectionTimeoutMillis: timeLimits[isCommand ? 'operator' : 'control'].connectMs,
+    idleTimeoutMillis: timeLimits.control.idleMs,
+    types: textTypes,
+  });
+
+  // The running query rejects; without a listener, the error would end the process.
+  pool.on('error', () => {});
+  pool.on('connect', client => void client.on('error', () => {}));
+  dropDeadConnections(pool, timeLimits.control.silenceMs);
+  retryRefusedOf(pool, {
+    maxMs: isCommand ? maxRefusedMs : timeLimits.control.connectMs,
+    onRefused: () => member?.onControlRefused(),
+  });
+
+  const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
+  // Read before a connection is opened, and when one is released: above the maximum, it is closed
+  // after its use, also while others wait for it.
+  Object.defineProperty(pool.options, 'max', { get: max });
+  Object.defineProperty(pool.options, 'maxUses', { get: () => (pool.totalCount > max() ? 1 : Infinity) });
+
+  return pool;
+}
+
+/** A server that does not answer. */
+const maxEndMs = 1_000;
+
+/** Closes idle connections of a pool until `keep` are open or the others are in use, and waits for their ends. */
+export async function closeIdleConnections(pool: pg.Pool, keep: number): Promise<void> {
+  while (!pool.ending && pool.totalCount > keep && pool.idleCount > 0) {
+    const client = await pool.connect();
+    const ended = new Promise(resolve => void client.once('end', resolve));
+    client.release(true);
+    await Promise.race([ended, delay(maxEndMs, undefined, { ref: false })]);
+  }
+}
