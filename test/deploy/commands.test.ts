@@ -55,6 +55,7 @@ async function compose(): Promise<string[][]> {
 async function texts(): Promise<string[][]> {
   const files = [
     await readDeploy('systemd/backoffice-backup.service'),
+    await readDeploy('systemd/backoffice-drill.service'),
     await readDeploy('systemd/backoffice-retention.service'),
     await readDeploy('systemd/backoffice-databases.service'),
     // The lines of a shell in which `backoffice` is defined.

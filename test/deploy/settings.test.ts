@@ -23,8 +23,6 @@ const deliberatelyAbsent: Record<string, string> = {
   DOCS: 'the alerts link to the handbook, which the default serves',
   WEBHOOK_TRUSTED_RECEIVERS: 'only for receivers inside the network',
   BACKUP_KEEP: 'the default keeps every archive of six hours, and one of each of the last twelve months',
-  BACKUP_RECIPIENTS: 'the format that needs it is not the one of the timers yet',
-  BACKUP_IDENTITY_FILE: 'the format that needs it is not the one of the timers yet',
   AWS_SESSION_TOKEN: 'for temporary logins, which a deployment would have to renew',
   AWS_ENDPOINT_URL: 'only for stores that are not those of Amazon',
   ...Object.fromEntries(Object.keys(tracingVariables).map(name => [name, 'deploy/ has no collector of traces'])),
