@@ -102,7 +102,6 @@ export const faults: readonly Fault[] = [
   },
   { alerts: ['BackofficeBackupOld'], after: 20, series: { backup_last_success_timestamp_seconds: stopsAt(60) } },
   { alerts: ['BackofficeBackupMissing'], after: 70, series: { backup_tenants_unarchived: to(2) } },
-  { alerts: ['BackofficeBackupUnproved'], after: 1_455, series: { backup_last_proved_timestamp_seconds: stopsAt(60) } },
   { alerts: ['BackofficeArchivesFaulty'], after: 2, series: { backup_archives_faulty: to(1) } },
   { alerts: ['BackofficeArchivesNotRemoved'], after: 70, series: { backup_archives_not_removed: to(12) } },
   { alerts: ['BackofficePurgedArchivesLeft'], after: 70, series: { backup_purged_tenants_left: to(1) } },
