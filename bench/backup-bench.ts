@@ -1,11 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { usesAge } from '../src/config/backup-format.ts';
 import type { Installation } from '../src/installation.ts';
-import { runBackup as runFormerBackup } from '../src/operator/archives/run-backup.ts';
-import { initTarget as initFormerTarget } from '../src/operator/archives/target-owner.ts';
-import { folderTarget } from '../src/operator/archives/targets/folder-target.ts';
 import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
 import { createArchiveWriter } from '../src/operator/backup/archive-writer.ts';
 import { withBackupLock } from '../src/operator/backup/backup-lock.ts';
@@ -29,7 +25,7 @@ await withBenchInstallation(bench);
 async function bench(opened: BenchInstallation): Promise<void> {
   const { installation, folder } = opened;
   const fleet = await makeFleet(opened, count);
-  const run = await (usesAge() ? ageRun : formerRun)(installation, join(folder, 'archives'));
+  const run = await prepareRun(installation, join(folder, 'archives'));
   const rows: Record<string, object> = {};
   const measure = async (name: string): Promise<void> => {
     const { archived, unchanged, failed, bytes, ms } = await run();
@@ -47,14 +43,8 @@ async function bench(opened: BenchInstallation): Promise<void> {
   console.table(rows);
 }
 
-async function formerRun(installation: Installation, folder: string) {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  const target = folderTarget(folder);
-  await withConnection(installation.controlUrl, control => initFormerTarget(control, target, false, false));
-  return () => runFormerBackup(installation, target, { concurrency, keep });
-}
-
-async function ageRun(installation: Installation, folder: string) {
+/** Makes the target. @returns what runs a backup */
+async function prepareRun(installation: Installation, folder: string) {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const target = new FolderTarget(folder);
   const { recipient } = await makeIdentity();

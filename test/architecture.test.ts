@@ -44,9 +44,9 @@ const operatorLayers = [
   ['console'],
   ['doctor'],
   ['control'],
-  ['lifecycle', 'export'],
+  ['lifecycle'],
   ['recovery'],
-  ['archives', 'backup'],
+  ['backup'],
   ['retention', 'servers'],
   ['databases'],
   ['schema'],
@@ -188,10 +188,8 @@ describe('architecture', () => {
 
   it('no two source files have the same name', async () => {
     const folders = await Promise.all(['src', 'scripts', 'bench'].map(sources));
-    // The former format of archives goes, and the files of its successor have their names already.
     const names = folders
       .flat()
-      .filter(({ path }) => !/^src\/operator\/(archives|export|recovery)\//.test(path))
       .map(({ path }) => basename(path))
       .filter(name => name !== 'index.ts');
     expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);

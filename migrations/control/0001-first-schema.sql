@@ -24,7 +24,7 @@
 --
 -- Names. PostgreSQL names a primary key, `<table>_pkey`. Every other constraint and every index
 -- has its name here: an index is called `<table>_<columns or purpose>_index`; a unique one
--- `_unique`, or `_key` in section 10.
+-- `_unique`.
 --
 -- Comments. `comment on` describes rows, and columns that their name does not explain, for
 -- `\d+` in psql too. A comment above an index names the query that needs it.
@@ -129,8 +129,6 @@ create table purged_tenants (
   database_name text not null,
   created_at timestamptz not null,
   purged_at timestamptz not null default now(),
-  record text,
-  signature bytea,
   archives text not null default 'removed' constraint purged_tenants_archives_check
     check (archives in ('removed', 'left', 'kept')),
   archives_left text[] not null default '{}',
@@ -147,10 +145,6 @@ comment on column purged_tenants.archives_left is
   'not be listed';
 comment on column purged_tenants.archives_target is 'the BACKUP_TARGET that has them';
 comment on column purged_tenants.archives_error is 'why they are left, as the target has said';
-comment on column purged_tenants.record is 'what was destroyed, when and by whom, as JSON';
-comment on column purged_tenants.signature is
-  'Ed25519 signature of the bytes of the record, by the key that the record names; null: the '
-  'keyring of the backup target may still have the backup key of the tenant';
 
 create table signing_keys (
   kid text primary key,
@@ -994,66 +988,6 @@ comment on column schema_fingerprints.objects is 'the definition of each object,
 
 -- 10  Archives and retention ------------------------------------------------------------------
 
-create table backup_keys (
-  id uuid primary key default gen_random_uuid(),
-  tenant_id bigint constraint backup_keys_tenant_id_key unique
-    constraint backup_keys_tenant_id_fkey references tenants on delete cascade,
-  sealed bytea not null,
-  fingerprint text not null constraint backup_keys_fingerprint_key unique,
-  created_at timestamptz not null default now()
-);
-comment on table backup_keys is
-  'The key of the archives of one tenant. No archive contains it: the keyring file of the backup '
-  'target does.';
-comment on column backup_keys.tenant_id is
-  'null: a key of the archives of the control database, of which the newest seals';
-comment on column backup_keys.sealed is 'the key, sealed';
-comment on column backup_keys.fingerprint is 'names the key in archives';
-
-create table archives (
-  id uuid primary key,
-  tenant_guid uuid,
-  slug text,
-  target text not null,
-  file text not null constraint archives_file_key unique,
-  state text not null default 'writing'
-    constraint archives_state_check check (state in ('writing', 'complete', 'removing')),
-  key_fingerprint text not null,
-  server text not null,
-  database_name text not null,
-  proof text,
-  schema_version text,
-  schema_fingerprint text,
-  snapshot_at timestamptz not null default now(),
-  completed_at timestamptz,
-  rows bigint,
-  bytes bigint,
-  unchanged_at timestamptz,
-  verified_at timestamptz,
-  proved_at timestamptz,
-  fault text,
-  kept_until timestamptz
-);
-comment on table archives is
-  'One archive of a tenant database, or of the control database. Its columns copy the names of '
-  'key, server and database, because it may outlive them.';
-comment on column archives.tenant_guid is
-  'null: the control database; no reference, because the archives of a purged tenant stay '
-  'listed until they are removed';
-comment on column archives.target is 'the BACKUP_TARGET that has the file';
-comment on column archives.proof is
-  'change counters of the database, read before the snapshot: equal ones later prove that it is '
-  'unchanged; null: they prove nothing';
-comment on column archives.unchanged_at is
-  'when a run last found the database unchanged since the snapshot';
-comment on column archives.verified_at is 'when every byte was last checked';
-comment on column archives.proved_at is 'when it was last restored and compared';
-comment on column archives.fault is 'what is wrong with it, by the last verification or drill';
-comment on column archives.kept_until is
-  'it is not removed before, because it has rows that a retention removed from the database';
--- the archives of a tenant, the newest first
-create index archives_tenant_guid_snapshot_at_index on archives (tenant_guid, snapshot_at desc);
-
 create table backup_runs (
   id bigint generated always as identity primary key,
   state text not null default 'running' constraint backup_runs_state_check
@@ -1129,8 +1063,7 @@ create table history_removals (
   removed_before timestamptz not null,
   state text not null default 'removing'
     constraint history_removals_state_check check (state in ('removing', 'done', 'stopped')),
-  archive uuid,
-  archive_name text,
+  archive text,
   rows bigint not null default 0,
   oldest timestamptz,
   newest timestamptz,
@@ -1143,8 +1076,6 @@ comment on table history_removals is
   'One removal of old rows from a log in the database of a tenant, by its retention.';
 comment on column history_removals.removed_before is 'rows before this time are removed';
 comment on column history_removals.archive is
-  'the archive that every removed row is in; null: there was no row to remove';
-comment on column history_removals.archive_name is
   'name of the proved archive that has the removed rows; null: none was asked for';
 comment on column history_removals.rows is
   'number of removed rows; unless the state is done, at least so many';
@@ -1222,8 +1153,6 @@ create trigger require_present_key before insert or update of role_password on t
 create trigger require_present_key before insert or update of secret on signing_keys
   for each row execute function require_present_key('secret');
 create trigger require_present_key before insert or update of sealed on webhook_tenants
-  for each row execute function require_present_key('sealed');
-create trigger require_present_key before insert or update of sealed on backup_keys
   for each row execute function require_present_key('sealed');
 create trigger require_present_key before update of master_key_canary on installation
   for each row execute function require_present_key('master_key_canary');

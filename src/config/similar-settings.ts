@@ -16,8 +16,7 @@ const minLength = 6; // shorter names, such as PORT and HOST, resemble too many 
  * letters).
  */
 export function similarSettingWarnings(names: readonly string[], settings: readonly string[]): string[] {
-  // The last one goes with the former format of archives.
-  const known = new Set([...settings, 'BACKUP_FORMAT']);
+  const known = new Set(settings);
   const candidates = settings
     .filter(setting => setting.length >= minLength)
     .map(setting => ({ setting, plain: plainName(setting) }));

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { usesAge } from '../config/backup-format.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Counts of the fleet, for the metrics. */
@@ -42,21 +41,8 @@ export interface FleetCounts {
 const maxAgeMs = 10_000;
 const maxWaitMs = 1_000;
 
-const formerBackupCounts = `
-  select json_build_object(
-              'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
-              'lastProvedAt', extract(epoch from max(proved_at)), 'oldestProofAt', extract(epoch from min(proved_at)),
-              'tenantsUnarchived', count(*) filter (where archives is null),
-              'tenantsUnproved', count(*) filter (where proved_at is null),
-              'faultyArchives', (select count(*) from archives where fault is not null),
-              'notRemoved', 0, 'purgedLeft', 0)
-            from tenants left join (
-              select tenant_guid, count(*) as archives, max(proved_at) as proved_at from archives
-               where state = 'complete' group by 1) a on tenant_guid = guid
-           where status <> 'provisioning'`;
-
 /** What the last runs and drills have left in the control database. */
-const presentBackupCounts = `
+const backupCounts = `
   select json_build_object(
       'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
       'lastProvedAt', extract(epoch from max(proved_at)),
@@ -74,7 +60,7 @@ const presentBackupCounts = `
    cross join lateral (select coalesce(newest = any (faults), false) as faulty) as newest_archive
    where status <> 'provisioning'`;
 
-const fleetCounts = (backupCounts: string): string => `
+const fleetCounts = `
   with last_run as (select * from migration_runs order by id desc limit 1)
   select (select coalesce(json_agg(t), '[]') from (
             select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants
@@ -96,12 +82,11 @@ const fleetCounts = (backupCounts: string): string => `
  * respond within 1 s, the function returns the previous counts; undefined when there are none.
  */
 export function createFleetCounter(control: ControlDatabase): () => Promise<FleetCounts | undefined> {
-  const text = fleetCounts(usesAge() ? presentBackupCounts : formerBackupCounts);
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
   const read = async (): Promise<void> => {
-    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', text, []);
+    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
     counts = row;
     readAt = performance.now();
   };

@@ -170,9 +170,6 @@ export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,
   rolePassword: (tenantGuid: string): string => `role_password:${tenantGuid}`,
   serverUrl: (serverName: string): string => `server_url:${serverName}`,
-  /** A data key of archives: of a tenant, or with `null` of the control database. */
-  backupKey: (tenantGuid: string | null, fingerprint: string): string =>
-    `backup_key:${tenantGuid ?? ''}:${fingerprint}`,
   /** The key that seals the secrets of a tenant's webhooks. */
   webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
   /** The key that proves who has written an archive of a tenant. */

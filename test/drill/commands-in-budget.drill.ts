@@ -7,6 +7,7 @@ import { catalogue } from '../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../src/operator/command/operation.ts';
 import { generatePassword } from '../../src/operator/people/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';
 import { runScript, type ScriptResult } from '../support/command-line.ts';
 import { LoadedServices } from '../support/loaded-services.ts';
@@ -55,8 +56,9 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     await rm(folder, { recursive: true, force: true });
   });
   const archives = useServerFolder('archives');
-  const settings = { CONNECTION_BUDGET: String(budget), BACKUP_TARGET: archives };
-  const servers = use(() => TwoServers.start(settings));
+  const servers = use(async () =>
+    TwoServers.start({ CONNECTION_BUDGET: String(budget), ...(await backupSettings(archives)) }),
+  );
   const processes = useServiceProcesses();
   const times: { command: string; alone: number; 'two at once': string }[] = [];
   let loaded: LoadedServices;
@@ -221,6 +223,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
   /** Commands that run here with `--dry-run` only, or not at all. */
   const others = {
     console: 'runs until Ctrl-C',
+    'backup keygen': 'opens no connection',
     'backup init': 'once for an installation: before all',
     'doctor accept': 'needs a finding: its statements are those of doctor',
     'doctor reopen': 'needs an accepted finding',

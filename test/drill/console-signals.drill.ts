@@ -5,6 +5,7 @@ import { expect } from 'chai';
 import type pg from 'pg';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { openConsole } from '../operator/console/console-client.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { eventually } from '../support/eventually.ts';
 import { isAlive, seeProcesses } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -29,7 +30,7 @@ describe('drill: commands of a console that ends', () => {
 
   it('a command that is ended early, by a button and then with its console, finishes what it has begun', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'archives-'));
-    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    const environment = { ...world.environment, ...(await backupSettings(folder)) };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
     const ending = await openConsole(environment, ['--no-browser']);
     let stopped: Promise<number | null> | undefined;
@@ -53,7 +54,7 @@ describe('drill: commands of a console that ends', () => {
 
   it('a command whose console was killed goes on, and ends early without a loss when it gets a signal', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'archives-'));
-    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    const environment = { ...world.environment, ...(await backupSettings(folder)) };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
     const killed = await openConsole(environment, ['--no-browser']);
     await withConnection(world.acme.adminUrl, async client => {

@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { useFolder } from '../support/use.ts';
 import { sql, useWorld } from '../support/world.ts';
@@ -13,7 +14,7 @@ describe('drill: killed backup runs', () => {
   let environment: Record<string, string>;
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder };
+    environment = { ...world.environment, ...(await backupSettings(folder)) };
     for (let number = 0; number < 6; number++) await world.provision(`tenant-${number}`);
   });
 
@@ -31,11 +32,11 @@ describe('drill: killed backup runs', () => {
       await killed.ended;
       const again = await run('run', '--all');
       expect(again.code, again.stdout + again.stderr).to.equal(0);
-      const verified = await run('verify');
+      const verified = await run('verify', '--open');
       expect(verified.code, verified.stdout).to.equal(0);
-      const names = (await readdir(folder, { recursive: true })).filter(name => /\.(archive|unfinished)$/.test(name));
-      const listed = JSON.parse((await run('list')).stdout).map(({ file }: { file: string }) => file);
-      expect(names, 'files that the ledger does not have').to.have.members(listed);
+      const names = (await readdir(folder, { recursive: true })).filter(name => /\.(age|unfinished)$/.test(name));
+      const listed = JSON.parse((await run('list')).stdout).map(({ name }: { name: string }) => name);
+      expect(names, 'files that the list does not have').to.have.members(listed);
     }
     const drilled = await run('drill', '--count', '3');
     expect(drilled.code, drilled.stdout).to.equal(0);

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
@@ -55,7 +56,7 @@ describe('drill: the table of losses in the handbook', () => {
 
   before(async () => {
     [server, target, losses] = await Promise.all([createDedicatedServer(), makeServerFolder('archives'), readLosses()]);
-    environment = { ...server.environment, BACKUP_TARGET: target };
+    environment = { ...server.environment, ...(await backupSettings(target)) };
     for (const slug of ['northwind', 'globex']) {
       const { tenant } = await server.provision(slug);
       await server.sql(

@@ -9,6 +9,7 @@ import { diagnose } from '../../src/operator/doctor/doctor.ts';
 import { type Check, errors } from '../../src/operator/doctor/finding.ts';
 import type { ReportedFinding } from '../../src/operator/doctor/reports.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { createDedicatedServer } from '../support/dedicated-server.ts';
 import { startOwnServer } from '../support/own-server.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
@@ -48,7 +49,7 @@ const elsewhere: Partial<Record<Check, readonly string[]>> = {
   // behind.test.ts: with the next build.
   behind: errors.behind,
   // test/drill/killed-control-restores.drill.ts: with a restore that is killed.
-  unfinished_control_restore: ['bin/backoffice control restore --archive FILE'],
+  unfinished_control_restore: ['bin/backoffice control restore --archive NAME'],
 };
 
 describe('drill: errors of doctor', () => {
@@ -61,7 +62,7 @@ describe('drill: errors of doctor', () => {
 
   before(async () => {
     folder = await makeServerFolder('mended-archives');
-    environment = { ...server.environment, BACKUP_TARGET: folder, PATH: process.env.PATH ?? '' };
+    environment = { ...server.environment, ...(await backupSettings(folder)), PATH: process.env.PATH ?? '' };
     acme = (await server.provision('acme')).tenant.databaseName;
     await server.provision('globex');
     await backUp(environment);
@@ -209,8 +210,8 @@ describe('drill: errors of doctor', () => {
       check: 'orphan_database',
       make: async () => {
         const [row] = await server.control<{ guid: string }>(
-          `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record)
-           values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now(), '{}') returning guid`,
+          `insert into purged_tenants (id, guid, slug, name, database_name, created_at)
+           values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now()) returning guid`,
         );
         await copyOf('office_tenant_7911', await databaseOf('acme'));
         await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, 'office_tenant_7911');

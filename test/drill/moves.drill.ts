@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { type DatabaseStep, databaseProtocol } from '../../src/operator/databases/database-protocol.ts';
 import { MovedWrites } from '../operator/databases/moved-writes.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { jsonLines } from '../support/json-lines.ts';
@@ -27,8 +28,10 @@ const crashSteps: readonly DatabaseStep[] = [
 
 describe('drill: moves of a tenant that are killed, and whose servers crash', () => {
   const archives = useServerFolder('archives');
-  const settings = { ACQUIRE_TIMEOUT_MS: '9000', BACKUP_TARGET: archives };
-  const servers = use(() => TwoServers.start(settings, ['synchronous_commit=on']));
+  const servers = use(async () => {
+    const settings = { ACQUIRE_TIMEOUT_MS: '9000', ...(await backupSettings(archives)) };
+    return TwoServers.start(settings, ['synchronous_commit=on']);
+  });
   const processes = useServiceProcesses();
   let acme: Client;
   let writes: MovedWrites;

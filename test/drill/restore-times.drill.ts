@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { runScript } from '../support/command-line.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { lostOrDoubled, writeSteadily } from '../support/mixed-writes.ts';
@@ -8,7 +9,8 @@ import { useServerFolder } from '../support/server-folder.ts';
 import { summaryOf } from '../support/steady-load.ts';
 import { backUp, succeed } from '../support/succeed.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { sql, useLogin, useWorld } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { createWorld, sql, useLogin } from '../support/world.ts';
 
 const swaps = Number(process.env.SWAPS ?? 10);
 const maxReadyMs = 3_000;
@@ -17,7 +19,7 @@ const maxWaitMs = 1_000;
 /** Run it on a quiet machine: it measures times. */
 describe('drill: times of a restore of a tenant of 10 MB', () => {
   const archives = useServerFolder('archives');
-  const world = useWorld({ BACKUP_TARGET: archives });
+  const world = use(async () => createWorld(await backupSettings(archives)));
   const acme = useLogin(world, 'acme');
 
   before(async () => {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createArchivedServer } from '../support/archived-server.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { Client } from '../support/client.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { copyServer } from '../support/copied-server.ts';
@@ -30,7 +31,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   let restored: string;
 
   before(async () => {
-    environment = { ...server.environment, BACKUP_TARGET: archives };
+    environment = { ...server.environment, ...(await backupSettings(archives)) };
     const [one, other] = [await server.provision('acme'), await server.provision('globex')];
     const { url } = await processes.start({ ...environment, RATE_LIMIT_GLOBAL: '1000000/60s' });
     const logIn = async ({ tenant, logins }: typeof one): Promise<Client> => {

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import { runScript } from '../support/command-line.ts';
 import { startS3Server } from '../support/s3-server.ts';
 import { use } from '../support/use.ts';
@@ -10,7 +11,7 @@ describe('a silent store', () => {
   let environment: Record<string, string>;
 
   before(async () => {
-    environment = { ...world.environment, ...s3.environment };
+    environment = { ...world.environment, ...(await backupSettings('')), ...s3.environment };
   });
 
   for (const [place, pattern] of Object.entries({ 'from the start': /./, 'at its first archive': /\/tenants\// }))

@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { Client } from '../support/client.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
@@ -70,7 +71,7 @@ describe('drill: loss of a whole machine', function () {
       admins.push({ email: '', password: '', ...logins[0], guid: tenant.guid });
       await lost.sql(dataOf(slug), tenant.databaseName);
     }
-    environment = { ...lost.environment, BACKUP_TARGET: archives };
+    environment = { ...lost.environment, ...(await backupSettings(archives)) };
     await backUp(environment);
     await lost.close(); // deletes its data folder
     return admins;
@@ -97,10 +98,6 @@ describe('drill: loss of a whole machine', function () {
     const server = passed();
     await succeed(environment, 'control', ['restore', '--all', '--json']);
     const command = passed();
-    // The restored archive has its own entry as unfinished; the next backup run would remove the file.
-    expect(
-      await query('select state, rows > 0 and bytes > 0 as filled, count(*)::int from archives group by 1, 2'),
-    ).to.deep.equal([{ state: 'complete', filled: true, count: tenants + 1 }]);
     const { url } = await processes.start({ ...environment, RATE_LIMIT_LOGIN: '1000000/15m' });
     for (const { guid, ...credentials } of admins) {
       const login = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': guid });
@@ -130,9 +127,9 @@ describe('drill: loss of a whole machine', function () {
         if (command === 'second installation') {
           second ??= await createDedicatedServer();
           await second.provision('initech');
-          const other = { ...second.environment, BACKUP_TARGET: archives };
+          const other = { ...second.environment, ...(await backupSettings(archives)) };
           for (const args of [['init'], ['run', '--all'], ['prune']])
-            expect((await runCommand('scripts/tenant.ts', ['backup', ...args], other)).code, args[0]).to.equal(1);
+            await succeed(other, 'tenant', ['backup', ...args]);
           await second.close();
         } else {
           const { BACKUP_TARGET: _, ...withoutTarget } = environment;

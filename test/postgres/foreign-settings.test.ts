@@ -6,6 +6,7 @@ import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { connectionConfig, timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { SessionClient } from '../../src/postgres/session-client.ts';
+import { backupSettings } from '../support/backup-settings.ts';
 import { Client } from '../support/client.ts';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { createDedicatedServer } from '../support/dedicated-server.ts';
@@ -259,7 +260,7 @@ describe('what a server, a role or a database sets', () => {
     const environment: Record<string, string> = {
       DATABASE_URL: first.url("o'hara & söhne"), // quoted wherever its name is used
       MASTER_KEY: randomBytes(32).toString('base64'),
-      BACKUP_TARGET: backups,
+      ...(await backupSettings(backups)),
     };
     const run = async (args: string[], input = ''): Promise<string> => {
       const { code, stdout, stderr } = await runCommand('scripts/backoffice.ts', args, environment, input);

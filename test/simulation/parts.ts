@@ -1,4 +1,3 @@
-import { backupMutants } from './backups/backup-mutants.ts';
 import { databaseMutants } from './databases/database-mutants.ts';
 import type { Mutant } from './mutants.ts';
 import type { SimulationOptions } from './simulation-options.ts';
@@ -13,7 +12,7 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'databases' | 'backups';
+export type PartName = 'databases';
 
 export const parts: Readonly<Record<PartName, Part>> = {
   databases: {
@@ -21,11 +20,5 @@ export const parts: Readonly<Record<PartName, Part>> = {
     load: async () => (await import('./databases/database-simulation.ts')).simulateDatabases,
     mutants: databaseMutants,
     folders: ['src/operator/databases', 'test/simulation'],
-  },
-  backups: {
-    name: 'backups',
-    load: async () => (await import('./backups/backup-simulation.ts')).simulateBackups,
-    mutants: backupMutants,
-    folders: ['src', 'test/simulation'],
   },
 };

@@ -10,13 +10,16 @@
 import { argv } from 'node:process';
 import { readConfig } from '../../src/config/config.ts';
 import { openInstallation } from '../../src/installation.ts';
-import { openControlArchives } from '../../src/operator/archives/control-archive.ts';
-import { openTarget } from '../../src/operator/archives/targets/open-target.ts';
-import { archivedControl } from '../../src/operator/control/control-source.ts';
+import { findArchive, restoreArchive } from '../../src/operator/backup/restore/restore-archive.ts';
+import {
+  archivedControl,
+  findNewestControl,
+  openControlAccess,
+  openNamedControl,
+} from '../../src/operator/control/control-archives.ts';
 import { restoreControl } from '../../src/operator/control/restore-control.ts';
 import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
 import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
-import { findArchive, restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
 const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
@@ -28,20 +31,21 @@ const observers = { onStep: (_: string, step: string) => onStep(step) };
 const config = readConfig();
 const installation = await openInstallation(config);
 if (kind === 'control') {
-  const target = openTarget(config.backup);
-  const access = await openControlArchives(target, installation.secrets);
-  await restoreControl(installation, access, await archivedControl(access, subject), onStep);
+  const access = await openControlAccess(installation.secrets, false);
+  const source = archivedControl(await openNamedControl(access, subject));
+  const { newest } = await findNewestControl(access);
+  const later = newest && archivedControl(newest);
+  await restoreControl(installation, source, later && later.at > source.at ? later : undefined, onStep);
   onStep('end');
 } else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);
-  const target = openTarget(config.backup);
-  const found = await findArchive(installation, source, target, undefined);
+  const found = await findArchive(installation, source, undefined, undefined);
   const goal = kind === 'lost' ? 'replace' : 'place';
-  await restoreArchive(source, { ...found, target, destination: '' }, data =>
+  await restoreArchive(source, found, { destination: '', warn: () => {} }, data =>
     restoreDatabase(installation, subject, data, goal, observers),
   );
 } else if (kind === 'purge') {
-  await purgeTenant(installation, subject, onStep);
+  await purgeTenant(installation, subject, { keepsArchives: false, onStep });
 } else {
   const request = { kind: kind === 'back' ? 'back' : 'swap', keepSeconds: 3_600 } as const;
   await switchDatabase(installation, subject, request, observers);

@@ -13,12 +13,10 @@ export const fleetSql = [
   `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id)
    select tenant_id, 'user' || n || '@drill.test', '', 'A', 'B', id from roles, generate_series(1, 5) n
     where name = 'Drill'`,
-  `insert into archives (id, tenant_guid, slug, target, file, state, key_fingerprint, server, database_name, snapshot_at,
-                         unchanged_at, bytes, verified_at, proved_at)
-   select gen_random_uuid(), guid, slug, '/archives', slug || '-' || n, 'complete', '', 'default', database_name,
-          now() - n * interval '1 day', now() - n * interval '1 day' + interval '20 h', 100000 + n, now(),
-          case when n = 3 then now() end
-     from tenants, generate_series(1, 30) n`,
+  `insert into archive_folders (tenant_guid, archives, bytes, newest, newest_at, covered_at)
+   select guid, 30, 3000000, slug || '-1', now() - interval '1 day', now() - interval '4 h' from tenants`,
+  `insert into archive_proofs (name, tenant_guid, proved_at)
+   select slug || '-' || n, guid, case when n = 3 then now() end from tenants, generate_series(1, 30) n`,
   `insert into tenant_usage (tenant_id, hour, requests, writes, database_ms, database_bytes)
    select id, date_trunc('hour', now()) - n * interval '1 day', n * 100, n, n, 1000000 * n
      from tenants, generate_series(0, 13) n`,
@@ -38,7 +36,7 @@ export const failuresSql = [
          'tenant', slug, 'severity', 'error', 'repair', null, 'fixed', false,
          'problem', 'the schema differs from the template: column entities.name of ' || slug || ' is missing',
          'remedy', 'Change the object back to what the migrations define.')) from tenants))`,
-  `update archives set fault = 'A file of ' || slug || ' is cut' where snapshot_at > now() - interval '36 h'`,
+  `update archive_proofs set fault = 'It ends too early' where name like '%-1'`,
   'analyze',
 ];
 

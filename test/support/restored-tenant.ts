@@ -1,3 +1,4 @@
+import { backupSettings } from './backup-settings.ts';
 import type { Client } from './client.ts';
 import { startScript } from './command-line.ts';
 import { killedRestore, pauseRun } from './paused-run.ts';
@@ -15,7 +16,7 @@ const path = '/api/v1/EntityStatus';
  */
 export function useRestoredTenant() {
   const archives = useServerFolder('archives');
-  const world = use(() => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', BACKUP_TARGET: archives }));
+  const world = use(async () => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }));
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
   const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);

@@ -9,9 +9,8 @@ interface Host {
   pending: number;
 }
 
-/** By the folder of their build and the format of archives, which decides what a process loads. */
+/** By the folder of their build. */
 const hosts = new Map<string, Host>();
-const keyOf = (build: string, format = ''): string => `${build} ${format}`;
 let lastId = 0;
 
 /**
@@ -27,8 +26,7 @@ export function runCommand(
   input = '',
 ): Promise<ScriptResult> {
   const build = buildOf(script);
-  const key = keyOf(build, environment.BACKUP_FORMAT);
-  const host = hosts.get(key) ?? startHost(build, key);
+  const host = hosts.get(build) ?? startHost(build);
   const { child } = host;
   const id = ++lastId;
   const request: CommandRequest = {
@@ -41,7 +39,7 @@ export function runCommand(
   keepAlive(child, ++host.pending > 0);
   return new Promise<ScriptResult>((resolve, reject) => {
     const onExit = (): void => {
-      hosts.delete(key);
+      hosts.delete(build);
       reject(new Error(`the process that runs commands ended during ${args.join(' ')}`));
     };
     const onMessage = (result: CommandResult): void => {
@@ -56,20 +54,18 @@ export function runCommand(
 
 /** Ends the process that runs the commands of a copy of this project, before that is removed. */
 export function endCommands(build: string): void {
-  for (const key of [keyOf(build), keyOf(build, 'age')]) {
-    hosts.get(key)?.child.kill('SIGKILL');
-    hosts.delete(key);
-  }
+  hosts.get(build)?.child.kill('SIGKILL');
+  hosts.delete(build);
 }
 
 /** It ends with this process, and keeps it alive only while a command runs. */
-function startHost(build: string, key: string): Host {
+function startHost(build: string): Host {
   const script = fileURLToPath(new URL('command-host.ts', import.meta.url));
   const execArgv = nodeOptions(build);
   const child = fork(script, [], { cwd: root, execArgv, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   child.setMaxListeners(0);
   const host = { child, pending: 0 };
-  hosts.set(key, host);
+  hosts.set(build, host);
   return host;
 }
 

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import { attributesOf, type Collector, type Span, startCollector } from '../support/collector.ts';
 import { runCommand } from '../support/run-command.ts';
 import { controlSql, useWorld } from '../support/world.ts';
@@ -21,7 +22,7 @@ describe('traces of commands', () => {
   });
 
   async function run(...args: string[]): Promise<{ code: number | null; stderr: string }> {
-    const settings = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, BACKUP_TARGET: folder };
+    const settings = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...(await backupSettings(folder)) };
     return runCommand('scripts/backoffice.ts', args, { ...world.environment, ...settings });
   }
 

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { useServerFolder } from '../support/server-folder.ts';
@@ -46,7 +47,7 @@ describe('webhooks of a tenant whose data is exchanged', () => {
     (await acme.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body.length;
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder };
+    environment = { ...world.environment, ...(await backupSettings(folder)) };
     acme = await world.login(world.acme);
     globex = await world.login(world.globex);
     gone = await make(acme, '/gone');

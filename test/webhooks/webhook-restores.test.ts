@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -15,7 +16,7 @@ describe('webhooks of restored data and copies', () => {
   let secret: string;
 
   const tenant = async (...words: string[]) => {
-    const environment = { ...world.environment, BACKUP_TARGET: folder };
+    const environment = { ...world.environment, ...(await backupSettings(folder)) };
     const { code, stderr } = await runCommand('scripts/tenant.ts', words, environment);
     expect(code, `${words.join(' ')}: ${stderr}`).to.equal(0);
   };

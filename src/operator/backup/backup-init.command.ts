@@ -17,9 +17,11 @@ that write at the same time are noticed.`,
   effect: 'changes',
   async plan({ takeOver }, { installation: { controlUrl } }) {
     const { withConnection } = await import('../../postgres/connection.ts');
+    const { requireNoLostControl } = await import('./lost-control.ts');
     const { initTarget } = await import('./writer.ts');
     const { openBackupTarget } = await import('./target/open-target.ts');
     const target = await openBackupTarget();
+    await requireNoLostControl(controlUrl);
     const planned = await withConnection(controlUrl, control =>
       initTarget(control, target, { takeOver, isDryRun: true }),
     );
@@ -36,9 +38,11 @@ that write at the same time are noticed.`,
   },
   async run({ takeOver }, { installation: { controlUrl }, output }) {
     const { withBackupLock } = await import('./backup-lock.ts');
+    const { requireNoLostControl } = await import('./lost-control.ts');
     const { initTarget } = await import('./writer.ts');
     const { openBackupTarget } = await import('./target/open-target.ts');
     const target = await openBackupTarget();
+    await requireNoLostControl(controlUrl);
     const result = await withBackupLock(controlUrl, 'archives', control =>
       initTarget(control, target, { takeOver, isDryRun: false }),
     );

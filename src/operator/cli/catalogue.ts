@@ -1,4 +1,3 @@
-import { usesAge } from '../../config/backup-format.ts';
 import { groups, type Topic } from '../command/operation.ts';
 
 type Row = readonly [name: string, summary: string, load: Topic['load']];
@@ -19,11 +18,7 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'bring a deleted tenant back, or earlier data of a tenant',
       () => import('../recovery/restore.command.ts'),
     ],
-    [
-      'purge',
-      'remove a deleted tenant with its data for good',
-      () => (usesAge() ? import('../lifecycle/purge-archives.command.ts') : import('../lifecycle/purge.command.ts')),
-    ],
+    ['purge', 'remove a deleted tenant with its data for good', () => import('../lifecycle/purge.command.ts')],
     ['clone', 'copy a tenant to a new slug', () => import('../lifecycle/clone.command.ts')],
     ['isolate', 'send no mail of a tenant, and refuse its legacy clients', () => import('../tenants/state.command.ts')],
     [
@@ -35,7 +30,7 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'export',
       'write the data of a tenant into files, for the tenant',
-      () => (usesAge() ? import('../backup/archive/export.command.ts') : import('../export/export.command.ts')),
+      () => import('../backup/archive/export.command.ts'),
     ],
     ['refresh', 'read the data of a tenant again, after changes by psql', () => import('../tenants/state.command.ts')],
   ],
@@ -57,18 +52,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ['databases', 'databases beside those that tenants have now', () => import('../databases/databases.command.ts')],
   ],
   Backup: [
-    [
-      'backup',
-      'archives of tenants, their checks and drills',
-      () => (usesAge() ? import('../backup/backup.command.ts') : import('../archives/backup.command.ts')),
-    ],
+    ['backup', 'archives of tenants, their checks and drills', () => import('../backup/backup.command.ts')],
     [
       'retention',
       'how long activities and audit entries are kept',
-      () =>
-        usesAge()
-          ? import('../backup/retention/retention.command.ts')
-          : import('../archives/retention/retention.command.ts'),
+      () => import('../backup/retention/retention.command.ts'),
     ],
   ],
   Look: [

@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
-import { usesAge } from '../../config/backup-format.ts';
 import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
@@ -22,11 +21,7 @@ import {
 import { findingsPage } from './pages/findings.ts';
 import { nowPage } from './pages/now.ts';
 import { logPage } from './pages/operator-log.ts';
-import {
-  recoveryPage as formerRecoveryPage,
-  tenantRecoveryPage as formerTenantRecoveryPage,
-} from './pages/recovery.ts';
-import { recoveryPage, tenantRecoveryPage } from './pages/recovery-archives.ts';
+import { recoveryPage, tenantRecoveryPage } from './pages/recovery.ts';
 import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
 import { tenantsPage } from './pages/tenant-list.ts';
 import { tenantPage } from './pages/tenant-page.ts';
@@ -40,8 +35,8 @@ const pages: Handlers = {
   '/tenants/:slug': tenantPage,
   '/rollouts': rolloutsPage,
   '/rollouts/:id': rolloutPage,
-  '/recovery': usesAge() ? recoveryPage : formerRecoveryPage,
-  '/recovery/:slug': usesAge() ? tenantRecoveryPage : formerTenantRecoveryPage,
+  '/recovery': recoveryPage,
+  '/recovery/:slug': tenantRecoveryPage,
   '/findings': findingsPage,
   '/capacity': capacityPage,
   '/log': logPage,

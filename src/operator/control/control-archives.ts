@@ -8,8 +8,9 @@ import { ArchiveFault } from '../backup/archive/archive-fault.ts';
 import { controlMacKeys } from '../backup/archive/archive-keys.ts';
 import { readIdentities } from '../backup/archive/identities.ts';
 import type { OpenKeys } from '../backup/archive/open-archive.ts';
+import { listControlArchives } from '../backup/lost-control.ts';
 import { loadArchive, type OpenedArchive, openArchive } from '../backup/restore/archived-data.ts';
-import { type ArchiveName, parseArchiveName } from '../backup/target/archive-name.ts';
+import type { ArchiveName } from '../backup/target/archive-name.ts';
 import { openBackupTarget } from '../backup/target/open-target.ts';
 import type { Target } from '../backup/target/target.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
@@ -33,20 +34,6 @@ export async function openControlAccess(secrets: SecretBox, withoutMac: boolean)
   const identities = await readIdentities(readConfig().backup.identityFile);
 
   return { target, keys: { identities, macKeys: withoutMac ? undefined : controlMacKeys(secrets) } };
-}
-
-/**
- * Returns the archives of control databases in a target, of all installations, the newest
- * first.
- */
-export async function listControlArchives(target: Target): Promise<ArchiveName[]> {
-  const found: ArchiveName[] = [];
-  for await (const { name } of target.list('')) {
-    const archive = parseArchiveName(name);
-    if (archive?.tenant === null) found.push(archive);
-  }
-
-  return found.sort((one, other) => other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1));
 }
 
 /** An archive of the control database that cannot be used, and why. */

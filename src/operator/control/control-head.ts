@@ -52,7 +52,7 @@ export async function requireControlHead(
 }
 
 async function requireNoLost(controlUrl: string): Promise<void> {
-  const { requireNoLostControl } = await import('./require-no-lost-control.ts');
+  const { requireNoLostControl } = await import('../backup/lost-control.ts');
   await requireNoLostControl(controlUrl);
 }
 

@@ -1,12 +1,11 @@
-import { usesAge } from '../../config/backup-format.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { countText } from '../command/texts.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from '../schema/confirm-blocking.ts';
-import { restoreArchivedControl } from './restore-archived-control.command.ts';
-import { afterRestoreOperation, restoreControlOperation } from './restore-control.command.ts';
+import { afterRestoreOperation } from './after-restore.command.ts';
+import { restoreControlOperation } from './restore-control.command.ts';
 
 const resealOperation = defineOperation({
   name: 'control reseal',
@@ -45,7 +44,7 @@ const migrate = defineOperation({
   async plan({ despiteRunning }, { installation }) {
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { pendingControl } = await import('../schema/migrate-control.ts');
-    const { requireNoLostControl } = await import('./require-no-lost-control.ts');
+    const { requireNoLostControl } = await import('../backup/lost-control.ts');
     await requireUsable(installation);
     await requireNoLostControl(installation.controlUrl);
     const { exists, pending } = await pendingControl(installation.controlUrl, installation.dataFolder);
@@ -63,7 +62,7 @@ const migrate = defineOperation({
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
     const { createControlDatabase, migrateControl } = await import('../schema/migrate-control.ts');
     const { requireMasterKey } = await import('../../control/present-key.ts');
-    const { requireNoLostControl } = await import('./require-no-lost-control.ts');
+    const { requireNoLostControl } = await import('../backup/lost-control.ts');
     const { controlUrl } = installation;
     await requireUsable(installation);
     await requireNoLostControl(controlUrl);
@@ -118,13 +117,7 @@ const serviceLogin = defineOperation({
   },
 });
 
-export const operations = [
-  migrate,
-  serviceLogin,
-  resealOperation,
-  usesAge() ? restoreArchivedControl : restoreControlOperation,
-  afterRestoreOperation,
-];
+export const operations = [migrate, serviceLogin, resealOperation, restoreControlOperation, afterRestoreOperation];
 
 function serviceLoginText(databaseUrl: string): string {
   return [

@@ -24,7 +24,7 @@ export interface StoredTable extends TableChecksum {
 }
 
 /** Returns the tables of a database in the snapshot of the connection, which has `canonicalTextSettings`. */
-export async function readTables(client: pg.Client, except: readonly string[]): Promise<StoredTable[]> {
+async function readTables(client: pg.Client, except: readonly string[]): Promise<StoredTable[]> {
   const tables = await listDataTables(client, except);
   const checksums = await readTableChecksums(client, tables);
   const states = new Map((await readSequences(client, tables)).map(state => [state.name, state]));

@@ -87,7 +87,7 @@ export const errors = {
   not_examined: ['bin/backoffice doctor --fix FINDING'],
   unfinished_switch: ['bin/backoffice databases prune TENANT'],
   unfinished_control_restore: [
-    'bin/backoffice control restore --archive FILE',
+    'bin/backoffice control restore --archive NAME',
     `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
   ],
 } as const satisfies Record<string, readonly string[]>;

@@ -25,7 +25,7 @@ interface StoredSecret {
   sealed: Buffer;
   /** Of its tenant, or of the installation; null without one. */
   guid: string | null;
-  /** The id of a signing key, the name of a server, or the fingerprint of a data key. */
+  /** The id of a signing key, or the name of a server. */
   name: string;
 }
 
@@ -56,13 +56,6 @@ const secretColumns: { table: string; column: string; select: string; owner: (se
     column: 'admin_url',
     select: 'select id, admin_url as sealed, name from servers where admin_url is not null',
     owner: ({ name }) => owners.serverUrl(name),
-  },
-  {
-    table: 'backup_keys',
-    column: 'sealed',
-    select: `select k.id, k.sealed, guid, k.fingerprint as name
-               from backup_keys k left join tenants t on t.id = k.tenant_id`,
-    owner: ({ guid, name }) => owners.backupKey(guid, name),
   },
   {
     table: 'webhook_tenants',

@@ -1,8 +1,6 @@
-import { usesAge } from '../../config/backup-format.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { Context } from '../command/operation.ts';
 import { optionalSecret } from '../command/operation-fields.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
@@ -29,7 +27,7 @@ export interface RestoredMoment {
 export function requireOneChoice({ at, archive, from, withoutMac }: Omit<RestoredMoment, 'lost'>): void {
   if ([at, archive, from].filter(value => value !== undefined).length > 1)
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
-  if (withoutMac !== undefined && (archive === undefined || !usesAge()))
+  if (withoutMac !== undefined && archive === undefined)
     throw new OperatorError('Give --without-mac together with --archive', { usage: true });
 }
 
@@ -72,28 +70,16 @@ export async function chooseData(
     const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
     return { description: 'a recovered server', restore: work => restoreRecovered(source, options, work) };
   }
-  if (usesAge()) {
-    const { findArchive, restoreArchive } = await import('../backup/restore/restore-archive.ts');
-    const found = await findArchive(installation, source, id, withoutMac);
-    const { name, time } = found.archive;
-    return {
-      description: `${name} of ${time.toISOString()}`,
-      restore: work => {
-        onStep(`loading the archive of ${time.toISOString()}`);
-        return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
-      },
-    };
-  }
 
-  const { findArchive, restoreArchive } = await import('./restore-archive.ts');
-  const target = await openBackupTarget();
-  const found = await findArchive(installation, source, target, id);
-  const { file, snapshotAt } = found.archive;
+  const { findArchive, restoreArchive } = await import('../backup/restore/restore-archive.ts');
+  const found = await findArchive(installation, source, id, withoutMac);
+  const { name, time } = found.archive;
+
   return {
-    description: `${file} of ${snapshotAt.toISOString()}`,
+    description: `${name} of ${time.toISOString()}`,
     restore: work => {
-      onStep(`loading the archive of ${snapshotAt.toISOString()}`);
-      return restoreArchive(source, { ...found, target, destination: lost ? '--lost' : '' }, work);
+      onStep(`loading the archive of ${time.toISOString()}`);
+      return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
     },
   };
 }

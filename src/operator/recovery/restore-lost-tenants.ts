@@ -1,13 +1,9 @@
-import { usesAge } from '../../config/backup-format.ts';
 import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { createKeyring, readKeys } from '../archives/data-keys.ts';
-import { readNewest } from '../archives/ledger.ts';
-import { openBackupTarget } from '../archives/open-backup-target.ts';
 import { findNewestArchives } from '../backup/restore/lost-archives.ts';
-import { restoreArchive as restoreOpened } from '../backup/restore/restore-archive.ts';
+import { restoreArchive } from '../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import type { Context, Plan } from '../command/operation.ts';
 import { hasFailed, reportOutcomes, runFleet, timed } from '../command/run-fleet.ts';
@@ -16,7 +12,6 @@ import { countText } from '../command/texts.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 import { restoreDatabase } from '../databases/restored-databases.ts';
 import { findServer } from '../tenants/servers.ts';
-import { restoreArchive } from './restore-archive.ts';
 
 /** The result for one tenant whose database is missing. */
 export interface LostTenant {
@@ -141,7 +136,7 @@ async function findLost(
       }).catch(() => undefined),
     );
   const missing = tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
-  const archives = await (usesAge() ? findArchives(installation, missing, warn) : readLedgerArchives(installation));
+  const archives = await findArchives(installation, missing, warn);
 
   return missing.map(tenant => {
     const archive = archives.get(tenant.guid);
@@ -166,32 +161,8 @@ async function findArchives(
       if (!each) return [];
 
       const { name: file, time } = each.archive;
-      const restore: LostArchive['restore'] = work => restoreOpened(tenant, each, options, work);
+      const restore: LostArchive['restore'] = work => restoreArchive(tenant, each, options, work);
       return [[tenant.guid, { file, snapshotAt: time.toISOString(), restore }] as const];
-    }),
-  );
-}
-
-async function readLedgerArchives({
-  controlUrl,
-  secrets,
-  control,
-}: Installation): Promise<Map<string | null, LostArchive>> {
-  const target = await openBackupTarget();
-  const { archives, keys } = await withConnection(controlUrl, async client => ({
-    archives: await readNewest(client, target.description),
-    keys: await readKeys(client),
-  }));
-  const keyring = createKeyring(keys, secrets);
-  const slugs = new Map((await (await control()).em.fork().findAll(Tenant)).map(({ guid, slug }) => [guid, slug]));
-
-  return new Map(
-    [...archives].map(([guid, archive]) => {
-      const options = { target, archive, keyring, destination: '--lost', isOneOfMany: true };
-      const { file, snapshotAt } = archive;
-      const restore: LostArchive['restore'] = work =>
-        restoreArchive({ slug: slugs.get(guid ?? '') ?? '' }, options, work);
-      return [guid, { file, snapshotAt: snapshotAt.toISOString(), restore }] as const;
     }),
   );
 }

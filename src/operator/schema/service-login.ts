@@ -29,7 +29,6 @@ const privileges: Record<string, string> = {
   archive_folders: 'select (tenant_guid, newest)',
   archive_proofs: 'select (tenant_guid, name, proved_at, fault)',
   purged_tenants: 'select (archives)',
-  archives: 'select (tenant_guid, state, proved_at, fault)',
   signing_keys: 'select',
   roles: 'select, insert, delete, update (name, permissions)',
   users:

@@ -39,7 +39,7 @@ describe('console: recovery by the listing of the target', () => {
       await recordProof(control, proof, 'proved');
     });
     await controlSql(world, `update archive_folders set covered_at = '2026-01-02T12:00Z'`);
-    opened = await openConsole({ ...world.environment, BACKUP_TARGET: folder, BACKUP_FORMAT: 'age' }, ['--no-browser']);
+    opened = await openConsole({ ...world.environment, BACKUP_TARGET: folder }, ['--no-browser']);
   });
   after(async () => {
     expect(await opened.stop()).to.equal(0);

@@ -16,7 +16,7 @@ describe('an export of a tenant', () => {
   let environment: Record<string, string>;
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_FORMAT: 'age' };
+    environment = { ...world.environment };
     const admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Semi;colon, "quotes" \\ and ü' });
     await sql(

@@ -27,13 +27,6 @@ describe('metrics of backups', () => {
     return row ?? { name: '', tenant: '' };
   };
 
-  before(() => {
-    process.env.BACKUP_FORMAT = 'age';
-  });
-  after(() => {
-    delete process.env.BACKUP_FORMAT;
-  });
-
   it('what runs and drills have left is counted: tenants without an archive, without a proof, and with a faulty newest one', async () => {
     expect(await counts()).to.deep.include({ lastSuccessAt: null, lastProvedAt: null, tenantsUnarchived: 2 });
 

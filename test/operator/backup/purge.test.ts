@@ -46,7 +46,7 @@ describe('a purge and the archives of its tenant', () => {
   };
 
   before(async () => {
-    environment = { ...server.environment, ...s3.environment, BACKUP_FORMAT: 'age' };
+    environment = { ...server.environment, ...s3.environment };
     installation = await openInstallation(readConfig(server.environment));
     target = await openTarget(readConfig(s3.environment).backup);
     for (const slug of ['acme', 'globex', 'initech', 'umbrella', 'soylent']) await server.provision(slug);

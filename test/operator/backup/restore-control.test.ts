@@ -47,7 +47,6 @@ describe('restore of the control database from an archive sealed with age', () =
     await writeFile(identityFile, `${identity.identity}\n`, { mode: 0o600 });
     environment = {
       ...server.environment,
-      BACKUP_FORMAT: 'age',
       BACKUP_TARGET: folder,
       BACKUP_RECIPIENTS: identity.recipient,
       BACKUP_IDENTITY_FILE: identityFile,

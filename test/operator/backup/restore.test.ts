@@ -46,7 +46,6 @@ describe('archives sealed with age', () => {
     await writeFile(identityFile, `# of the test\n${identity.identity}\n`, { mode: 0o600 });
     writer = {
       ...world.environment,
-      BACKUP_FORMAT: 'age',
       BACKUP_TARGET: folder,
       BACKUP_RECIPIENTS: identity.recipient,
     };

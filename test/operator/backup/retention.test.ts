@@ -77,7 +77,7 @@ describe('retention by proved archives', () => {
   };
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder, BACKUP_FORMAT: 'age' };
+    environment = { ...world.environment, BACKUP_TARGET: folder };
     target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup);
     await withBackupLock(world.installation.controlUrl, 'archives', control =>
       initTarget(control, target, { takeOver: false, isDryRun: false }),

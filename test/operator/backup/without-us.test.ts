@@ -114,7 +114,6 @@ describe('an archive without this software', () => {
     await mkdir(target);
     const environment = {
       ...world.environment,
-      BACKUP_FORMAT: 'age',
       BACKUP_TARGET: target,
       BACKUP_RECIPIENTS: identity.recipient,
     };

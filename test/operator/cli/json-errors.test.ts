@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { jsonLines } from '../../support/json-lines.ts';
@@ -84,7 +85,7 @@ describe('errors of the command line', () => {
 
   it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
     const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
-    const environment = { ...world.environment, BACKUP_TARGET: target };
+    const environment = { ...world.environment, ...(await backupSettings(target)) };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');

@@ -120,7 +120,7 @@ describe('log of operators', () => {
     const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
     const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
     const reading =
-      /(^| )(list|show|status|processes|usage|logs?|diff|databases|webhooks|console|watch|moments|find)$|^backup verify$/;
+      /(^| )(list|show|status|processes|usage|logs?|diff|databases|webhooks|console|watch|moments|find)$|^backup (verify|keygen)$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);
     expect(printing.length - without.length).to.be.greaterThan(30);
   });

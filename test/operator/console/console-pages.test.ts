@@ -91,29 +91,6 @@ describe('console: pages', () => {
     ]);
   });
 
-  it('a moment leads to the archive with exactly its data, or to the last one before it and to the log', async () => {
-    const id = 'a0000000-0000-4000-8000-000000000001';
-    await controlSql(
-      world,
-      `insert into archives (id, tenant_guid, slug, target, file, state, key_fingerprint, server, database_name,
-                             snapshot_at, unchanged_at)
-       values ('${id}', '${world.acme.guid}', 'acme', '/none', 'none', 'complete', '', 'default', 'none',
-               '2026-01-01T10:00Z', '2026-01-01T12:00Z')`,
-    );
-    const textAt = async (time: string) => (await opened.get(`/recovery/acme?at=2026-01-01T${time}`)).text;
-    try {
-      expect(await textAt('11:00'))
-        .to.include('has exactly its data')
-        .and.include(`archive=${id}">Restore this`);
-      expect(await textAt('13:00:05'))
-        .to.include('The last archive before it')
-        .and.include('at=2026-01-01T13%3A00%3A05Z');
-      expect(await textAt('09:00')).to.include('No archive is as old');
-    } finally {
-      await controlSql(world, `delete from archives where id = '${id}'`);
-    }
-  });
-
   it('markup in names and in errors is text on every page', async () => {
     await controlSql(world, `update tenants set name = '${script}' where slug = 'acme'`);
     await controlSql(

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
@@ -15,7 +16,7 @@ const holdsNothing = { holds: [], onlyHere: [] };
 
 describe('databases of tenants', () => {
   const archives = useServerFolder('archives');
-  const world = use(() => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', BACKUP_TARGET: archives }));
+  const world = use(async () => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }));
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
 

@@ -195,8 +195,8 @@ describe('doctor', () => {
       {
         inject: async () => {
           const [row] = await server.control<{ guid: string }>(
-            `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record)
-             values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now(), '{}') returning guid`,
+            `insert into purged_tenants (id, guid, slug, name, database_name, created_at)
+             values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now()) returning guid`,
           );
           await server.sql(`create database "office_tenant_7911" template "${acme}"`);
           await server.sql(`revoke all on database "office_tenant_7911" from public;

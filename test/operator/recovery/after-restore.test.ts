@@ -21,7 +21,7 @@ describe('a restored control database', () => {
     admin = await world.login(world.acme);
     await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
     await world.loginAs(world.globex, { permissions: ['full.read'] });
-    // The later control database: a user and a client of acme are gone, and globex is suspended.
+    // The later control database: the administrator of acme is disabled, its client is revoked, and globex is suspended.
     later = `${new URL(world.config.databaseUrl ?? '').pathname.slice(1)}_later`;
     await withConnection(postgresUrl(), async client => {
       await client.query(`create database ${later} template control_template`);
@@ -34,6 +34,18 @@ describe('a restored control database', () => {
            values ($1, $2, $3::text, $3, $3, $4, 1, $3, $3, '')`,
           [id, guid, slug, slug === 'globex' ? 'suspended' : 'active'],
         );
+      const [user] = await control<{ guid: string; tenant: string; client: string }>(
+        `select u.guid, c.tenant_id as tenant, c.id as client from api_clients c join users u on u.id = c.user_id`,
+      );
+      await client.query(
+        `with role as (insert into roles (tenant_id, name) values ($1, 'Later') returning id),
+         person as (
+           insert into users (guid, tenant_id, email, password_hash, first_name, last_name, role_id, disabled_at)
+           select $2, $1, 'later', 'replaced', '', '', id, now() from role returning id)
+         insert into api_clients (id, tenant_id, user_id, name, secret_hash, revoked_at)
+         select $3, $1, id, '', '', now() from person`,
+        [user?.tenant, user?.guid, user?.client],
+      );
     });
   });
   after(async () => {
@@ -85,10 +97,10 @@ describe('a restored control database', () => {
       databaseUrl(postgresUrl(), later),
     );
     expect(code, stderr).to.equal(0);
-    // All users and clients are gone there.
-    const { differences, ...counts } = JSON.parse(stdout).replayed;
-    expect(counts).to.deep.equal({ users: 3, clients: 1, tenants: 1 });
-    expect(differences).to.have.length(5);
+    const { differences, ...taken } = JSON.parse(stdout).replayed;
+    expect(taken).to.deep.equal({ usersDisabled: 1, clientsRevoked: 1, tenantsStopped: ['globex'], tenantsPurged: [] });
+    expect(differences).to.have.length(1);
+    expect(differences[0]).to.include('role was Later later').and.include('password was replaced later');
     const { status } = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
       'X-Tenant': world.acme.guid,
     });

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { killedRestore } from '../../support/paused-run.ts';
@@ -55,7 +56,7 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
   };
 
   before(async () => {
-    environment = { ...server.environment, BACKUP_TARGET: folder };
+    environment = { ...server.environment, ...(await backupSettings(folder)) };
     own = (await server.provision('acme')).tenant.databaseName;
     await add('EUR', own);
     await backUp(environment);

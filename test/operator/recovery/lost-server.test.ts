@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -13,7 +14,7 @@ describe('restore of all tenants of a lost server', () => {
 
   before(async () => {
     [server, archives] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
-    environment = { ...server.environment, BACKUP_TARGET: archives };
+    environment = { ...server.environment, ...(await backupSettings(archives)) };
     for (const slug of ['acme', 'globex', 'initech']) {
       const { tenant } = await server.provision(slug);
       await server.sql(`insert into currencies (code, name) values ('${slug}', '${slug}')`, tenant.databaseName);

@@ -39,8 +39,8 @@ export function testRecoveredControl(
     expect(code, stderr).to.equal(0);
     expect(stdout + stderr).not.to.include(new URL(recovered.url).password);
     const restored = JSON.parse(stdout.split('\n')[0] ?? '');
-    expect(restored.file).to.match(/^recovered office, last change \d{4}-/);
-    expect(restored.replayed).to.include({ users: 1, clients: 0, tenants: 0 });
+    expect(restored.source).to.match(/^recovered office, last change \d{4}-/);
+    expect(restored.report.replayed).to.include({ usersDisabled: 1, clientsRevoked: 0 });
     const users = await server.control(
       `select split_part(email, '@', 1) as name, disabled_at is null as active from users
         where email like '%@acme.test' and email not like 'admin%' order by email`,
@@ -66,7 +66,7 @@ export function testRecoveredControl(
     const { rows } = await inRecovered('select id from installation');
     await inRecovered('update installation set id = gen_random_uuid()');
     expect(await messageOf()).to.match(
-      / office of the recovered server is of another installation .*: nothing was changed\.$/,
+      / office of the recovered server is of installation \S+, and the newest archive is of \S+: nothing was changed\.$/,
     );
     // What another master key has sealed.
     const other = new SecretBox(randomBytes(32));

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { addByHand, handMadeDifference, readAddedByHand } from '../../support/added-by-hand.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
@@ -55,7 +56,7 @@ describe('restore of a tenant from an archive', () => {
   };
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder };
+    environment = { ...world.environment, ...(await backupSettings(folder)) };
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
     await sql(world.acme, addByHand);

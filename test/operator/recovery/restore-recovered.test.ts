@@ -7,6 +7,7 @@ import { addUser, generatePassword } from '../../../src/operator/people/users.ts
 import { findTenant } from '../../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { createQuickPasswords } from '../../support/quick-passwords.ts';
@@ -58,7 +59,7 @@ describe('restore from a recovered server', () => {
   }
 
   before(async () => {
-    environment = { ...server.environment, BACKUP_TARGET: archives };
+    environment = { ...server.environment, ...(await backupSettings(archives)) };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
     for (const code of ['USD', 'CHF']) await addCurrency('globex', code);

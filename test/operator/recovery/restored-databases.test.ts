@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -34,7 +35,7 @@ describe('restored databases of a tenant', () => {
   };
 
   before(async () => {
-    environment = { ...world.environment, BACKUP_TARGET: folder };
+    environment = { ...world.environment, ...(await backupSettings(folder)) };
     for (const Code of ['EUR', 'CHF']) await admin.post('/api/v1/Currency', { Code, Name: Code });
     await backUp(environment);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });

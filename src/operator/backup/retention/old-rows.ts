@@ -9,7 +9,7 @@ import type { DueTenant } from './due-tenants.ts';
 export const maxClockDifferenceMs = 5 * 60_000;
 
 /** Ids of a batch: rows are removed in transactions of at most so many. */
-const batchIds = 5_000;
+export const batchIds = 5_000;
 
 /**
  * Space is reclaimed after the removal of so many rows. Until then, a list of the oldest rows skips

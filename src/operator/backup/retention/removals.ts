@@ -21,7 +21,7 @@ export async function beginRemoval(
        update history_removals set state = 'stopped', finished_at = now(), error = 'the process was ended'
         where tenant_id = $1 and kind = $3 and state = 'removing')
      insert into history_removals
-            (tenant_id, database_name, kind, removed_before, archive_name, oldest, newest, requested_by)
+            (tenant_id, database_name, kind, removed_before, archive, oldest, newest, requested_by)
      values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
     [tenantId, database, kind, cutoff, archive, oldest, newest, requestedBy],
   );
@@ -89,7 +89,7 @@ export async function listRemovals(
   return statements.execute(
     `select t.slug, r.kind, r.state, r.rows::float8 as rows, ${isoTime('r.oldest')} as oldest,
             ${isoTime('r.newest')} as newest, ${isoTime('r.removed_before')} as "removedBefore",
-            r.archive_name as archive, r.requested_by as "requestedBy", ${isoTime('r.started_at')} as "startedAt",
+            r.archive, r.requested_by as "requestedBy", ${isoTime('r.started_at')} as "startedAt",
             ${isoTime('r.finished_at')} as "finishedAt", r.error
        from history_removals r join tenants t on t.id = r.tenant_id
       where r.oldest is not null and coalesce(?, t.slug) = t.slug order by r.id desc`,

@@ -1,6 +1,4 @@
-import { usesAge } from '../../../config/backup-format.ts';
 import { type Html, html } from '../../../docs/html.ts';
-import { readArchiveAges as readFormerAges } from '../../archives/archive-ages.ts';
 import { readArchiveAges } from '../../backup/archive-ages.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { countFleet, readFailing } from '../../schema/fleet-status.ts';
@@ -95,9 +93,7 @@ async function findingConcerns({ control }: PageRequest): Promise<Concern[]> {
 }
 
 async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const { tenants, without, faulty, isProved } = await (usesAge() ? readArchiveAges : readFormerAges)(control, {
-    limit: 0,
-  });
+  const { tenants, without, faulty, isProved } = await readArchiveAges(control, { limit: 0 });
   const recovery = html`<a href="/recovery">Recovery</a>`;
   const archive = operationLink('backup run', 'Archive them', { all: 'on' });
   const prove = operationLink('backup drill', 'Prove some');

@@ -1,6 +1,7 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { readArchiveAges } from '../../archives/archive-ages.ts';
-import { type ArchiveSummary, listArchives } from '../../archives/list-archives.ts';
+import { explain } from '../../../log/operator-error.ts';
+import { readArchiveAge, readArchiveAges } from '../../backup/archive-ages.ts';
+import type { ArchiveSummary } from '../../backup/list-archives.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { fault, state, utc } from '../format.ts';
@@ -11,14 +12,16 @@ import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;
 const maxArchives = 60;
+/** A page does not wait longer for a target that is silent. */
+const pageLimits = { maxSilenceMs: 3_000 };
 
 /** How well the fleet can be restored, the worst tenants first. */
-export async function recoveryPage({ control, query }: PageRequest) {
+export async function recoveryPage({ control, query }: PageRequest): Promise<ConsolePage> {
   const part = partOf(query('page'), pageSize);
   const { ages, ...counts } = await readArchiveAges(control, part);
   const links = [
     operationLink('backup run', 'Archive what has changed', { all: 'on' }),
-    operationLink('backup verify', 'Check every byte'),
+    operationLink('backup verify', 'Check names and sizes'),
     operationLink('backup drill', 'Prove by restoring'),
     operationLink('backup list', 'List all archives'),
   ];
@@ -28,16 +31,18 @@ export async function recoveryPage({ control, query }: PageRequest) {
     ['Newest archive faulty', fault(counts.faulty, 'bad')],
     ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
   )}
-${table('Archives, the worst first', ages, 'There is no tenant.', [
+${table('Archives as the last run saw them, the worst first', ages, 'There is no tenant.', [
   ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
-  ['State', age => state(age.fault ? 'faulty' : !age.snapshotAt ? 'missing' : age.provedAt ? 'proved' : 'unproved')],
-  ['Newest archive', 'snapshotAt'],
+  ['State', age => state(age.fault ? 'faulty' : !age.newestAt ? 'missing' : age.provedAt ? 'proved' : 'unproved')],
+  ['Newest archive', 'newestAt'],
   ['Covers until', 'coveredUntil'],
+  ['Archives', 'archives'],
   ['Size', 'bytes'],
   ['Last proof', 'provedAt'],
   'fault',
 ])}
 ${pager('/recovery', {}, part, counts.tenants)}`;
+
   return { title: 'Recovery', links, main };
 }
 
@@ -46,39 +51,43 @@ export async function tenantRecoveryPage(request: PageRequest): Promise<ConsoleP
   const { control, params, query } = request;
   const { slug = '' } = params;
   const { guid, name } = await readTenant(control, slug);
-  const archives = await listArchives(control, { guid, limit: maxArchives });
+  const age = await readArchiveAge(control, guid);
+  const { archives, note } = await listInTarget(request, guid);
   const at = { slug };
   const moment = readMoment(query('at'));
   const path = recoveryPath(slug);
-  const moments = archives.map(({ snapshotAt, unchangedAt, fault }) => ({
-    ...{ at: snapshotAt, until: unchangedAt, text: fault ?? 'archived', isBad: fault !== null },
+  const moments = archives.map(({ time, fault: found }, index) => ({
+    at: time,
+    until: index === 0 ? (age?.coveredUntil ?? null) : null,
+    text: found ?? 'archived',
+    isBad: found !== null,
   }));
   const chosen = moment ? [{ at: moment.toISOString(), text: 'chosen', isChosen: true }] : [];
   const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
 <li>${operationLink('restore diff', 'Compare', at)} it with the present data</li>
 <li>${operationLink('restore swap', 'Put it in place', at)}, or ${operationLink('databases drop', 'drop it', at)}</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
-${actions(operationLink('restore moments', 'Moments of the write-ahead log', at), operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at))}
+${actions(operationLink('restore moments', 'Moments of the write-ahead log', at), operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
+${note}
 <h2>Choose a moment</h2>
 ${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
 <form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
 <input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
-${moment ? momentView(slug, moment, archives) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
+${moment ? momentView(slug, moment, archives, age?.coveredUntil ?? null) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
 ${table(
-  'The newest archives: between the snapshot and what it covers, nothing was written',
+  'The newest archives',
   archives,
   html`${slug} has no archive. ${operationLink('backup run', 'Archive it now', at)}`,
   [
-    ['Snapshot', ({ snapshotAt }) => html`<time datetime="${snapshotAt}">${utc(snapshotAt)}</time>`],
-    ['Covers until', 'unchangedAt'],
-    ['Size', 'bytes'],
-    ['Verified', 'verifiedAt'],
+    ['Made', ({ time }) => html`<time datetime="${time}">${utc(time)}</time>`],
+    ['Size', ({ size }) => size],
     ['Proved', 'provedAt'],
-    ['Fault', ({ fault }) => fault && state(fault, 'bad')],
-    ['What to do', ({ id }) => operationLink('restore', 'Restore beside', { slug, archive: id })],
+    ['Fault', ({ fault: found }) => found && state(found, 'bad')],
+    ['What to do', archive => operationLink('restore', 'Restore beside', { slug, archive: archive.name })],
   ],
 )}
 ${await databaseTable(request, slug)}`;
+
   return {
     title: `Restore ${slug}`,
     above: [
@@ -89,26 +98,56 @@ ${await databaseTable(request, slug)}`;
   };
 }
 
+/** Returns the newest archives of a tenant that the target lists; none, and a note, when it cannot be listed. */
+async function listInTarget(
+  { control }: PageRequest,
+  guid: string,
+): Promise<{ archives: readonly ArchiveSummary[]; note: Html }> {
+  const { readConfig } = await import('../../../config/config.ts');
+  const { openTarget } = await import('../../backup/target/open-target.ts');
+  const { listArchives } = await import('../../backup/list-archives.ts');
+
+  try {
+    const { backup } = readConfig();
+    const target = await openTarget(backup, pageLimits);
+    const archives = await listArchives(control, target, guid, backup.recipients);
+    return { archives: archives.slice(0, maxArchives), note: html`` };
+  } catch (error) {
+    return { archives: [], note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>` };
+  }
+}
+
 /** Reads a moment of the past, as an input of a browser has it, without a zone. */
 function readMoment(text = ''): Date | undefined {
   const date = new Date(/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/.test(text) ? `${text}Z` : '');
+
   return date.getTime() < Date.now() ? date : undefined;
 }
 
-/** What has the data of a moment. @param archives the newest first */
-function momentView(slug: string, moment: Date, archives: readonly ArchiveSummary[]): Html {
-  const before = archives.find(({ snapshotAt, fault }) => Date.parse(snapshotAt) <= moment.getTime() && fault === null);
-  const until = before && utc(before.unchangedAt ?? before.snapshotAt);
-  const covers = until !== undefined && until >= utc(moment);
+/**
+ * What has the data of a moment.
+ * @param archives the newest first
+ * @param coveredUntil until when nothing was written after the newest one
+ */
+function momentView(
+  slug: string,
+  moment: Date,
+  archives: readonly ArchiveSummary[],
+  coveredUntil: string | null,
+): Html {
+  const before = archives.find(({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null);
+  const isNewest = before !== undefined && before === archives[0];
+  const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
   const text = !before
     ? 'No archive is as old. The write-ahead log may have the moment.'
     : covers
-      ? `The archive of ${utc(before.snapshotAt)} has exactly its data: nothing was written until ${until}.`
-      : `The last archive before it is of ${utc(before.snapshotAt)}. What was written after that, only the write-ahead log has.`;
+      ? `The archive of ${utc(before.time)} has exactly its data: nothing was written until ${utc(coveredUntil)}.`
+      : `The last archive before it is of ${utc(before.time)}. What was written after that, only the write-ahead log has.`;
   const at = `${moment.toISOString().slice(0, 19)}Z`;
+
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
 ${actions(
-  before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.id }) : html``,
+  before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name }) : html``,
   covers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
 )}</div>`;
 }

@@ -1,6 +1,4 @@
-import { usesAge } from '../../../config/backup-format.ts';
 import { type Html, html } from '../../../docs/html.ts';
-import { listArchives } from '../../archives/list-archives.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
@@ -134,11 +132,7 @@ async function readMoments({ control }: PageRequest, { slug, guid }: TenantSumma
     ...{ kind: 'Migrations', at, isBad: state === 'failed' },
     text: `run ${run}: ${error ? shorten(error) : `${state} to ${to ?? 'no version'}`}`,
   }));
-  const archives = usesAge()
-    ? await readNewestArchive(control, guid)
-    : (await listArchives(control, { guid, limit: maxMoments })).map(({ snapshotAt: at, fault }) => ({
-        ...{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' },
-      }));
+  const archives = await readNewestArchive(control, guid);
   return [...log, ...migrations, ...archives].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
 }
 

@@ -1,0 +1,60 @@
+import { readConfig } from '../../config/config.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
+import { openBackupTarget } from './target/open-target.ts';
+import type { Target } from './target/target.ts';
+
+/**
+ * Refuses to go on with a control database without a tenant while `BACKUP_TARGET` has archives of one that it is not:
+ * that one was probably lost, and an empty one would take its place.
+ * @throws {OperatorError} that names the restore, or says why the target cannot be read
+ */
+export async function requireNoLostControl(controlUrl: string): Promise<void> {
+  if (!readConfig().backup.target) return;
+  const present = await readPresent(controlUrl);
+  if (present && present.tenants > 0) return;
+
+  const target = await openBackupTarget();
+  const archives = await listControlArchives(target);
+  if (archives.every(({ installation }) => installation === present?.installation)) return;
+
+  throw new OperatorError(
+    `The control database has no tenant, and ${target.description} has archives of another one. If that one was lost, ` +
+      'restore it: bin/backoffice control restore (with --all if the databases of tenants are lost too). ' +
+      'A new installation needs a BACKUP_TARGET of its own',
+  );
+}
+
+/**
+ * Returns the archives of control databases in a target, of all installations, the newest
+ * first.
+ */
+export async function listControlArchives(target: Target): Promise<ArchiveName[]> {
+  const found: ArchiveName[] = [];
+  for await (const { name } of target.list('')) {
+    const archive = parseArchiveName(name);
+    if (archive?.tenant === null) found.push(archive);
+  }
+
+  return found.sort((one, other) => other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1));
+}
+
+interface PresentControl {
+  readonly installation: string;
+  readonly tenants: number;
+}
+
+/** @returns undefined when the control database does not exist, or has no schema yet */
+async function readPresent(controlUrl: string): Promise<PresentControl | undefined> {
+  return withConnection(controlUrl, async client => {
+    const { rows } = await client.query<PresentControl>(
+      'select id as installation, (select count(*)::int from tenants) as tenants from installation',
+    );
+    return rows[0];
+  }).catch(error => {
+    if (['3D000', '42P01'].includes(sqlState(error) ?? '')) return undefined;
+    throw error;
+  });
+}
