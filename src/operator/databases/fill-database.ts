@@ -20,12 +20,10 @@ export type FillTarget = Pick<TenantDatabase, 'server' | 'database'>;
 
 /** The data of a tenant at an earlier moment, and how to write it into a database. */
 export interface EarlierData {
-  /** For people: `archive <id> of <time>`, or `<time>`. */
+  /** For people: `archive <name>`, or the moment of a recovered server. */
   readonly description: string;
   /** The last migration that the data has. */
   readonly schemaVersion: string;
-  /** Checks all of it, if that is possible before it is written. */
-  readonly check?: () => Promise<void>;
   /**
    * Writes all rows into a database of that version in one transaction, and compares what it has written.
    * @returns whether it had to change the schema, for what was added to the tenant's database by hand

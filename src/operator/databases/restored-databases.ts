@@ -177,6 +177,6 @@ function several(slug: string, found: readonly TenantDatabase[]): OperatorError 
 function nothingBeside(slug: string, name: string | undefined): OperatorError {
   if (name !== undefined)
     return new OperatorError(`${slug} has no database ${name} for that. List them: bin/backoffice databases ${slug}`);
-  const archives = `bin/backoffice backup list ${slug}; bin/backoffice restore ${slug} --archive <id>`;
+  const archives = `bin/backoffice backup list ${slug}; bin/backoffice restore ${slug} --archive <name>`;
   return new OperatorError(`Nothing is restored beside ${slug}. Restore an archive: ${archives}`);
 }

@@ -13,7 +13,7 @@ const clone = defineOperation({
   fields: {
     slug: argument('slug'),
     newSlug: argument('text'),
-    archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
+    archive: option('<name>', 'with the data of this archive, in place of the present data; latest: the newest one'),
     at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
     from: fromField,
     withoutMac: option(

@@ -34,7 +34,6 @@ export async function cloneTenant(
   const source = await findTenant(installation, slug);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
-  await data?.check?.(); // a clone that has begun stays until it is purged
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, copied);

@@ -3,13 +3,12 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { findNewestArchives } from '../backup/restore/lost-archives.ts';
-import { restoreArchive } from '../backup/restore/restore-archive.ts';
+import { type FoundArchive, restoreArchive } from '../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import type { Context, Plan } from '../command/operation.ts';
 import { hasFailed, reportOutcomes, runFleet, timed } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
-import type { EarlierData } from '../databases/fill-database.ts';
 import { restoreDatabase } from '../databases/restored-databases.ts';
 import { findServer } from '../tenants/servers.ts';
 
@@ -17,7 +16,8 @@ import { findServer } from '../tenants/servers.ts';
 export interface LostTenant {
   slug: string;
   state: 'restored' | 'failed';
-  file: string | null;
+  /** The name of the archive; null: there is none. */
+  archive: string | null;
   /** The time of the data, in ISO 8601. */
   snapshotAt: string | null;
   ms: number;
@@ -43,13 +43,17 @@ export async function restoreLostTenants(
   { installation, ...context }: Reporting,
   { concurrency, server }: Options,
 ): Promise<LostTenant[]> {
-  const lost = await findLost(installation, server, text => context.output.warn(text));
-  const restore = async ({ tenant, archive, ...found }: Lost): Promise<LostTenant> => {
+  const lost = await findLost(installation, server);
+  const options = { destination: '--lost', isOneOfMany: true, warn: (text: string) => context.output.warn(text) };
+  const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
     const { ms, error } = await timed(async () => {
-      if (!archive) throw new OperatorError('it has no archive');
-      return archive.restore(data => restoreDatabase(installation, tenant.slug, data, 'replace'));
+      if (!found) throw new OperatorError('it has no archive');
+      return restoreArchive(tenant, found, options, data =>
+        restoreDatabase(installation, tenant.slug, data, 'replace'),
+      );
     });
-    return { ...found, state: error === null ? 'restored' : 'failed', ms, error };
+
+    return { ...summaryOf({ tenant, found }), state: error === null ? 'restored' : 'failed', ms, error };
   };
   return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
     runFleet(lost, fleetTasks(concurrency), observers, restore),
@@ -81,36 +85,27 @@ export async function restoreLostFleet({ server, concurrency }: Options, context
 
 /** Returns what `restoreLostFleet` would do, and changes nothing. */
 export async function planLostFleet(installation: Installation, server: string | undefined): Promise<Plan> {
-  const lost = await findLost(installation, server, () => {});
-  const planned = lost.map(({ slug, snapshotAt, file }) => ({ slug, snapshotAt, file }));
+  const planned = (await findLost(installation, server)).map(summaryOf);
   return {
     document: planned,
     text: () => tableText(planned, 'No database is lost.'),
     isLines: true,
-    hasFailed: planned.some(({ file }) => file === null),
+    hasFailed: planned.some(({ archive }) => archive === null),
   };
 }
 
-/** An archive of a tenant. */
-interface LostArchive {
-  readonly file: string;
-  /** The time of the data, in ISO 8601. */
-  readonly snapshotAt: string;
-  restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
+/** A tenant whose database its server does not have, and its newest archive. */
+interface Lost {
+  readonly tenant: Tenant;
+  readonly found: FoundArchive | undefined;
 }
 
-/** A tenant whose database its server does not have, and its newest archive. */
-interface Lost extends Pick<LostTenant, 'slug' | 'file' | 'snapshotAt'> {
-  tenant: Tenant;
-  archive: LostArchive | undefined;
+function summaryOf({ tenant: { slug }, found }: Lost): Pick<LostTenant, 'slug' | 'archive' | 'snapshotAt'> {
+  return { slug, archive: found?.archive.name ?? null, snapshotAt: found?.archive.time.toISOString() ?? null };
 }
 
 /** Returns the tenants without a begun purge whose databases are missing, with their newest archives. */
-async function findLost(
-  installation: Installation,
-  server: string | undefined,
-  warn: (text: string) => void,
-): Promise<Lost[]> {
+async function findLost(installation: Installation, server: string | undefined): Promise<Lost[]> {
   const { control, servers } = installation;
   const em = (await control()).em.fork();
   if (server !== undefined) await findServer(installation, server);
@@ -136,33 +131,7 @@ async function findLost(
       }).catch(() => undefined),
     );
   const missing = tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
-  const archives = await findArchives(installation, missing, warn);
+  const archives = missing.length > 0 ? await findNewestArchives(installation, missing) : new Map();
 
-  return missing.map(tenant => {
-    const archive = archives.get(tenant.guid);
-    const { file = null, snapshotAt = null } = archive ?? {};
-    return { slug: tenant.slug, file, snapshotAt, tenant, archive };
-  });
-}
-
-async function findArchives(
-  installation: Installation,
-  tenants: readonly Tenant[],
-  warn: (text: string) => void,
-): Promise<Map<string, LostArchive>> {
-  if (tenants.length === 0) return new Map();
-
-  const found = await findNewestArchives(installation, tenants);
-  const options = { destination: '--lost', isOneOfMany: true, warn };
-
-  return new Map(
-    tenants.flatMap(tenant => {
-      const each = found.get(tenant.guid);
-      if (!each) return [];
-
-      const { name: file, time } = each.archive;
-      const restore: LostArchive['restore'] = work => restoreArchive(tenant, each, options, work);
-      return [[tenant.guid, { file, snapshotAt: time.toISOString(), restore }] as const];
-    }),
-  );
+  return missing.map(tenant => ({ tenant, found: archives.get(tenant.guid) }));
 }

@@ -12,7 +12,7 @@ import { chooseData, fromField, restoreData } from './restore-data.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
-  archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
+  archive: option('<name>', 'the archive to restore, or a part of its name; latest: the newest one'),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs RECOVERY_COMMAND'),
   from: fromField,
   withoutMac: option(
@@ -37,7 +37,7 @@ const restore = defineOperation({
   examples: [
     'restore acme # undo delete: serve the tenant again',
     'restore acme --archive latest # its newest archive, beside its present data',
-    'restore acme --archive 0b7e # an older archive: backup list acme',
+    'restore acme --archive 20261121T1405 # an older archive: backup list acme',
     'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
     'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
     'restore acme --lost # its database is lost: put its newest archive in place',
@@ -45,7 +45,7 @@ const restore = defineOperation({
   ],
   help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
 and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
-over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
+over HTTP clones it: clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
   effect: 'changes',
   isTraced: true,
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',

@@ -193,7 +193,7 @@ describe('operations', () => {
       ['server drain default --to second', /There is no server second/],
       [
         'restore swap acme',
-        /Nothing is restored beside acme\..*: bin\/backoffice backup list acme; bin\/backoffice restore acme --archive <id>\n/,
+        /Nothing is restored beside acme\..*: bin\/backoffice backup list acme; bin\/backoffice restore acme --archive <name>\n/,
       ],
     ];
     for (const [line, reason] of refused) {

@@ -139,7 +139,7 @@ describe('databases prune', () => {
     await leaveReserved('acme');
     await control.query(
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
-       select id, server_id, 'restored_' || slug, 'restored_' || slug, 'filled', 'archive 0b7e' from tenants`,
+       select id, server_id, 'restored_' || slug, 'restored_' || slug, 'filled', 'archive of a test' from tenants`,
     );
     const complete = async (...words: string[]): Promise<string[]> =>
       (await run('__complete', ...words)).stdout

@@ -92,7 +92,7 @@ describe('restore of all tenants of a lost server', () => {
       ['acme', '--lost', '--all'],
       ['--all'],
       ['acme', '--server', 'default'],
-      ['--lost', '--all', '--archive', '0b7e'],
+      ['--lost', '--all', '--archive', 'latest'],
     ]) {
       const { code, stderr } = await run('restore', ...args);
       expect([code, /^[^\n]+\n$/.test(stderr)], `${args.join(' ')}: ${stderr}`).to.deep.equal([2, true]);
