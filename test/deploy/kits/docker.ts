@@ -31,7 +31,7 @@ if (args[0] === 'compose') {
   const named = args.slice(4).filter(arg => !arg.startsWith('-'));
   if (verb === 'up')
     for (const name of named.length > 0 ? named : ['service-1', 'service-2'])
-      await tryService(['src/main.ts'], variables(name));
+      await tryService(['src/main.ts'], await variables(name));
 }
 
 /** Runs a service once. Options that take no value have one word. */
@@ -43,22 +43,29 @@ async function runService(words: string[]): Promise<void> {
   const password = await readFile(join(scratch, 'deploy/secrets/postgres-password'), 'utf8');
   const tls = ['tls-certificate', 'tls-key'].map(each => join(scratch, 'deploy/secrets', each)) as [string, string];
   for (const number of [0, 1]) await beginServer(number, { name: 'operator', password, attributes: 'superuser' }, tls);
-  await runInImage(command.length > 0 ? command : (compose.services[name]?.command ?? []), variables(name));
+  await runInImage(command.length > 0 ? command : (compose.services[name]?.command ?? []), await variables(name));
 }
 
 /** The variables of a service, whose secrets are the files that compose.yaml names. */
-function variables(name: string): Record<string, string> {
+async function variables(name: string): Promise<Record<string, string>> {
   const { environment = {}, secrets = [] } = compose.services[name] ?? {};
+  const chosen = await readFile(join(scratch, 'deploy/.env'), 'utf8').catch(() => '');
   const values = Object.entries(environment).map(([key, value]) => {
     const secret = /^\/run\/secrets\/(.*)$/.exec(value)?.[1];
-    if (secret === undefined) return [key, plainValue(value)];
+    if (secret === undefined) return [key, plainValue(value, chosen)];
     if (!secrets.includes(secret)) fail(`${name} has no secret ${secret}`);
     return [key, join(scratch, 'deploy', compose.secrets[secret]?.file ?? '')];
   });
   return { ...Object.fromEntries(values), DATA_DIR: join(scratch, 'data') };
 }
 
-/** A variable of the shell with its default, and the folder of a volume. */
-function plainValue(value: string): string {
-  return value.replace(/^\$\{\w+:-(.*)\}$/, '$1').replace(/^\/backup$/, join(scratch, 'backup'));
+/**
+ * A variable of `deploy/.env` or its default, and the folder of a volume.
+ * @param chosen the text of that file, in which the last line of a variable counts
+ */
+function plainValue(value: string, chosen: string): string {
+  const [, name, otherwise = ''] = /^\$\{(\w+):-(.*)\}$/.exec(value) ?? [];
+  if (name === undefined) return value.replace(/^\/backup$/, join(scratch, 'backup'));
+
+  return [...chosen.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].at(-1)?.[1] ?? otherwise;
 }
