@@ -37,7 +37,7 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
   ],
   [
     'backup_archives_faulty',
-    'Archives that failed their last verification or drill.',
+    'Tenants whose newest archive failed its last verification or drill.',
     ({ backup }) => backup.faultyArchives,
   ],
   [

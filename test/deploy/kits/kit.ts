@@ -86,7 +86,7 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
   const postgres = await startEmbeddedPostgres(folder, { settings });
   // As PostgreSQL is installed elsewhere.
   await withConnection(postgres.url, client => client.query('grant connect on database postgres to public'));
-  return { folder, ...postgres };
+  return { folder, url: postgres.url, leave: () => postgres.leave() };
 }
 
 /** Returns a text in which absolute paths of the machine are those of the scratch folder. */

@@ -113,9 +113,9 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
     expect(await server.control('select from tenant_fences')).to.deep.equal([]);
     const found = await findings();
     expect(found).to.include('unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme');
-    expect(JSON.parse(await run('databases', 'prune', 'acme', '--dry-run'))).to.deep.equal([
-      { slug: 'acme', server: 'default', database: own, state: 'current', action: 'serve' },
-    ]);
+    const [planned, ...others] = JSON.parse(await run('databases', 'prune', 'acme', '--dry-run'));
+    expect(planned).to.include({ slug: 'acme', server: 'default', database: own, state: 'current', action: 'serve' });
+    expect(others).to.deep.equal([]);
     await run('databases', 'prune');
     expect(await findings(), 'without the slug').to.deep.equal(found);
     for (let time = 1; time <= 2; time++) await run('databases', 'prune', 'acme');
