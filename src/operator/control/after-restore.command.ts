@@ -20,17 +20,20 @@ export const afterRestoreOperation = defineOperation({
   ],
   effect: 'destroys',
   async plan(_, { installation }) {
-    const rows = await installation.statements.execute<{ sessions: number; keys: number; tokens: number }[]>(
+    const rows = await installation.statements.execute<
+      { sessions: number; keys: number; tokens: number; clients: number }[]
+    >(
       `select (select count(*)::int from sessions where revoked_at is null) as sessions,
               (select count(*)::int from signing_keys where status <> 'disabled') as keys,
-              (select count(*)::int from legacy_tokens where revoked_at is null) as tokens`,
+              (select count(*)::int from legacy_tokens where revoked_at is null) as tokens,
+              (select count(*)::int from api_clients where revoked_at is null) as clients`,
     );
-    const { sessions, keys, tokens } = rows[0] ?? { sessions: 0, keys: 0, tokens: 0 };
+    const { sessions, keys, tokens, clients } = rows[0] ?? { sessions: 0, keys: 0, tokens: 0, clients: 0 };
     return {
-      document: { sessions, keys, tokens, state: 'planned' },
+      document: { sessions, keys, tokens, clients, state: 'planned' },
       text: () =>
         `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be replaced, and ` +
-        `${countText(tokens, 'legacy token')} be revoked.`,
+        `${countText(tokens, 'legacy token')} and ${countText(clients, 'API client')} be revoked.`,
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',
@@ -62,7 +65,7 @@ export const afterRestoreOperation = defineOperation({
 
 function unknownText(newestChange: string | null): string {
   return (
-    `What was revoked after ${newestChange ?? 'the backup'} is not known: disable again the users, and revoke again the ` +
-    'legacy clients, that were disabled or revoked since'
+    `What was taken away after ${newestChange ?? 'the backup'} is not known: disable again the users, and suspend or ` +
+    'delete again the tenants, that were disabled, suspended or deleted since'
   );
 }
