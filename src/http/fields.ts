@@ -37,10 +37,24 @@ export const guid = () => z.string().meta({ format: 'uuid' });
 /** A time in a response: always ISO 8601 in UTC. */
 export const timestamp = () => z.iso.datetime();
 
+/** A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP). */
+const isoTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:[.,]\d+)?)?(Z|[+-]\d\d(?::?\d\d)?)$/i;
+
+/** Returns the one form of RFC 3339 of a time in a form of ISO 8601; other texts as they are. */
+function toRfc3339(text: string): string {
+  const [, minute, second = ':00', zone = ''] = isoTime.exec(text) ?? [];
+  if (minute === undefined) return text;
+  const offset = /^[+-]/.test(zone) ? `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}` : zone;
+
+  return `${minute}${second.replace(',', '.')}${offset}`.toUpperCase();
+}
+
 /** A time in a request: ISO 8601 with `Z` or an offset, in the years 1 to 9999. Stored to the millisecond. */
 export const moment = () =>
-  z.iso
-    .datetime({ offset: true })
+  z
+    .string()
+    .overwrite(toRfc3339)
+    .pipe(z.iso.datetime({ offset: true }))
     .refine(
       value => new Date(value).getUTCFullYear() >= 1 && new Date(value).getUTCFullYear() <= 9_999,
       invalid('is out of range', 'out_of_range'),
@@ -79,6 +93,23 @@ export const flag = (byDefault = false) =>
     .transform(value => value === 'true')
     .default(byDefault);
 
+/** True unless a text has only white space and characters that show nothing, such as a zero width space. */
+function isVisible(text: string): boolean {
+  return !/^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}]*$/u.test(text);
+}
+
+/** Returns the one form in which texts are stored, and in which they are looked for: trimmed, Unicode form C. */
+export function normalText(text: string): string {
+  return text.trim().normalize('NFC');
+}
+
+/** A code, which stands in paths: `.` and `..` are steps there, which every client resolves (RFC 3986 §5.2.4). */
+export const code = () =>
+  text({ max: lengths.code }).refine(
+    value => value !== '.' && value !== '..',
+    invalid('must not be . or .., which no path can have', 'wrong_format'),
+  );
+
 interface TextOptions {
   /** Maximum length in Unicode code points. */
   max: number;
@@ -92,7 +123,7 @@ interface TextOptions {
  */
 export const text = (options: TextOptions) =>
   optionalText(options)
-    .refine(value => value !== '', invalid('must not be empty', 'empty'))
+    .refine(isVisible, invalid('must not be empty', 'empty'))
     .meta({ minLength: 1, maxLength: options.max });
 
 /** Like `text`, but may be empty. */

@@ -3,6 +3,8 @@ import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
 import { Problem, problem } from '../errors.ts';
 import type { Deadline } from '../runtime/deadline.ts';
+import { isExactNumber } from '../runtime/exact-number.ts';
+import type { FieldError } from '../runtime/field-error.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
@@ -32,16 +34,43 @@ async function read(ctx: Context, limit: number): Promise<object> {
   delete headers['content-encoding']; // the parser knows it in lower case only
   askForBody(ctx);
 
-  const checkUtf8 = utf8Checker(ctx);
+  const textOfBody = bodyDecoder(ctx);
   const deadline: Deadline = ctx.state.deadline;
   await deadline.notCounting(() => parse(ctx, limit));
-  checkUtf8();
+  const text = textOfBody();
   const body: unknown = (ctx.request as { body?: unknown }).body;
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
   if (isDeeper(body, maxLevels))
     throw problem('malformed_json', { detail: `The body must have at most ${maxLevels} levels.` });
+  requireExactNumbers(text);
   return body;
+}
+
+/** A literal that may have more digits than a number keeps; most bodies have none. */
+const longNumber = /[\d.]{16}/;
+const inexact = Symbol('inexact');
+
+/** @throws {Problem} `validation_failed`, which names each field with a number that would be another one when stored */
+function requireExactNumbers(text: string): void {
+  if (!longNumber.test(text)) return;
+
+  const mark: Reviver = (_, value, { source }) =>
+    typeof value === 'number' && source !== undefined && !isExactNumber(source) ? inexact : value;
+  const marked = (JSON.parse as (text: string, reviver: Reviver) => object)(text, mark);
+  const fields = Object.entries(marked).filter(([, value]) => hasInexact(value));
+  if (fields.length === 0) return;
+
+  const error: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
+  throw problem('validation_failed', { errors: Object.fromEntries(fields.map(([name]) => [name, [error]])) });
+}
+
+/** A reviver that gets the text of a value (ECMAScript 2026). */
+type Reviver = (key: string, value: unknown, context: { source?: string }) => unknown;
+
+function hasInexact(value: unknown): boolean {
+  if (value === inexact) return true;
+  return typeof value === 'object' && value !== null && Object.values(value).some(hasInexact);
 }
 
 /** Lets a client send its body that waits for `100 Continue`, once nothing in the head refuses it. */
@@ -61,7 +90,11 @@ const json = 'application/json';
 /** The media type of a JSON merge patch (RFC 7396). */
 export const mergePatch = 'application/merge-patch+json';
 
+/** `utf8` is a label of UTF-8 too (WHATWG Encoding §4.2). */
+const utf8Charset = /^charset\s*=\s*"?utf-?8"?$/;
+
 /**
+ * Other parameters than `charset` have no meaning here, and are ignored, as RFC 9110 §8.3.1 lets a type define them.
  * @param accepted headers of the refusal
  * @throws {Problem} `unsupported_media_type` unless the body is of one of the media types, in UTF-8 and not compressed
  */
@@ -71,8 +104,8 @@ export function requirePlain(headers: IncomingHttpHeaders, mediaTypes: readonly 
     .toLowerCase()
     .split(';')
     .map(part => part.trim());
-  const isKnown = (parameter: string) => /^$|^charset\s*=\s*"?utf-8"?$|^header\s*=\s*"?present"?$/.test(parameter);
-  if (mediaTypes.includes(type) && parameters.every(isKnown) && coding.toLowerCase() === 'identity') return;
+  const isOfOtherCharset = parameters.some(each => /^charset\s*=/.test(each) && !utf8Charset.test(each));
+  if (mediaTypes.includes(type) && !isOfOtherCharset && coding.toLowerCase() === 'identity') return;
   const detail = `The body must be ${mediaTypes.join(' or ')} in UTF-8, not compressed.`;
   throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });
 }
@@ -111,20 +144,28 @@ function silenceOf({ req }: Context): Promise<never> {
   );
 }
 
-/** Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8 by U+FFFD. */
-function utf8Checker(ctx: Context): () => void {
+/**
+ * Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8 by U+FFFD, and keeps no
+ * text. @returns what returns the text at the end
+ * @throws {Problem} `malformed_json` unless the body is UTF-8
+ */
+function bodyDecoder(ctx: Context): () => string {
   const decoder = new TextDecoder('utf-8', { fatal: true });
+  let text = '';
   let wellFormed = true;
   const decode = (chunk?: Buffer): void => {
     try {
-      if (wellFormed) decoder.decode(chunk, { stream: chunk !== undefined });
+      if (wellFormed) text += decoder.decode(chunk, { stream: chunk !== undefined });
     } catch {
       wellFormed = false;
     }
   };
+
   ctx.req.on('data', decode);
+
   return () => {
     decode();
     if (!wellFormed) throw problem('malformed_json', { detail: 'The body is not valid UTF-8.' });
+    return text;
   };
 }

@@ -25,6 +25,9 @@ export function readParameters(
   const search = new URLSearchParams(ctx.querystring);
   const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
+  for (const name of malformedNames(ctx.querystring)) {
+    errors[name] = [{ message: 'must be UTF-8, percent-encoded', code: 'invalid_text' }];
+  }
   const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
   // A number as `after` is one of the plain list, which has no cursor.
   const isCounted =
@@ -33,4 +36,22 @@ export function readParameters(
     return { query: readQuery(query, search, errors) };
   const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
+}
+
+/** Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD, and find nothing. */
+function malformedNames(querystring: string): string[] {
+  return querystring
+    .split('&')
+    .filter(parameter => !isUtf8(parameter))
+    .map(parameter => [...new URLSearchParams(parameter).keys()][0] ?? '');
+}
+
+function isUtf8(parameter: string): boolean {
+  return [...parameter.matchAll(/(?:%[0-9a-f]{2})+/gi)].every(([bytes]) => {
+    try {
+      return decodeURIComponent(bytes) !== '';
+    } catch {
+      return false;
+    }
+  });
 }

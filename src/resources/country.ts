@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { lengths, text, timestamp } from '../http/fields.ts';
+import { code, lengths, text, timestamp } from '../http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const CountrySchema = defineEntity({
@@ -36,7 +36,7 @@ export const countries = defineResource({
     DeletedAt: timestamp().nullable(),
     CreatedAt: timestamp(),
   }),
-  create: z.object({ CountryCode: text({ max: lengths.code }), CountryName: text({ max: lengths.name }) }),
+  create: z.object({ CountryCode: code(), CountryName: text({ max: lengths.name }) }),
   fields: {
     CountryCode:
       'The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.',

@@ -1,7 +1,18 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { fieldProblem, problem } from '../errors.ts';
-import { decimal, int32, lengths, longId, maxInt32, moment, optionalText, text, timestamp } from '../http/fields.ts';
+import {
+  code,
+  decimal,
+  int32,
+  lengths,
+  longId,
+  maxInt32,
+  moment,
+  optionalText,
+  text,
+  timestamp,
+} from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
 import { toIso } from '../postgres/column-types.ts';
 import type { Caller } from '../tenancy/caller.ts';
@@ -135,7 +146,7 @@ export const promotions = defineResource({
     CreatedAt: timestamp(),
   }),
   create: z.object({
-    PromoCode: text({ max: lengths.code }),
+    PromoCode: code(),
     Name: text({ max: lengths.name }),
     Description: optionalText({ max: lengths.longText, multiline: true }).nullable().default(null),
     DiscountType: z.enum(discountTypes),

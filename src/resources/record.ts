@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { lengths, text } from '../http/fields.ts';
+import { code } from '../http/fields.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { snakeCase } from '../runtime/casing.ts';
 
@@ -13,7 +13,7 @@ export function codeCondition(property: string, value: unknown): Condition | und
 }
 
 /** A code in a path or a file. Made once: it takes as long as a query. */
-export const codeText = text({ max: lengths.code });
+export const codeText = code();
 
 const maxLookups = 10_000;
 

@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { decimal, int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
+import { code, decimal, int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const TaxCodeSchema = defineEntity({
@@ -37,7 +37,7 @@ export const taxCodes = defineResource({
     CreatedAt: timestamp(),
   }),
   create: z.object({
-    Code: text({ max: lengths.code }),
+    Code: code(),
     Name: text({ max: lengths.name }),
     Rate: decimal({ min: 0, max: 100 }),
     IsActive: z.boolean().default(true),

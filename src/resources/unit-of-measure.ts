@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
+import { code, int32, lengths, maxInt32, text, timestamp } from '../http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const UnitOfMeasureSchema = defineEntity({
@@ -27,7 +27,7 @@ export const unitsOfMeasure = defineResource({
   orderBy: { code: 'asc' },
   search: ['code', 'name'],
   view: z.object({ Id: int32(), Code: z.string(), Name: z.string(), CreatedAt: timestamp() }),
-  create: z.object({ Code: text({ max: lengths.code }), Name: text({ max: lengths.name }) }),
+  create: z.object({ Code: code(), Name: text({ max: lengths.name }) }),
   fields: {
     Code: 'The code of the unit, such as `KG`. No two records have the same, in any letter case.',
     Name: 'The name of the unit, such as `Kilogram`.',

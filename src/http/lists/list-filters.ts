@@ -9,9 +9,12 @@ export interface Filter {
   readonly values: readonly string[];
 }
 
-/** True for `filter` and for every name that begins with `filter[`. */
+/**
+ * True for `filter[…]`, and for every name that looks as if it was meant as one: `filter`, `Filter[Name]`,
+ * `filter.Name`, `filters[Name]`. It is refused by its name: a list without the filter would be taken for the result.
+ */
 export function isFilterParameter(name: string): boolean {
-  return name === 'filter' || name.startsWith('filter[');
+  return /^filters?(\W|$)/i.test(name);
 }
 
 /**

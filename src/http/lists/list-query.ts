@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { flag, limit } from '../fields.ts';
+import { flag, limit, normalText } from '../fields.ts';
 import { refuseRepeated } from '../read-fields.ts';
 import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
@@ -135,7 +135,7 @@ export const textSeparator = '\x01';
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
   if (text?.includes('\0') || text?.includes(textSeparator))
     errors.q ??= [{ message: 'must not contain control characters', code: 'invalid_text' }];
-  return text?.normalize('NFC') || undefined;
+  return text === null ? undefined : normalText(text) || undefined;
 }
 
 /** `Name,-CreatedAt` → Name ascending, then CreatedAt descending, then the key. */

@@ -1,0 +1,18 @@
+/**
+ * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has the very value that the literal
+ * says: IEEE 754 keeps about 16 digits, and changes the others without a word.
+ */
+export function isExactNumber(literal: string): boolean {
+  return decimalOf(literal) === decimalOf(String(Number(literal)));
+}
+
+/** Returns one text for all literals of one value: sign, digits without zeros at either end, and exponent. */
+function decimalOf(literal: string): string {
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] =
+    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(literal) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const trimmed = digits.replace(/0+$/, '');
+  const power = Number(exponent) - fraction.length + (digits.length - trimmed.length);
+
+  return trimmed === '' ? '0' : `${sign}${trimmed}e${power}`;
+}
