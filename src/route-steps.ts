@@ -63,7 +63,9 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
     };
-    if (idempotencyKey !== undefined && !route.upload) context.makeRepeatable(idempotencyKey, [ctx.path, body]);
+    if (idempotencyKey !== undefined && !route.upload) {
+      context.makeRepeatable(idempotencyKey, [ctx.path, ctx.querystring, body]);
+    }
     const result = await route.handler(input, context);
     if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered

@@ -816,7 +816,9 @@ create table webhooks (
   payload text not null constraint webhooks_payload_check check (payload in ('thin', 'record')),
   is_enabled boolean not null,
   disabled_reason text
-    constraint webhooks_disabled_reason_check check (disabled_reason in ('gone', 'failing', 'operator')),
+    constraint webhooks_disabled_reason_check
+    check (disabled_reason in ('gone', 'failing', 'rights', 'operator')),
+  user_id bigint not null,
   created_at timestamptz not null default now(),
   -- how far it has come
   position text not null,
@@ -825,7 +827,8 @@ create table webhooks (
   failures integer not null default 0,
   failing_since timestamptz,
   next_attempt_at timestamptz,
-  last_success_at timestamptz
+  last_success_at timestamptz,
+  told_at timestamptz
 );
 comment on table webhooks is
   'One endpoint that changes are sent to: its settings, and from position on, its progress.';
@@ -833,8 +836,10 @@ comment on column webhooks.resources is 'the resources whose changes are sent';
 comment on column webhooks.actions is 'the actions that are sent: create, update, delete';
 comment on column webhooks.payload is 'thin: what changed; record: and the record itself';
 comment on column webhooks.disabled_reason is
-  'gone: the receiver responded 410; failing: for 5 days; null: enabled, or disabled by its '
-  'tenant';
+  'gone: the receiver responded 410; failing: for 5 days; rights: its user may not read what it '
+  'sends; null: enabled, or disabled by its tenant';
+comment on column webhooks.user_id is
+  'the user in the control database who made it or changed it last: what it sends, they may read';
 comment on column webhooks.position is
   'cursor of the last change that needs no further attempt at this endpoint';
 comment on column webhooks.position_at is 'when the position last changed';
@@ -844,6 +849,8 @@ comment on column webhooks.version is
 comment on column webhooks.failures is 'failed attempts since the last success';
 comment on column webhooks.failing_since is 'time of the first of these; null: none failed';
 comment on column webhooks.next_attempt_at is 'when the next change is sent; null: at once';
+comment on column webhooks.told_at is
+  'when mails have last said that it was disabled; null: none has';
 
 -- Progress is no change by a user: an update of its columns writes no audit entry.
 create trigger audit_create_delete after insert or delete on webhooks

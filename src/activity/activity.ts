@@ -122,7 +122,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
-        const userNames = userNamesOf(control, context);
+        const userNames = userNamesOf(control, context, context.caller);
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const source = { table, conditions, reads: context, userNames };
         return readList(list, source, { orderBy: newestFirst, limit });

@@ -120,7 +120,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
         const reads = isControl ? controlReads(control, context) : context;
-        const source = { table, conditions, reads, toResponse: entryText, userNames: userNamesOf(control, context) };
+        const userNames = userNamesOf(control, context, caller);
+        const source = { table, conditions, reads, toResponse: entryText, userNames };
         return readList(list, source, { orderBy: { id: 'desc' }, limit });
       },
     }),

@@ -7,7 +7,7 @@ import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '..
 import { type Problem, problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import { bindCaller, bindTenant } from '../tenancy/bind-request.ts';
-import { type Caller, findActiveUser } from '../tenancy/caller.ts';
+import { type Caller, findActiveUser, permitsLegacyTokens } from '../tenancy/caller.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
@@ -47,7 +47,7 @@ export function authenticate(services: AuthenticateServices): Middleware {
     } else {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
-      const identified = await identify(claims, tenant, directory);
+      const identified = await identify(claims, String(tokenHeader.kid), tenant, directory);
       verifiedTokens.add(token, identified);
       bindCaller(ctx, identified.caller);
     }
@@ -59,14 +59,22 @@ export function authenticate(services: AuthenticateServices): Middleware {
  * Determines the caller from the claims, and returns it with the records that it depends on.
  * @throws {Problem} `invalid_token`
  */
-async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<VerifiedToken> {
+async function identify(
+  claims: AccessClaims,
+  keyId: string,
+  tenant: TenantRecord,
+  directory: Directory,
+): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken('session');
   const found = await findActiveUser(directory, tenant.id, session.userId);
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
   const { user, role } = found;
   const credentials = {
-    ...{ sessionId: claims.sid, tokenId: claims.jti, expiresAt: claims.exp },
+    sessionId: claims.sid,
+    tokenId: claims.jti,
+    expiresAt: claims.exp,
+    keyId,
     entityType: claims.entity_type,
   };
   // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
@@ -91,8 +99,13 @@ async function identifyLegacy(
   if (tenant.status !== 'active') throw problem('tenant_inactive');
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
-  const { entityType } = legacyToken;
-  const credentials = { sessionId: '', legacyTokenHash: hash, tokenId: hash.slice(0, 16), entityType };
+  const credentials = {
+    sessionId: '',
+    legacyTokenHash: hash,
+    tokenId: hash.slice(0, 16),
+    expiresAt: legacyToken.expiresAt / 1_000,
+    entityType: legacyToken.entityType,
+  };
   const caller = await loadCaller(directory, tenant, legacyToken.userId, credentials);
   if (!caller) throw invalidToken('user');
   usage.count(hash);
@@ -113,7 +126,7 @@ async function loadCaller(
   return found && toCaller(found.user, found.role, credentials);
 }
 
-type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'entityType'>;
+type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'keyId' | 'entityType'>;
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {
   return {
@@ -129,10 +142,9 @@ function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials):
   };
 }
 
-/** @throws {Problem} `gone` unless the tenant has the feature `legacyTokens`, and is not isolated */
-function requireLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): void {
-  if (isIsolated || !features.includes('legacyTokens'))
-    throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
+/** @throws {Problem} `gone` unless the tenant permits legacy tokens */
+function requireLegacyTokens(tenant: TenantRecord): void {
+  if (!permitsLegacyTokens(tenant)) throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
 }
 
 const deprecatedSince = new Date('2026-11-21T00:00:00Z');

@@ -2,16 +2,32 @@ import { preparedStatement } from '../postgres/statement.ts';
 import type { ControlDatabase } from './database.ts';
 import { controlReads, type TenantRequest } from './tenant-queues.ts';
 
-const selectNames = 'select id, first_name, last_name from users where tenant_id = $1 and id = any ($2::bigint[])';
+/** Who asks for names: all of the tenant for those who may read users, else their own and those of their entity. */
+export interface NameReader {
+  readonly userId: number;
+  readonly entityId: number | null;
+  readonly permissions: ReadonlySet<string>;
+}
 
-/** Returns a function that finds the names of users of one tenant by their ids. Ids of other tenants are not found. */
+const selectNames = `
+  select id, first_name, last_name from users
+   where tenant_id = $1 and id = any ($2::bigint[]) and ($3 or id = $4 or entity_id = $5)`;
+
+/**
+ * Returns a function that finds the names of users of one tenant by their ids. Ids of other tenants are not found, nor
+ * are those whose names the reader may not know.
+ */
 export function userNamesOf(
   control: ControlDatabase,
   request: TenantRequest,
+  { userId, entityId, permissions }: NameReader,
 ): (ids: readonly number[]) => Promise<ReadonlyMap<number, string>> {
+  const mayReadAll = permissions.has('users.read');
+
   return async ids => {
-    const statement = preparedStatement(selectNames, [request.tenant.id, ids]);
+    const statement = preparedStatement(selectNames, [request.tenant.id, ids, mayReadAll, userId, entityId]);
     const rows = await controlReads(control, request).read(statement);
+
     return new Map(rows.map(row => [Number(row.id), `${row.first_name} ${row.last_name}`.trim()]));
   };
 }

@@ -9,6 +9,7 @@ export function parameters(route: TenantRoute): Json[] {
 }
 
 function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
+  const tenant = access === 'anonymous' ? 'The guid of the tenant, or its slug.' : 'The guid of the tenant.';
   const namesTenant = access === 'anonymous' || access === 'optional';
   const tag = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
   const known = 'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
@@ -17,7 +18,7 @@ function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takes
   const key = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const event = 'The `id` of the last event that was received: the stream goes on after it.';
   return [
-    namesTenant && header('X-Tenant', 'The guid of the tenant, or its slug.', { required: access === 'anonymous' }),
+    namesTenant && header('X-Tenant', tenant, { required: access === 'anonymous' }),
     takesIfMatch && header('If-Match', tag),
     takesIfMatch && header('If-None-Match', unwanted),
     cache === 'revalidate' && header('If-None-Match', known),

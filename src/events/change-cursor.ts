@@ -21,7 +21,7 @@ export const firstCursor: Cursor = { madeIn: Number.MAX_SAFE_INTEGER, era: 0, xi
 /** `madeAt` of a place that needs no proof. No text of a client has it. */
 export const unproved = -1;
 
-/** Returns the text that clients receive: six numbers of base 36. It is neither secret nor signed. */
+/** Returns the text of a cursor: six numbers of base 36. */
 export function cursorText({ madeIn, era, xid, kind, id, madeAt }: Cursor): string {
   return [madeIn, era, xid, kind, id, madeAt].map(number => number.toString(36)).join('-');
 }

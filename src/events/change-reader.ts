@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type Change, changeOf } from './change.ts';
@@ -31,6 +32,9 @@ export interface ChangePage {
   /** True if changes follow which are not final yet: nobody may notify when they are. */
   readonly isHeld: boolean;
 }
+
+/** Characters of contents that are parsed without letting the event loop run: half a millisecond. */
+const maxParsedInTurn = 32 * 1024;
 
 /**
  * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the order (era, transaction
@@ -109,12 +113,32 @@ export async function readChanges(
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
   const beyond = scanned.find(({ matches, fits }) => matches && !fits);
   const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
-  const changes = passed.filter(({ matches }) => matches).map(row => changeOf(row, madeIn));
+  const changes = await changesOf(passed, madeIn);
   const isEnd = !beyond && scanned.length < maxScanned;
   const place = passed.at(-1) ?? after;
   const { era, xid, kind, id, madeAt } = isEnd && compareCursors(place, end) < 0 ? end : place;
   const from = { ...after, madeIn, madeAt: state.passedAt ?? 0 };
   return { changes, from, last: { madeIn, era, xid, kind, id, madeAt }, isEnd, isHeld: state.isHeld };
+}
+
+/** Makes changes of the rows that match. Lets the event loop run between the parts of a large page. */
+async function changesOf(rows: readonly ScannedRow[], madeIn: number): Promise<Change[]> {
+  const changes: Change[] = [];
+  let parsed = 0;
+
+  for (const row of rows) {
+    if (!row.matches) continue;
+
+    changes.push(changeOf(row, madeIn));
+    parsed += (row.before?.length ?? 0) + (row.after?.length ?? 0);
+
+    if (parsed > maxParsedInTurn) {
+      parsed = 0;
+      await nextTurn();
+    }
+  }
+
+  return changes;
 }
 
 /**
@@ -138,6 +162,15 @@ function requireValid({ madeIn, era, xid, kind, madeAt }: Cursor, state: FeedSta
   const isAhead = era > stateEra || (era === stateEra && xid > nextXid);
   const isProved = isKept === true || madeAt === unproved;
   if (isRemoved || isAhead || !isProved || madeIn < since) throw cursorExpired();
+}
+
+/** The response to a cursor of a reader who sees other changes now than when it was made. */
+export function accessChanged() {
+  return problem('cursor_expired', {
+    detail:
+      'What you may see has changed since this cursor was made: your role, scope or entity. Take a cursor with ' +
+      '`after=now`, read the records again, and go on from that cursor.',
+  });
 }
 
 function cursorExpired() {

@@ -6,21 +6,22 @@ import { Page } from '../http/lists/list-page.ts';
 import { Representation } from '../http/representation.ts';
 import { invalid } from '../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { changeView, sentChange } from './change.ts';
-import { type Cursor, cursorText, firstCursor, parseCursor } from './change-cursor.ts';
-import { readChanges } from './change-reader.ts';
+import { type Change, changeView, sentChange } from './change.ts';
+import { type Cursor, firstCursor } from './change-cursor.ts';
+import { accessChanged, readChanges } from './change-reader.ts';
 import { changeSources, visibleChanges } from './change-sources.ts';
 import type { ChangeStreams } from './change-streams.ts';
+import { accessMark, parseReaderCursor, type ReaderCursor, readerCursorText } from './reader-cursor.ts';
 
 const path = '/api/v1/Changes';
 const tag = 'Changes';
 
-const placeOf = (text: string): Cursor | 'now' | undefined => (text === 'now' ? text : parseCursor(text));
+const placeOf = (text: string): ReaderCursor | 'now' | undefined => (text === 'now' ? text : parseReaderCursor(text));
 const isPlace = (text: string): boolean => placeOf(text) !== undefined;
 const cursor = z
   .string()
   .refine(isPlace, invalid('must be the Id of a change, or now', 'wrong_format'))
-  .transform(text => placeOf(text) as Cursor | 'now');
+  .transform(text => placeOf(text) as ReaderCursor | 'now');
 
 const names = [...changeSources.keys()];
 const parameters = {
@@ -56,10 +57,12 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       handler: async ({ query, lastEventId }, context) => {
         const { tenant, caller } = context;
         const { changeStreams } = services;
-        const request = { tenant, caller, filter: visibleChanges(caller, query.resource) };
+        const access = accessMark(caller);
+        const request = { tenant, caller, access, filter: visibleChanges(caller, query.resource) };
         changeStreams.requireRoom(request);
-        const asked = lastEventId === undefined ? (query.after ?? 'now') : parseCursor(lastEventId);
-        if (!asked) throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
+        const place = lastEventId === undefined ? (query.after ?? 'now') : parseReaderCursor(lastEventId);
+        if (!place) throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
+        const asked = cursorOf(place, access);
         const { changes, last } = await readChanges(select => context.read(select), {
           ...request,
           after: asked,
@@ -87,19 +90,36 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       hasCursor: true,
       problems: ['forbidden', 'cursor_expired'],
       response: z.array(changeView),
-      handler: async ({ query: { after = firstCursor, limit, resource, include } }, context) => {
+      handler: async ({ query: { after: place, limit, resource, include } }, context) => {
+        const access = accessMark(context.caller);
+        const after = place ? cursorOf(place, access) : firstCursor;
         const filter = visibleChanges(context.caller, resource);
         const { changes, last, isEnd } = await readChanges(select => context.read(select), { after, limit, filter });
-        const texts = changes.map(change => JSON.stringify(sentChange(change, include === 'record')));
+        const cursor = readerCursorText(last, access);
         const next = new URLSearchParams({
-          after: cursorText(last),
+          after: cursor,
           limit: String(limit),
           ...(resource && { resource: resource.join() }),
           ...(include && { include }),
         });
-        const page = await Representation.ofList(texts);
-        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor: cursorText(last) }) as never;
+        const page = await Representation.ofList(changeTexts(changes, access, include === 'record'));
+        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor }) as never;
       },
     }),
   ];
+}
+
+/** @throws {Problem} `cursor_expired` for a cursor of a reader who saw other changes */
+function cursorOf(place: ReaderCursor | 'now', access: string): Cursor | 'now' {
+  if (place === 'now') return place;
+  if (place.access !== access) throw accessChanged();
+
+  return place.cursor;
+}
+
+/** Encodes a change only when it is asked for, so that a large page is encoded in parts. */
+function* changeTexts(changes: readonly Change[], access: string, isWithRecord: boolean): Iterable<string> {
+  for (const change of changes) {
+    yield JSON.stringify(sentChange(change, access, isWithRecord));
+  }
 }

@@ -69,12 +69,15 @@ export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
 /** The resources whose records belong to a business entity. */
 export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
 
+/** What decides which changes a caller sees. */
+export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
+
 /**
  * Returns the changes that a caller may read.
  * @param named names of resources, in place of all
  * @throws {Problem} `forbidden` when the caller may not read one that is named
  */
-export function visibleChanges({ permissions, scope, entityId }: Caller, named?: readonly string[]): ChangeFilter {
+export function visibleChanges({ permissions, scope, entityId }: Reader, named?: readonly string[]): ChangeFilter {
   const resources = (named ?? [...changeSources.keys()]).filter(name => {
     const { access } = changeSources.get(name) as ChangeSource;
     if (access === 'user' || permissions.has(access)) return true;

@@ -9,10 +9,11 @@ import type { EventSink } from '../http/event-stream.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from '../tenancy/caller.ts';
 import { type Change, sentChange } from './change.ts';
-import { type Cursor, cursorText } from './change-cursor.ts';
+import type { Cursor } from './change-cursor.ts';
 import type { Read } from './change-reader.ts';
 import type { ChangeFilter } from './change-sources.ts';
 import type { ChangeWatch } from './change-watch.ts';
+import { readerCursorText } from './reader-cursor.ts';
 import { TenantFeed } from './tenant-feed.ts';
 
 /** Maximum numbers of streams in this process. */
@@ -36,6 +37,8 @@ interface StreamsOptions {
 export interface StreamRequest {
   readonly tenant: TenantRecord;
   readonly caller: Caller;
+  /** The mark of what the caller sees (`accessMark`). */
+  readonly access: string;
   readonly after: Cursor;
   readonly filter: ChangeFilter;
   readonly isWithRecord: boolean;
@@ -96,7 +99,7 @@ export class ChangeStreams {
       followed.streams.delete(stream);
       if (followed.streams.size === 0) followed.close();
     });
-    void sink.send(`${retry()}id: ${cursorText(stream.cursor)}\n\n`);
+    void sink.send(`${retry()}id: ${idOf(stream)}\n\n`);
     this.#pump(followed, stream);
   }
 
@@ -159,15 +162,15 @@ export class ChangeStreams {
   }
 
   /** Reads the next page of a stream as text, so that nothing else of the page is in memory while it is sent. */
-  async #readEvents(feed: TenantFeed, { cursor, filter, isWithRecord }: Stream) {
-    const { changes, last, isEnd } = await feed.read(cursor, filter);
-    const events = await this.#inTurn(() => this.#encode(changes, isWithRecord));
+  async #readEvents(feed: TenantFeed, stream: Stream) {
+    const { changes, last, isEnd } = await feed.read(stream.cursor, stream.filter);
+    const events = await this.#inTurn(() => this.#encode(changes, stream));
     return { events, last, isEnd };
   }
 
   /** Many streams that share a page would otherwise hold the event loop for as long as all of them take. */
-  async #encode(changes: readonly Change[], isWithRecord: boolean): Promise<string> {
-    const events = changes.map(change => eventOf(change, isWithRecord)).join('');
+  async #encode(changes: readonly Change[], { access, isWithRecord }: Stream): Promise<string> {
+    const events = changes.map(change => eventOf(change, access, isWithRecord)).join('');
 
     this.#encodedInTurn += events.length;
     if (this.#encodedInTurn > maxEncodedInTurn) {
@@ -198,8 +201,14 @@ export class ChangeStreams {
   }
 }
 
-function eventOf(change: Change, isWithRecord: boolean): string {
-  return `id: ${change.Id}\ndata: ${JSON.stringify(sentChange(change, isWithRecord))}\n\n`;
+function eventOf(change: Change, access: string, isWithRecord: boolean): string {
+  const id = readerCursorText(change.cursor, access);
+  return `id: ${id}\ndata: ${JSON.stringify(sentChange(change, access, isWithRecord))}\n\n`;
+}
+
+/** The id of an event that moves the cursor of a client, and sends no change. */
+function idOf({ cursor, access }: Stream): string {
+  return readerCursorText(cursor, access);
 }
 
 /** Lets clients that lose their streams together come back one after the other. */
@@ -211,7 +220,7 @@ function retry(): string {
 function keepAlive(stream: Stream): void {
   if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
   stream.sentAt = performance.now();
-  void stream.sink.send(`: nothing new\nid: ${cursorText(stream.cursor)}\n\n`);
+  void stream.sink.send(`: nothing new\nid: ${idOf(stream)}\n\n`);
 }
 
 function end({ sink }: Stream, reason: EndReason): void {

@@ -2,9 +2,10 @@ import { z } from 'zod';
 import { changeActions, toTimestamp } from '../audit/audit-log.ts';
 import { describeFields, guid, timestamp } from '../http/fields.ts';
 import { snakeCase } from '../runtime/casing.ts';
-import { type Cursor, cursorText } from './change-cursor.ts';
+import type { Cursor } from './change-cursor.ts';
 import { type ChangeSource, changeSources } from './change-sources.ts';
 import type { ScannedRow } from './change-statement.ts';
+import { readerCursorText } from './reader-cursor.ts';
 
 type Row = Record<string, unknown>;
 
@@ -23,7 +24,9 @@ export const changeView = describeFields(
     Record: z.record(z.string(), z.unknown()).nullable().optional(),
   },
   {
-    Id: 'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes.',
+    Id:
+      'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what ' +
+      'the caller may see.',
     Type: 'The resource and what happened, such as `country.updated`.',
     Resource: 'The name of the resource, such as `Country`.',
     Key: 'The id or the code of the record.',
@@ -39,10 +42,10 @@ export const changeView = describeFields(
 ).meta({ title: 'Change' });
 
 /** A change of a record. */
-export type Change = Omit<z.output<typeof changeView>, 'Record'> & {
+export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record'> & {
   /** The record after the change; null if it is gone. */
   readonly Record: Row | null;
-  /** The place after the change. `Id` is its text. */
+  /** The place after the change. */
   readonly cursor: Cursor;
   /** The business entity that the record belongs to. */
   readonly entityId: number | null;
@@ -57,9 +60,7 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
   const after = contentOf(row.after);
   const source = changeSources.get(resource);
   if (!source) throw new Error(`the feed has no resource ${resource}`);
-  const cursor = { madeIn, era, xid, kind, id, madeAt };
   return {
-    Id: cursorText(cursor),
     Type: `${typeName(resource)}.${pastTense[action]}`,
     Resource: resource,
     Key: key,
@@ -69,17 +70,19 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
     Fields: action === 'update' ? changedFields(source, before ?? {}, after ?? {}) : [],
     Href: source.href(key, after ?? before ?? {}),
     Record: after && recordOf(source, after),
-    cursor,
+    cursor: { madeIn, era, xid, kind, id, madeAt },
     entityId,
   };
 }
 
 const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));
 
-/** Returns what clients receive of a change. */
-export function sentChange(change: Change, isWithRecord: boolean): object {
-  const { cursor: _, entityId: __, Record, ...thin } = change;
-  return isWithRecord ? { ...thin, Record } : thin;
+/** Returns what a reader receives of a change. @param access the mark of what the reader sees (`accessMark`) */
+export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
+  const { cursor, entityId: _, Record, ...thin } = change;
+  const sent = { Id: readerCursorText(cursor, access), ...thin };
+
+  return isWithRecord ? { ...sent, Record } : sent;
 }
 
 /** `UnitOfMeasure` → `unit_of_measure`. */

@@ -8,8 +8,10 @@ export interface Caller {
   readonly sessionId: string;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
   readonly legacyTokenHash?: string;
-  /** When the access token expires, in seconds since 1970; undefined for a legacy token. */
+  /** When the token expires, in seconds since 1970. */
   readonly expiresAt?: number;
+  /** The signing key of the access token; undefined for a legacy token. */
+  readonly keyId?: string;
   /** `jti` of the access token. */
   readonly tokenId: string;
   readonly userId: number;
@@ -30,16 +32,17 @@ export type CallerLoss = 'tenant' | 'login' | 'rights';
 
 /** Returns what a caller has lost. @param permissions those that count */
 export async function findCallerLoss(
-  { sessionId, legacyTokenHash, userId, entityId, scope }: Caller,
+  caller: Caller,
   permissions: Iterable<string>,
   tenantGuid: string,
   directory: Lookups,
 ): Promise<CallerLoss | undefined> {
+  const { userId, entityId, scope } = caller;
   const tenant = await directory.tenant(tenantGuid);
   if (tenant?.status !== 'active') return 'tenant';
 
   const found = await findActiveUser(directory, tenant.id, userId);
-  if (!found || (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory))) return 'login';
+  if (!found || (await isLoginEnded(caller, tenant, directory))) return 'login';
 
   const { user, role } = found;
   if (user.scope !== scope || user.entityId !== entityId) return 'rights';
@@ -64,19 +67,26 @@ export async function findActiveUser(
 }
 
 /** What a caller has logged in with. */
-interface Login {
-  /** Empty for a legacy token. */
-  readonly sessionId: string;
-  readonly legacyTokenHash?: string | undefined;
-}
+type Login = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'keyId'>;
 
-/** True once the session or the legacy token is revoked or deleted, or the tenant permits no legacy tokens. */
+/**
+ * True once a request with the same token would be refused, whatever the time: the session or the legacy token is
+ * revoked or deleted, the signing key is disabled, or the tenant permits no legacy tokens.
+ */
 async function isLoginEnded(
-  { sessionId, legacyTokenHash }: Login,
-  { features }: Pick<TenantRecord, 'features'>,
+  { sessionId, legacyTokenHash, keyId }: Login,
+  tenant: TenantRecord,
   directory: Pick<Directory, 'session' | 'legacyToken'>,
 ): Promise<boolean> {
-  if (legacyTokenHash && !features.includes('legacyTokens')) return true;
-  if (legacyTokenHash) return (await directory.legacyToken(legacyTokenHash))?.revoked !== false;
+  if (legacyTokenHash) {
+    return !permitsLegacyTokens(tenant) || (await directory.legacyToken(legacyTokenHash))?.revoked !== false;
+  }
+
+  if (keyId !== undefined && !tenant.keys.has(keyId)) return true;
   return sessionId ? (await directory.session(sessionId))?.revoked !== false : false;
+}
+
+/** True if a tenant has the feature `legacyTokens`, and is not isolated. */
+export function permitsLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): boolean {
+  return !isIsolated && features.includes('legacyTokens');
 }

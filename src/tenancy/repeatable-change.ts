@@ -25,7 +25,7 @@ export class RepeatableChange {
   readonly #userId: number;
   readonly #fingerprint: Buffer;
 
-  /** @param request what must be equal when the key is used again: the path, and the fields of the body */
+  /** @param request what must be equal when the key is used again: the path, the query, and the fields of the body */
   constructor(key: string, userId: number, request: unknown) {
     this.#key = key;
     this.#userId = userId;

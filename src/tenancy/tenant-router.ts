@@ -24,25 +24,31 @@ interface TenantRouterOptions extends ContextServices {
  *                                  with the keys of that tenant, so a false claim fails there. Unknown tenant: 401
  *   verified token (cached)        its tenant, if none of its records has changed since
  *   legacy token                   the tenant of the token's record in the control database. No record: 401
- *   no token, valid X-Tenant       the active tenant with that guid or slug. No slug looks like a guid: it is shorter
+ *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also the one with that slug.
+ *                                  No slug looks like a guid: it is shorter. Elsewhere a slug is invalid: the response
+ *                                  would tell, without a rate limit of its own, which names are tenants
  *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
  */
 export function tenantRouter(options: TenantRouterOptions): Middleware {
-  const { directory, verifiedTokens, anonymous } = options;
+  const { verifiedTokens, anonymous } = options;
   return async (ctx, next) => {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
     ctx.state.verified = token === undefined ? undefined : verifiedTokens.find(token);
-    const tenant = ctx.state.verified?.tenant ?? (await resolveTenant(ctx, token, directory));
+    const tenant = ctx.state.verified?.tenant ?? (await resolveTenant(ctx, token, options));
     bindTenant(ctx, tenant, options);
     noteOtherTenant(ctx);
     await next();
   };
 }
 
-async function resolveTenant(ctx: Context, token: string | undefined, directory: Directory): Promise<TenantRecord> {
-  if (token === undefined) return namedTenant(ctx.req, directory);
+async function resolveTenant(
+  ctx: Context,
+  token: string | undefined,
+  { directory, anonymous }: TenantRouterOptions,
+): Promise<TenantRecord> {
+  if (token === undefined) return namedTenant(ctx.req, directory, { takesSlug: anonymous });
   if (isLegacyToken(token)) {
     const hash = hashOfLegacyToken(token);
     ctx.state.legacyToken = hash && (await directory.legacyToken(hash));
@@ -76,9 +82,13 @@ async function tokenTenant(
 /** As the control database checks it. */
 const slugPattern = /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/;
 
-async function namedTenant(request: IncomingMessage, directory: Directory): Promise<TenantRecord> {
+async function namedTenant(
+  request: IncomingMessage,
+  directory: Directory,
+  { takesSlug }: { takesSlug: boolean },
+): Promise<TenantRecord> {
   const name = String(request.headers['x-tenant'] ?? '').toLowerCase();
-  const bySlug = slugPattern.test(name) ? directory.tenantBySlug(name) : undefined;
+  const bySlug = takesSlug && slugPattern.test(name) ? directory.tenantBySlug(name) : undefined;
   const tenant = await (isUuid(name) ? directory.tenant(name) : bySlug);
   if (tenant?.status !== 'active') throw problem('tenant_required');
   return tenant;

@@ -1,4 +1,10 @@
-import { afterAttempt, type EndpointState, type StoredEndpoint, type StoredMessage } from './endpoint-state.ts';
+import {
+  afterAttempt,
+  type DisabledReason,
+  type EndpointState,
+  type StoredEndpoint,
+  type StoredMessage,
+} from './endpoint-state.ts';
 import type { SendResult } from './send-webhook.ts';
 
 /** Something to be sent. */
@@ -27,7 +33,7 @@ interface Attempt extends SendResult {
 export interface Progress {
   state: EndpointState;
   position: string;
-  disable: 'gone' | 'failing' | undefined;
+  disable: DisabledReason | undefined;
   succeededAt: number | undefined;
   /** Ids of the messages that were sent. Those that are sent again are queued anew. */
   readonly sent: number[];

@@ -16,6 +16,9 @@ export interface PlacedWebhook {
   readonly position: string;
 }
 
+/** Why the service disables an endpoint. */
+export type DisabledReason = 'gone' | 'failing' | 'rights';
+
 /** An endpoint, as the dispatcher reads it. */
 export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly id: number;
@@ -24,7 +27,9 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   /** When the position last changed, in ms since 1970, as all times here. */
   readonly positionAt: number;
   readonly isEnabled: boolean;
-  readonly disabledReason: 'gone' | 'failing' | 'operator' | null;
+  readonly disabledReason: DisabledReason | 'operator' | null;
+  /** The user whose rights decide what it sends. */
+  readonly userId: number;
   readonly version: number;
   /** Messages beside the feed that are due. */
   readonly dueMessages: number;

@@ -1,12 +1,15 @@
 import type { Change } from '../events/change.ts';
 import { type Cursor, cursorText } from '../events/change-cursor.ts';
 import type { Read } from '../events/change-reader.ts';
+import type { Reader } from '../events/change-sources.ts';
+import { accessMark } from '../events/reader-cursor.ts';
 import type { Statement } from '../postgres/statement.ts';
 import { type Item, progressOf } from './endpoint-progress.ts';
-import type { StoredEndpoint, StoredMessage } from './endpoint-state.ts';
+import type { DisabledReason, StoredEndpoint, StoredMessage } from './endpoint-state.ts';
 import { failedSend, type SendResult, type WebhookRequest } from './send-webhook.ts';
 import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
+import { mayRead } from './webhook-reader.ts';
 import { type SecretSealer, signedHeaders } from './webhook-secret.ts';
 import { batchSize, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
 
@@ -16,15 +19,17 @@ export interface EndpointServices {
   /** Makes a change in the tenant's database. */
   readonly change: (statement: Statement) => ReturnType<Read>;
   readonly sealer: SecretSealer;
+  /** Returns the rights of a user of the tenant; undefined when the user is disabled or deleted. */
+  readonly readerOf: (userId: number) => Promise<Reader | undefined>;
   /**
    * Sends a message in its turn. Those to receivers that fail or are slow take not all turns.
    * @returns undefined when nothing more may be sent
    */
-  readonly send: (isSlow: boolean, request: () => WebhookRequest) => Promise<SendResult | undefined>;
+  readonly send: (isSlow: boolean, url: string, request: () => WebhookRequest) => Promise<SendResult | undefined>;
   readonly now: () => number;
   /** False when nothing more may be sent: the process stops, or another one may serve the tenant. */
   readonly mayGoOn: () => boolean;
-  readonly onDisabled: (endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
+  readonly onDisabled: (endpoint: StoredEndpoint, reason: DisabledReason) => void;
 }
 
 /** What was done for an endpoint. */
@@ -53,6 +58,12 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
     const { id, nextAttemptAt, positionAt, dueAt, failingSince } = endpoint;
+    const reader = await services.readerOf(endpoint.userId);
+    if (!mayRead(reader, endpoint)) {
+      await disable(services, endpoint, result);
+      return result;
+    }
+
     const messages = endpoint.dueMessages > 0 ? await read(selectDueMessages(id, now())) : [];
     const isWaiting = nextAttemptAt !== null && nextAttemptAt > now();
     const page = isWaiting ? undefined : await readNext(read, endpoint, batchSize);
@@ -60,7 +71,7 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     result.last = page?.last ?? result.last;
     const items = [
       ...(messages as unknown as StoredMessage[]).map(each => ({ ...each, type: typeOf(each.body), message: each })),
-      ...(page ? itemsOf(page, endpoint, now()) : []),
+      ...(page ? itemsOf(page, endpoint, accessMark(reader), now()) : []),
     ];
     const isEmpty = page && !page.gap && page.changes.length === 0;
     const position: string = isEmpty ? cursorText(page.last) : endpoint.position;
@@ -78,7 +89,7 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     const isSound = dueAt === null && failingSince === null && results.every(each => each?.error === null);
     result.isOpen ||= !saved || !isSound;
     if (saved) result.inserted += progress.queued.length + progress.attempts.length;
-    if (saved && progress.disable) onDisabled(endpoint, progress.disable);
+    if (saved?.isToTell && progress.disable) onDisabled(endpoint, progress.disable);
     if (isCutOff) return result;
     if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
     [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[]; // it may have been changed
@@ -86,17 +97,32 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
   return result;
 }
 
-function itemsOf({ gap, changes, last }: NextPage, endpoint: StoredEndpoint, now: number): Item[] {
-  if (!gap) return changes.map(each => itemOf(each, endpoint.payload));
+function itemsOf({ gap, changes, last }: NextPage, endpoint: StoredEndpoint, access: string, now: number): Item[] {
+  if (!gap) return changes.map(each => itemOf(each, access, endpoint.payload));
   const [From, To] = [gap.lastChangeAt ?? endpoint.positionAt, now].map(at => new Date(at).toISOString());
   const type = 'webhook.gap';
   const messageId = `gap_${endpoint.id}_${endpoint.position}_${gap.madeIn.toString(36)}`;
   return [{ messageId, type, body: messageBody(type, To as string, { From, To }), position: cursorText(last) }];
 }
 
-const itemOf = (change: Change, payload: 'thin' | 'record'): Item => ({
-  ...{ messageId: messageIdOf(change), type: change.Type, body: changeBody(change, payload), position: change.Id },
-});
+function itemOf(change: Change, access: string, payload: 'thin' | 'record'): Item {
+  return {
+    messageId: messageIdOf(change),
+    type: change.Type,
+    body: changeBody(change, access, payload),
+    position: cursorText(change.cursor),
+  };
+}
+
+/** Disables an endpoint whose user may not read what it sends. It keeps its place. */
+async function disable(services: EndpointServices, endpoint: StoredEndpoint, result: EndpointResult): Promise<void> {
+  const { change, now, onDisabled } = services;
+  const progress = { ...progressOf(endpoint, [], [], now()), disable: 'rights' as const };
+  const [saved] = await change(saveProgress(endpoint, progress, now()));
+
+  result.isOpen ||= !saved;
+  if (saved?.isToTell) onDisabled(endpoint, 'rights');
+}
 
 /** @returns the results of what was sent: of the changes, up to the first that has not arrived */
 async function sendAll(
@@ -110,7 +136,7 @@ async function sendAll(
   const sendItem = async ({ messageId, body }: Item): Promise<SendResult | undefined> => {
     if (!secrets) return failedSend('secret');
     const request = () => ({ url, body, headers: signedHeaders(messageId, body, secrets, now()) });
-    return send(isSlow || failures > 0, request);
+    return send(isSlow || failures > 0, url, request);
   };
   const [messages, changes] = [items.filter(({ message }) => message), items.filter(({ message }) => !message)];
   const inOrder = async (): Promise<(SendResult | undefined)[]> => {

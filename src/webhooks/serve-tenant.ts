@@ -6,21 +6,23 @@ import { serverAddress } from '../postgres/server-address.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { Trace } from '../tracing/trace.ts';
-import type { StoredEndpoint } from './endpoint-state.ts';
+import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
+import { SendRate } from './send-rate.ts';
 import type { SendResult, WebhookSender } from './send-webhook.ts';
 import type { EndpointServices } from './serve-endpoint.ts';
 import { serveWebhooks, type Wakes } from './serve-webhooks.ts';
 import type { LeasedTenant, ServedTenant } from './webhook-queue.ts';
+import { findReader } from './webhook-reader.ts';
 import { openTenantKey } from './webhook-secret.ts';
 
 export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   secrets: SecretBox;
-  directory: Pick<ContextServices['directory'], 'tenant'>;
+  directory: Pick<ContextServices['directory'], 'tenant' | 'user' | 'role'>;
   sender: WebhookSender;
   /** Begins the trace of serving a tenant; undefined: it is not traced. */
   beginTrace: () => Trace | undefined;
   /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
-  onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: 'gone' | 'failing') => void;
+  onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: DisabledReason) => void;
   /** Aborted when the process stops: cuts off what is being sent. */
   stopping: AbortSignal;
   /** Unix time in ms. */
@@ -81,6 +83,7 @@ export function createTenantServing(options: ServeTenantOptions) {
     };
     const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
+    const rate = new SendRate();
     let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
     const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
     const turn = turnsOf(tenant);
@@ -104,7 +107,8 @@ export function createTenantServing(options: ServeTenantOptions) {
         return inTurn(served => options.databases.open(served).change(change));
       },
       sealer: openTenantKey(options.secrets, tenant.guid, run.leased.sealedKey),
-      send: (isSlow, request) => {
+      readerOf: userId => findReader(directory, tenant.id, userId),
+      send: (isSlow, url, request) => {
         const send = async (): Promise<SendResult | undefined> => {
           const isServed = await findServed().then(Boolean, () => false);
           if (!isServed || !mayGoOn()) return undefined;
@@ -114,7 +118,10 @@ export function createTenantServing(options: ServeTenantOptions) {
           if (result) trace?.addStep('send', startedAt, performance.now(), stepOf(result));
           return result;
         };
-        return own(() => (isSlow ? slow(() => all(send)) : all(send)));
+        return own(async () => {
+          await rate.turn(url, stopping);
+          return isSlow ? slow(() => all(send)) : all(send);
+        });
       },
       now,
       mayGoOn,

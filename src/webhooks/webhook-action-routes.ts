@@ -1,15 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { fieldProblem, problem } from '../errors.ts';
+import type { Reader } from '../events/change-sources.ts';
+import { accessMark } from '../events/reader-cursor.ts';
 import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { readList } from '../lists/read-page.ts';
 import { isoTime } from '../postgres/iso-time.ts';
 import type { Condition, RowValues } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
 import { retryDelaysMs } from './endpoint-state.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
 import { findChange, nextPlace, placeAt } from './webhook-places.ts';
+import { findReader } from './webhook-reader.ts';
 import { webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhook, type LockedWebhook, type WebhookServices, webhookCondition } from './webhook-services.ts';
@@ -93,10 +97,11 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         if ((MessageId === undefined) === (Since === undefined))
           throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
         const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
-          const { id, payload, ...placed } = requireEnabled(webhook);
+          const { id, payload, userId, ...placed } = requireEnabled(webhook);
           const read = transaction.query.bind(transaction);
           if (MessageId === undefined) return movePosition(id, await placeAt(read, placed, Since as Date));
-          const body = changeBody(await findChange(read, placed, MessageId), payload);
+          const reader = await requireReader(services, context, userId);
+          const body = changeBody(await findChange(read, placed, MessageId), accessMark(reader), payload);
           return insertMessage(id, { messageId: MessageId, body, failures: 0, at: services.now() });
         });
         requireRoom(row);
@@ -143,6 +148,19 @@ const rotate = {
 function requireEnabled(webhook: LockedWebhook): LockedWebhook {
   if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });
   return webhook;
+}
+
+/** @throws {Problem} `invalid_request` when the user of a webhook is disabled or deleted */
+async function requireReader(
+  { directory }: WebhookServices,
+  { tenant }: RequestContext,
+  userId: number,
+): Promise<Reader> {
+  const reader = await findReader(directory, tenant.id, userId);
+  if (!reader)
+    throw problem('invalid_request', { detail: 'The user of the webhook is disabled. Replace the webhook.' });
+
+  return reader;
 }
 
 /** @throws {Problem} `rate_limited` when `insertMessage` has added no row */

@@ -1,5 +1,5 @@
 import { type Change, sentChange } from '../events/change.ts';
-import { type Cursor, parseCursor, unproved } from '../events/change-cursor.ts';
+import { type Cursor, cursorText, parseCursor, unproved } from '../events/change-cursor.ts';
 
 const prefix = 'evt_';
 
@@ -7,8 +7,8 @@ const prefix = 'evt_';
  * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of
  * the change in the feed, without the era in which it was read.
  */
-export function messageIdOf({ Id }: Pick<Change, 'Id'>): string {
-  return `${prefix}${Id.split('-').slice(1).join('-')}`;
+export function messageIdOf({ cursor }: Pick<Change, 'cursor'>): string {
+  return `${prefix}${cursorText(cursor).split('-').slice(1).join('-')}`;
 }
 
 /** Returns the place before the change of a message; undefined for the id of another message. */
@@ -23,9 +23,12 @@ export function ofThisData(cursor: Cursor): Cursor {
   return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER, madeAt: unproved };
 }
 
-/** The body of a message about a change, in the form of Standard Webhooks. */
-export function changeBody(change: Change, payload: 'thin' | 'record'): string {
-  return messageBody(change.Type, change.At, sentChange(change, payload === 'record'));
+/**
+ * The body of a message about a change, in the form of Standard Webhooks.
+ * @param access the mark of what the user of the webhook sees (`accessMark`)
+ */
+export function changeBody(change: Change, access: string, payload: 'thin' | 'record'): string {
+  return messageBody(change.Type, change.At, sentChange(change, access, payload === 'record'));
 }
 
 export function messageBody(type: string, timestamp: string, data: object): string {

@@ -45,7 +45,7 @@ export async function findChange(read: Read, webhook: PlacedWebhook, messageId: 
 export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
   let next: NextPage = all ? await readAfter(read, webhook, 'now') : await readNext(read, webhook, 1);
   while (!next.gap && next.changes.length === 0 && !next.isEnd) next = await readAfter(read, webhook, next.last);
-  return next.changes[0]?.Id ?? cursorText(next.last);
+  return cursorText(next.changes[0]?.cursor ?? next.last);
 }
 
 /**

@@ -125,7 +125,7 @@ function storedRow(
   if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
   const { resources } = visibleChanges(caller, Resources);
   const restart = { disabledReason: null, failures: 0, failingSince: null, nextAttemptAt: null };
-  return { ...toRow(body), resources, ...restart };
+  return { ...toRow(body), resources, userId: caller.userId, ...restart };
 }
 
 /** Inserts a webhook, and returns the statement that inserts its secret: it returns the row of the response, sealed. */

@@ -1,4 +1,5 @@
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import type { Directory } from '../control/directory.ts';
 import { storeSealed } from '../control/present-key.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { problem } from '../errors.ts';
@@ -17,6 +18,7 @@ import type { TrustedReceivers } from './webhook-target.ts';
 
 /** The services that the routes use. */
 export interface WebhookServices {
+  directory: Directory;
   secrets: SecretBox;
   webhooks: Pick<WebhookDispatcher, 'queue' | 'wake'>;
   trustedReceivers: TrustedReceivers;
@@ -58,6 +60,7 @@ export interface LockedWebhook extends PlacedWebhook {
   readonly id: number;
   readonly payload: 'thin' | 'record';
   readonly isEnabled: boolean;
+  readonly userId: number;
   readonly version: string;
 }
 

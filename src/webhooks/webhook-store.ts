@@ -42,7 +42,7 @@ const trim = `
 export const selectEndpoints = (now: number, id: number | null = null): Statement =>
   preparedStatement(
     `select id, url, resources, actions, payload, position, ${ms('position_at')} as "positionAt",
-            is_enabled as "isEnabled", disabled_reason as "disabledReason", version, failures,
+            is_enabled as "isEnabled", disabled_reason as "disabledReason", user_id as "userId", version, failures,
             ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
             ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", "dueMessages",
             secret, case when previous_until > ${time('$1')} then previous end as previous,
@@ -62,9 +62,12 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
     [webhookId, now],
   );
 
+/** SQL: people are told at most once a day that an endpoint was disabled. */
+const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_at else ${time('$11')} end`;
+
 /**
  * Stores what was done for an endpoint. No row: the endpoint was deleted, disabled or changed since it was read, and
- * nothing is stored.
+ * nothing is stored. `isToTell`: people are to be told that it was disabled.
  */
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
@@ -73,14 +76,14 @@ export const saveProgress = (
 ): Statement => {
   const { state, position, disable, succeededAt, sent, queued, attempts } = progress;
   // The audit trigger runs for these columns alone, and it alone needs the actor.
-  const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}'` : '';
+  const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}', told_at = ${toldAt}` : '';
   const statement = preparedStatement(
     `with moved as (
        update webhooks
           set position = $3, position_at = case when position = $3 then position_at else ${time('$11')} end, version = version + 1, failures = $4,
               failing_since = ${time('$5')}, next_attempt_at = ${time('$6')},
               last_success_at = coalesce(${time('$7')}, last_success_at) ${disabling}
-        where id = $1 and version = $2 and is_enabled returning id, version),
+        where id = $1 and version = $2 and is_enabled returning id, version, told_at = ${time('$11')} as "isToTell"),
      sent as (delete from webhook_messages where id = any($8::bigint[]) and exists (select from moved)),
      queued as (
        insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
@@ -92,7 +95,7 @@ export const saveProgress = (
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
          from moved, jsonb_to_recordset($10) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
-     select version, ${countNow} from moved`,
+     select version, "isToTell", ${countNow} from moved`,
     [
       ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
       ...[sent, JSON.stringify(queued), JSON.stringify(attempts), now],

@@ -18,6 +18,7 @@ const WebhookSchema = defineEntity({
     payload: p.text().$type<'thin' | 'record'>(),
     isEnabled: p.boolean(),
     disabledReason: p.text().nullable(),
+    userId: p.bigint('number'),
     createdAt: p.datetime().defaultRaw('now()'),
     position: p.text(),
     positionAt: p.datetime().defaultRaw('now()'),
@@ -52,7 +53,7 @@ export class WebhookDelivery extends DeliverySchema.class {}
 DeliverySchema.setClass(WebhookDelivery);
 
 const resources = [...changeSources.keys()] as [string, ...string[]];
-const disabledReasons = ['gone', 'failing', 'operator'] as const;
+const disabledReasons = ['gone', 'failing', 'rights', 'operator'] as const;
 
 const fields = {
   Url: 'Where messages are sent, by POST: https, with port 443 or 8443.',
@@ -73,6 +74,7 @@ export const webhookView = describeFields(
     Payload: z.enum(['thin', 'record']),
     IsEnabled: z.boolean(),
     DisabledReason: z.enum(disabledReasons).nullable(),
+    UserId: longId(),
     FailingSince: timestamp().nullable(),
     NextAttemptAt: timestamp().nullable(),
     LastSuccessAt: timestamp().nullable(),
@@ -83,7 +85,8 @@ export const webhookView = describeFields(
     Id: 'The number of the endpoint, which the service chooses.',
     DisabledReason:
       'Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), ' +
-      '`operator`; else null.',
+      '`rights` (its user was disabled, or may not read all that it sends), `operator`; else null.',
+    UserId: 'The number of the user who created it or replaced it last. It sends only what this user may read.',
     FailingSince: 'The first failure since the last success; null if the last attempt succeeded.',
     NextAttemptAt: 'When the endpoint sends again the change at which it stands; null if none has failed.',
     LastSuccessAt: 'When a message has last arrived.',

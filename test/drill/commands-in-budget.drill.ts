@@ -109,8 +109,8 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
   async function addWebhook(slug: string): Promise<void> {
     await sql(
       { adminUrl: await servers.currentUrl(slug) },
-      `insert into webhooks (url, resources, actions, payload, is_enabled, position)
-       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '')`,
+      `insert into webhooks (url, resources, actions, payload, is_enabled, position, user_id)
+       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '', 1)`,
     );
   }
 

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { addClient } from '../../src/operator/people/clients.ts';
 import { eventually } from '../support/eventually.ts';
 import { controlSql, sql, useLogin, useWorld } from '../support/world.ts';
 import { type Following, follow } from './follow.ts';
@@ -86,6 +87,46 @@ describe('the stream of changes', () => {
     for (const following of [one, two]) {
       expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
       expect([await following.next(), following.rest]).to.deep.equal([undefined, '']);
+    }
+  });
+
+  it('a stream ends when a request with its token would be refused: of a disabled key, or legacy of an isolated tenant', async () => {
+    const initech = await world.provision('initech');
+    const keyed = await start(await world.login(initech));
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [initech.id]);
+    const client = await addClient(world.installation, 'initech', initech.admin.email, 'Price list');
+    const basic = `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`;
+    const issued = await eventually(async () => {
+      const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization: basic });
+      return response.status === 200 && response.body;
+    });
+    const legacy = await start(world.anonymous.withToken(issued.token));
+    const globex = await start(await world.login(world.globex));
+
+    await controlSql(world, `update signing_keys set status = 'disabled' where tenant_id = ?`, [initech.id]);
+    await controlSql(world, 'update tenants set isolated = true where id = ?', [initech.id]);
+
+    for (const following of [keyed, legacy]) {
+      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
+    }
+    await create('of another tenant', await world.login(world.globex));
+    expect((await globex.next())?.data, 'the stream of another tenant').to.include({ Resource: 'OrderStatus' });
+  });
+
+  it('a stream with a legacy token ends when the token expires', async () => {
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
+    const client = await addClient(world.installation, 'acme', world.acme.admin.email, 'Price list');
+    const basic = `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`;
+    const { body } = await eventually(async () => {
+      const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization: basic });
+      return response.status === 200 && response;
+    });
+    const following = await start(world.anonymous.withToken(body.token));
+    world.clock.offsetSeconds = 91 * 86_400;
+    try {
+      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'token_expired' } });
+    } finally {
+      world.clock.offsetSeconds = 0;
     }
   });
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { sql, useWorld } from '../support/world.ts';
+import { controlSql, sql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/Changes';
 
@@ -109,6 +109,37 @@ describe('the feed of changes', () => {
       ['activity.created', ''],
       ['order_status.created', ''],
     ]);
+  });
+
+  it('a cursor from before its reader could see more or less gets 410, and goes on counting for the others', async () => {
+    const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'of a reader', EntityType: 'customer' });
+    const changes = {
+      scope: `update users set scope = 'Self', entity_id = ${entity.Id} where guid = ?`,
+      entity: 'update users set entity_id = entity_id + 1 where guid = ?',
+      role: `update roles set permissions = '{}' where id = (select role_id from users where guid = ?)`,
+    };
+    for (const [what, change] of Object.entries(changes)) {
+      const scope = what === 'entity' ? 'Self' : 'All';
+      const entityId = what === 'entity' ? entity.Id : null;
+      const reader = await world.loginAs(world.acme, { permissions: ['full.read'], scope, entityId });
+      const me = (await reader.get('/api/v1/auth/me')).body;
+      const before = await now(reader);
+      await admin.post('/api/v1/OrderStatuses', { Name: `before another ${what}` });
+      const [item] = (await read(reader, before)).changes;
+
+      await controlSql(world, change, [me.userGuid]);
+
+      for (const query of [before, `after=${item!.Id}`]) {
+        const refused = await eventually(async () => {
+          const response = await reader.get(`${path}?${query}`);
+          return response.status !== 200 && response;
+        });
+        expect([refused.status, refused.body.code], what).to.deep.equal([410, 'cursor_expired']);
+      }
+      expect((await reader.get(`${path}?after=now`)).status, what).to.equal(200);
+    }
+    const other = await now(admin);
+    expect((await read(admin, other)).changes, 'of a reader whose access is the same').to.deep.equal([]);
   });
 
   it('a cursor before what the retention has removed gets 410 and the way to begin again', async () => {

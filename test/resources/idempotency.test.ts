@@ -36,6 +36,14 @@ describe('Idempotency-Key', () => {
     expect((await admin.get(`${statuses}/${first.body.Id + 1}`)).status).to.equal(404);
   });
 
+  it('a key that is used again with another query is refused', async () => {
+    const key = keyed();
+    await admin.post(`${statuses}?note=first`, { Title: 'Query' }, key);
+    const other = await admin.post(`${statuses}?note=second`, { Title: 'Query' }, key);
+
+    expect([other.status, other.body.code]).to.deep.equal([422, 'idempotency_key_reused']);
+  });
+
   it('every POST of records takes a key: activities, uses of promotions, and restored records too', async () => {
     const entity = await admin.post('/api/v1/Entities', { Name: 'Once', EntityType: 'customer' });
     const promotion = await admin.post('/api/v1/Promotions', {

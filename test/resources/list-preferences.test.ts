@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { ApiResponse } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { sql, useLogin, useWorld } from '../support/world.ts';
 import { expectRefused } from './expect.ts';
 
@@ -139,6 +139,22 @@ describe('Prefer: count=exact and include', () => {
     const entries = (await admin.get('/api/v1/AuditLog?include=user&resource=Currency')).body;
     expect(entries.length).to.be.above(0);
     for (const { UserId, UserName } of entries) expect(UserName).to.equal(UserId === null ? null : name);
+  });
+
+  it('who may not read users gets the names of themselves and of the users of their own entity only', async () => {
+    const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Names', EntityType: 'customer' });
+    const rights = { permissions: ['full.read', 'full.manage'], entityId: entity.Id };
+    const [reader, colleague] = await Promise.all([1, 2].map(() => world.loginAs(world.acme, rights)));
+    const screen = 'Own names';
+    for (const client of [reader!, colleague!, admin]) {
+      await client.post('/api/v1/Activity', { ActivityCode: 1, Screen: screen });
+    }
+
+    const list = `/api/v1/Activity?include=user&filter[Screen]=${encodeURIComponent(screen)}&sort=Id`;
+    const names = async (client: Client) => (await client.get(list)).body.map(({ UserName }: Body) => UserName);
+
+    expect(await names(reader!)).to.deep.equal(['Test User', 'Test User', null]);
+    expect(await names(admin)).to.not.include(null);
   });
 
   it('CSV has the fields of the view, whatever is included or preferred', async () => {

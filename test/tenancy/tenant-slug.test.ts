@@ -42,6 +42,15 @@ describe('X-Tenant with a slug', () => {
     }
   });
 
+  it('a slug counts only where an account is used, so that no other request tells which names are tenants', async () => {
+    const read = (tenant: string) => world.anonymous.get('/api/v1/Countries', { 'X-Tenant': tenant });
+    const unknown = await read('nobody');
+
+    expect([unknown.status, unknown.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect(bodyOf(await read('acme'))).to.deep.equal(bodyOf(unknown));
+    expect((await read(world.acme.guid)).status, 'the guid, without a token').to.equal(401);
+  });
+
   it('a slug is found as soon as its tenant has it, and never names the tenant that had it before', async () => {
     expect((await logIn('later')).status).to.equal(403);
     await control(`update tenants set slug = 'later' where slug = 'acme'`);

@@ -7,7 +7,7 @@ import { countAndCheck, selectDueMessages, selectEndpoints } from '../../src/web
 const endpointOf = (id: number): StoredEndpoint => ({
   ...{ id, url: 'https://receiver.test', resources: [], actions: [], payload: 'thin' },
   ...{ position: '', positionAt: 0, version: 1, failures: 1, failingSince: 0, dueMessages: 1 },
-  ...{ isEnabled: true, disabledReason: null, dueAt: 60_000, written: '1 2 3' },
+  ...{ isEnabled: true, disabledReason: null, userId: 1, dueAt: 60_000, written: '1 2 3' },
   ...{ nextAttemptAt: 60_000, secret: Buffer.alloc(0), previous: null },
 });
 const ids = [1, 2, 3];
@@ -41,7 +41,8 @@ async function serve(wakesAt: readonly number[]): Promise<{ looks: number[]; bef
     for (let turn = 0; turn < 7 * id!; turn++) await undefined;
     return [];
   };
-  const services = { read, now: () => 0, mayGoOn: () => reads < maxReads } as unknown as EndpointServices;
+  const readerOf = async () => ({ scope: 'All', entityId: null, permissions: new Set() });
+  const services = { read, readerOf, now: () => 0, mayGoOn: () => reads < maxReads } as unknown as EndpointServices;
   expect((await serveWebhooks(services, wakes, null)).isOpen).to.equal(false);
   return { looks, beforeLastWake, reads };
 }

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
 import { withConnection } from '../../src/postgres/connection.ts';
@@ -267,6 +269,76 @@ describe('webhooks', () => {
     expect(keys('/gone')).to.deep.equal([key, key]);
     expect((await admin.delete(`${path}/${Id}`)).status).to.equal(204);
     expect((await admin.get(`${path}/${Id}`)).status).to.equal(404);
+  });
+
+  it('a receiver that answers 410 again and again makes one mail a day, which names its host alone', async () => {
+    receiver.respond('/again/hidden', response => void response.writeHead(410).end());
+    const folder = join(world.config.dataDir, 'mail');
+    const readMails = async () => {
+      const files = await readdir(folder).catch(() => []);
+      const texts = await Promise.all(files.map(file => readFile(join(folder, file), 'utf8')));
+      return texts.filter(text => text.includes('A webhook of'));
+    };
+    const before = await readMails();
+    const webhook = { Url: receiver.url('/again/hidden'), Resources: ['OrderStatus'] };
+    const { Id } = (await admin.post(path, webhook)).body;
+
+    for (let round = 1; round <= 3; round++) {
+      await createStatus();
+      await eventually(async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone');
+      expect((await admin.put(`${path}/${Id}`, webhook)).status).to.equal(200);
+    }
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone');
+
+    const mails = await eventually(async () => {
+      const all = await readMails();
+      return all.length > before.length && all.filter(text => !before.includes(text));
+    });
+    const receivers = mails.map(text => /^To: (.*)$/m.exec(text)?.[1]);
+    expect(new Set(receivers).size, 'each of those who manage settings got one').to.equal(receivers.length);
+    expect(mails[0]).to.contain(new URL(webhook.Url).host).and.not.contain('hidden');
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('a webhook sends only what its user may read: once that user is disabled or lost the right, it stops and says why', async () => {
+    const changes = {
+      disabled: 'update users set disabled_at = now() where guid = ?',
+      role: `update roles set permissions = '{settings.write}' where id = (select role_id from users where guid = ?)`,
+    };
+    for (const [what, change] of Object.entries(changes)) {
+      const maker = await world.loginAs(world.acme, { permissions: ['settings.write', 'full.read'] });
+      const me = (await maker.get('/api/v1/auth/me')).body;
+      const Url = receiver.url(`/of-${what}`);
+      const { body: made } = await maker.post(path, { Url, Resources: ['Activity'] });
+      const users = (await admin.get('/api/v1/Users?limit=1000')).body;
+      const owner = users.find(({ Guid }: { Guid: string }) => Guid === me.userGuid);
+      expect(made.UserId, what).to.equal(owner.Id);
+
+      await controlSql(world, change, [me.userGuid]);
+      await eventually(async () => (await maker.get('/api/v1/Activity')).status !== 200);
+      await admin.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'not for that user' });
+
+      await eventually(async () => (await admin.get(`${path}/${made.Id}`)).body.DisabledReason === 'rights');
+      expect(keys(`/of-${what}`), what).to.deep.equal([]);
+
+      await admin.put(`${path}/${made.Id}`, { Url, Resources: ['Activity'] });
+      await eventually(() => keys(`/of-${what}`).length === 1);
+      await admin.delete(`${path}/${made.Id}`);
+    }
+  });
+
+  it('a tenant sends one host 50 messages at once, and then 50 a second, however many webhooks it has', async () => {
+    const webhooks = [];
+    for (const at of ['/rate-1', '/rate-2', '/rate-3']) {
+      webhooks.push(await createWebhook(at, { Resources: ['OrderStatus'] }));
+    }
+    const begun = performance.now();
+    await sql(world.acme, `insert into order_statuses (name) select 'rate ' || n from generate_series(1, 60) n`);
+
+    await eventually(() => [1, 2, 3].every(n => keys(`/rate-${n}`).length >= 60));
+
+    expect((performance.now() - begun) / 1_000, 'seconds for 180 messages').to.be.at.least((180 - 50) / 50 - 0.1);
+    for (const { Id } of webhooks) await admin.delete(`${path}/${Id}`);
   });
 
   it('a receiver that answers 500 for an hour is tried at the steps of the schedule, and then gets every change in order', async () => {

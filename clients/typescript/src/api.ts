@@ -1802,8 +1802,10 @@ export interface components {
             Payload: "thin" | "record";
             /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
             IsEnabled: boolean;
-            /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
-            DisabledReason: ("gone" | "failing" | "operator") | null;
+            /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
+            DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
+            /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
+            UserId: number;
             /** @description The first failure since the last success; null if the last attempt succeeded. */
             FailingSince: string | null;
             /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
@@ -1897,7 +1899,7 @@ export interface components {
         };
         /** Change */
         Change: {
-            /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It never changes. */
+            /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what the caller may see. */
             Id: string;
             /** @description The resource and what happened, such as `country.updated`. */
             Type: string;
@@ -3561,7 +3563,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The guid of the tenant, or its slug. */
+                /** @description The guid of the tenant. */
                 "X-Tenant"?: string;
             };
             path?: never;
@@ -6381,10 +6383,7 @@ export interface operations {
                      * @default true
                      */
                     IsActive?: boolean;
-                    /**
-                     * Format: date-time
-                     * @description When the setting was created. A client may send an earlier time.
-                     */
+                    /** @description When the setting was created. A client may send an earlier time. */
                     CreatedAt?: string;
                 };
             };
@@ -6512,10 +6511,7 @@ export interface operations {
                      * @default true
                      */
                     IsActive?: boolean;
-                    /**
-                     * Format: date-time
-                     * @description When the setting was created. A client may send an earlier time.
-                     */
+                    /** @description When the setting was created. A client may send an earlier time. */
                     CreatedAt?: string;
                 };
             };
@@ -9084,8 +9080,8 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
                 after?: string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
@@ -9099,7 +9095,8 @@ export interface operations {
                     Payload?: "thin" | "record";
                     IsEnabled?: boolean;
                     /** @enum {string} */
-                    DisabledReason?: "gone" | "failing" | "operator";
+                    DisabledReason?: "gone" | "failing" | "rights" | "operator";
+                    UserId?: number;
                     /** Format: date-time */
                     FailingSince?: string;
                     /** Format: date-time */
@@ -9138,6 +9135,13 @@ export interface operations {
                 /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`. */
                 "filter[DisabledReason]"?: {
                     null?: boolean;
+                };
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`. */
+                "filter[UserId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
                 };
                 /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`. */
                 "filter[FailingSince]"?: {
@@ -9225,6 +9229,7 @@ export interface operations {
                      *         "Payload": "thin",
                      *         "IsEnabled": false,
                      *         "DisabledReason": null,
+                     *         "UserId": 1,
                      *         "FailingSince": null,
                      *         "NextAttemptAt": null,
                      *         "LastSuccessAt": null,
@@ -9233,7 +9238,7 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Webhook"][];
-                    /** @example Id,Url,Description,Resources,Actions,Payload,IsEnabled,DisabledReason,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
+                    /** @example Id,Url,Description,Resources,Actions,Payload,IsEnabled,DisabledReason,UserId,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
                     "text/csv": string;
                 };
             };
@@ -9320,6 +9325,7 @@ export interface operations {
                      *       "Payload": "thin",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
+                     *       "UserId": 1,
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
@@ -9345,8 +9351,10 @@ export interface operations {
                         Payload: "thin" | "record";
                         /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
                         IsEnabled: boolean;
-                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `operator`; else null. */
-                        DisabledReason: ("gone" | "failing" | "operator") | null;
+                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
+                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
+                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
+                        UserId: number;
                         /** @description The first failure since the last success; null if the last attempt succeeded. */
                         FailingSince: string | null;
                         /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
@@ -9417,6 +9425,7 @@ export interface operations {
                      *       "Payload": "thin",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
+                     *       "UserId": 1,
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
@@ -9515,6 +9524,7 @@ export interface operations {
                      *       "Payload": "thin",
                      *       "IsEnabled": false,
                      *       "DisabledReason": null,
+                     *       "UserId": 1,
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
@@ -9786,10 +9796,7 @@ export interface operations {
                 "application/json": {
                     /** @description The `MessageId` of the change to send again. */
                     MessageId?: string;
-                    /**
-                     * Format: date-time
-                     * @description From when on all changes are sent again, in their order.
-                     */
+                    /** @description From when on all changes are sent again, in their order. */
                     Since?: string;
                 };
             };

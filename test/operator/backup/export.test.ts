@@ -29,8 +29,8 @@ describe('an export of a tenant', () => {
     await sql(
       world.acme,
       `with hook as (
-         insert into webhooks (url, resources, actions, payload, is_enabled, position)
-         values ('https://receiver.test', '{Currency}', '{create}', 'thin', true, '0') returning id)
+         insert into webhooks (url, resources, actions, payload, is_enabled, position, user_id)
+         values ('https://receiver.test', '{Currency}', '{create}', 'thin', true, '0', 1) returning id)
        insert into webhook_secrets (webhook_id, secret) select id, 'sealed-secret' from hook`,
     );
     const other = await world.login(world.globex);

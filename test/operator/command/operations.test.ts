@@ -18,8 +18,8 @@ describe('operations', () => {
     all = (await Promise.all(catalogue.map(operationsOf))).flat();
     await sql(
       world.acme,
-      `insert into webhooks (url, resources, actions, payload, is_enabled, position)
-       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '')`,
+      `insert into webhooks (url, resources, actions, payload, is_enabled, position, user_id)
+       values ('https://hooks.example.com/', '{Country}', '{create}', 'thin', true, '', 1)`,
     );
   });
 
