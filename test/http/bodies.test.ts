@@ -103,7 +103,6 @@ describe('request bodies', () => {
       'application/json; charset=utf-16',
       'application/json; charset=iso-8859-1',
       'application/json; charset=utf-7',
-      'application/json; boundary=x',
       'application/json; charset=utf-8; charset=utf-16',
       '*/*',
       'json',
