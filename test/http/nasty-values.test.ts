@@ -16,7 +16,7 @@ describe('values as clients write them', () => {
       body: text,
       headers: { Authorization: `Bearer ${admin.tokens?.accessToken}`, ...headers },
     });
-    return { status: response.status, body: await response.json() };
+    return { status: response.status, body: (await response.json()) as ApiResponse['body'] };
   }
 
   it('a number with more digits than JavaScript keeps is refused by the name of its field, and stored as it is else', async () => {
