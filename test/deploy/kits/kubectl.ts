@@ -98,6 +98,7 @@ async function variables(manifest: Manifest): Promise<Record<string, string>> {
   const env: { name: string; value: string }[] = container(manifest).env ?? [];
   return Object.fromEntries([
     ...settings.map(([, name, value = '']) => [name, value]),
-    ...env.map(({ name, value }) => [name, onMachine(value, scratch)]),
+    // A folder of the machine stands for the bucket.
+    ...env.map(({ name, value }) => [name, onMachine(value.replace(/^s3:\/\/.*/, join(scratch, 'backup')), scratch)]),
   ]);
 }

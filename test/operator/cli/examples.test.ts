@@ -7,7 +7,7 @@ import { operationsOf } from '../../../src/operator/command/operation.ts';
 /** Splits a line as a shell does: quotes, comments and redirections. */
 function shellWords(line: string): string[] {
   const words = line.match(/"[^"]*"|\S+/g) ?? [];
-  const end = words.findIndex(word => ['#', '<', '>'].includes(word));
+  const end = words.findIndex(word => ['#', '<', '>', '>>'].includes(word));
   return (end < 0 ? words : words.slice(0, end)).map(word => word.replace(/^"|"$/g, ''));
 }
 
