@@ -77,6 +77,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     throw error;
   }
   services.webhooks.start();
+  services.mails.start();
   const beginStop = (): void => {
     stopping.abort();
     imports.stopWithin(maxStopMs);

@@ -1,8 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { accountLinks } from './auth/account-link.ts';
-import { createMailLimits, createPeopleLimits } from './auth/limit-people.ts';
-import { createTenantMails } from './auth/mail.ts';
+import { createPeopleLimits } from './auth/limit-people.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
@@ -25,10 +23,13 @@ import { ImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
 import { createBackgroundTasks } from './log/background-tasks.ts';
 import type { LogOutput } from './log/log-output.ts';
+import { accountLinks } from './mails/account-link.ts';
+import { MailDispatcher } from './mails/mail-dispatcher.ts';
+import { addWebhookMails } from './mails/mail-requests.ts';
+import { openMailTransport } from './mails/mail-transport.ts';
 import { createMetrics } from './metrics/metrics.ts';
 import { joinProcesses, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
-import { disabledWebhookMail } from './people/disabled-webhook-mail.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
@@ -51,7 +52,7 @@ export interface ServiceOptions {
 
 /** A process serves with its minimum if the control database confirms no further beat in this time. */
 const maxSettleMs = 10_000;
-const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
+const backgroundDrainMs = 3_000; // a slow receiver of webhooks does not delay the stop for longer
 
 /**
  * Makes the parts of the service on an open installation, without its servers.
@@ -139,7 +140,18 @@ async function createParts(
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
   const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
   const usage = createUsageCounter(control, log);
-  const mails = createTenantMails(config, log);
+  const mails = new MailDispatcher({
+    control,
+    directory,
+    secrets,
+    transport: openMailTransport(config, log),
+    mailFrom: config.mailFrom,
+    accountLink: accountLinks(config),
+    publicUrl: config.publicUrl,
+    rate: config.rateLimits.mails,
+    log,
+    processId: process.id,
+  });
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const webhooks = createWebhookDispatcher({
     ...leasing,
@@ -147,7 +159,10 @@ async function createParts(
     sender: createWebhookSender({ trusted: config.trustedReceivers }),
     beginTrace: () => tracing?.begin(),
     watch: changeWatch,
-    onDisabled: disabledWebhookMail(control, mails.send, config.publicUrl),
+    onDisabled: async (tenant, { url }, reason) => {
+      await addWebhookMails(control, tenant.id, { host: new URL(url).host, reason });
+      mails.wake();
+    },
     now,
   });
   await beat.settle(maxSettleMs);
@@ -174,16 +189,14 @@ async function createParts(
     secrets,
     tokens,
     usage,
-    background,
     imports,
     changeStreams,
     webhooks,
     trustedReceivers: config.trustedReceivers,
     now,
-    sendMail: mails.send,
-    mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
+    mails,
+    mailRate: config.rateLimits.mails,
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
-    accountLink: accountLinks(config),
     databases,
     responseCache,
     metrics,
@@ -200,6 +213,7 @@ async function createParts(
     close: async (): Promise<void> => {
       rateLimitStore.close();
       webhooks.stop();
+      await mails.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await changeWatch.stop();
       await usage.stop();

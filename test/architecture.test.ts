@@ -25,6 +25,7 @@ const layers = [
   ['tenant-entities'],
   ['webhooks'],
   ['auth', 'imports', 'events'],
+  ['mails'],
   ['resources', 'activity', 'audit', 'usage', 'docs'],
   ['tenancy', 'metrics'],
   ['response-cache'],

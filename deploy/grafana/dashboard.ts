@@ -13,7 +13,7 @@ const rows: readonly [title: string, names: RegExp][] = [
   ['Response cache', /^(response_cache|change_feed)_/],
   ['Tenants and migrations', /^(tenants|build_info|migration_run)/],
   ['Backups', /^backup_/],
-  ['Logins, mails and limits', /^(password|mails|rate_limits)_/],
+  ['Logins, mails and limits', /^(password|mails?|rate_limits)_/],
   ['Processes', /^(workers|master_key|log_lines|large_read|unsent_response|process_)/],
   ['Node', /./],
 ];

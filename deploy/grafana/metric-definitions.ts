@@ -9,7 +9,7 @@ const idle: MetricsSources = {
   secrets: { isReady: true },
   passwords: { usage: { hashed: 0, waiting: 0 } },
   logOutput: { droppedLines: 0 },
-  mails: { sent: 0, failed: 0 },
+  mails: { sent: 0, failed: 0, refused: 0 },
   unsentResponses: { bytes: 0, cut: 0 },
   rateLimitStore: { isFallback: false },
   webhooks: { succeeded: 0, failed: 0, running: 0 },

@@ -5,7 +5,7 @@
 -- Read it from top to bottom: tenants and people first, internal tables last.
 --
 --    1  Servers and tenants      where each tenant is, and its key
---    2  People                   roles, users, sessions, tokens
+--    2  People                   roles, users, sessions, mails, tokens
 --    3  Audit log of people      what changed in section 2; how long logs are kept
 --    4  Idempotency keys         what a POST that is sent again returns
 --    5  Background work          webhooks, which processes lease
@@ -31,7 +31,7 @@
 --
 -- Secrets. A *sealed* value is encrypted under the master key of the installation, which no
 -- database has, and begins with the fingerprint of that key; section 11 refuses any other one.
--- Of a token, only its SHA-256 is stored.
+-- Of a token, only its SHA-256 is stored; of a link in a mail, what its HMAC is made over.
 --
 -- Transaction. The page runs in one transaction, in which MikroORM has created the table
 -- `migrations` before.
@@ -276,47 +276,85 @@ comment on column login_networks.last_login_at is 'to the day; the row is remove
 -- the removal of old networks, some with each new one
 create index login_networks_last_login_at_index on login_networks (last_login_at);
 
+create table mail_deliveries (
+  id bigint generated always as identity primary key,
+  link uuid not null constraint mail_deliveries_link_unique unique,
+  tenant_id bigint not null
+    constraint mail_deliveries_tenant_id_fkey references tenants on delete cascade,
+  user_id bigint,
+  address text,
+  kind text not null constraint mail_deliveries_kind_check
+    check (kind in ('invitation', 'registration', 'reset', 'webhook_disabled')),
+  about jsonb not null default '{}',
+  trace_id text,
+  state text not null default 'waiting'
+    constraint mail_deliveries_state_check check (state in ('waiting', 'sent', 'refused')),
+  reason text,
+  attempts integer not null default 0,
+  next_attempt_at timestamptz not null default now(),
+  tried_at timestamptz,
+  settled_at timestamptz,
+  used_at timestamptz,
+  expires_at timestamptz not null,
+  created_at timestamptz not null default now(),
+  holder uuid,
+  leased_until timestamptz not null default now(),
+  constraint mail_deliveries_user_fkey
+    foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
+);
+comment on table mail_deliveries is
+  'One mail to a user, which processes lease and try until a mail server accepts it. Its link is '
+  'good while the row is there, and no later one of its user and kind may have arrived. The link '
+  'of a registration is void by its own use and end alone. A row is kept for 30 days after the end '
+  'of its link, and that of a registration until then.';
+comment on column mail_deliveries.link is
+  '128 random bits that name the delivery in its link, beside an HMAC: so no row holds what '
+  'opens a link, and a database that was put back gives no number twice';
+comment on column mail_deliveries.user_id is
+  'null: nobody has looked up yet who has the address';
+comment on column mail_deliveries.address is
+  'the address that somebody asked a mail for, as users.email is; null once it is looked up';
+comment on column mail_deliveries.about is
+  'what else the mail is about: the network of the client of a registration, the webhook; a '
+  'later delivery of the same user, kind and about replaces one that waits';
+comment on column mail_deliveries.trace_id is
+  'the request that asked for it, as its response and the logs name it';
+comment on column mail_deliveries.reason is
+  'why the last attempt failed, in words without an address; null: none has';
+comment on column mail_deliveries.tried_at is
+  'since when it may have arrived; null: it surely has not';
+comment on column mail_deliveries.settled_at is
+  'when it was accepted, refused or given up; null while it waits';
+comment on column mail_deliveries.used_at is
+  'when its link, or another one of its user and kind, was used; null: it was not';
+comment on column mail_deliveries.expires_at is
+  'end of its link, and of the attempts';
+
+-- the deliveries that are due
+create index mail_deliveries_due_index on mail_deliveries (next_attempt_at)
+  where state = 'waiting';
+-- the last deliveries of a user
+create index mail_deliveries_user_id_index on mail_deliveries (user_id, id desc);
+-- the invitations of a tenant in the last minutes, which have a limit
+create index mail_deliveries_tenant_id_index on mail_deliveries (tenant_id, kind, settled_at);
+-- the removal of old deliveries and registrations, some with each new one
+create index mail_deliveries_expires_at_index on mail_deliveries (expires_at);
+create index mail_deliveries_registrations_index on mail_deliveries (expires_at)
+  where kind = 'registration';
+
 create table registrations (
-  hash bytea primary key,
-  tenant_id bigint not null,
-  user_id bigint not null,
+  delivery_id bigint primary key
+    constraint registrations_delivery_id_fkey references mail_deliveries on delete cascade,
   password_hash text not null,
   first_name text not null,
   last_name text not null,
-  actor text,
-  expires_at timestamptz not null,
-  created_at timestamptz not null default now(),
-  constraint registrations_user_fkey
-    foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
+  actor text
 );
 comment on table registrations is
   'One registration of an address, with the password and names that the user gets who follows '
-  'its link: an address may have several, and each has its own.';
-comment on column registrations.hash is 'SHA-256 of the token that the address received';
+  'the link of its delivery: an address may have several, and each has its own.';
 comment on column registrations.actor is
   'app.actor of the administrator who registered the person; null: the person did';
--- the registrations of a user
-create index registrations_user_id_index on registrations (user_id);
--- the removal of expired registrations, some with each new one
-create index registrations_expires_at_index on registrations (expires_at);
-
-create table mail_tokens (
-  hash bytea primary key,
-  tenant_id bigint not null,
-  user_id bigint not null,
-  purpose text not null
-    constraint mail_tokens_purpose_check check (purpose in ('confirm', 'reset')),
-  expires_at timestamptz not null,
-  created_at timestamptz not null default now(),
-  constraint mail_tokens_user_id_purpose_unique unique (user_id, purpose),
-  constraint mail_tokens_user_fkey
-    foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
-);
-comment on table mail_tokens is
-  'The newest token that a user received by mail for one purpose. Its use removes the row.';
-comment on column mail_tokens.hash is 'SHA-256 of the token';
--- the removal of expired tokens, some with each new one
-create index mail_tokens_expires_at_index on mail_tokens (expires_at);
 
 create table api_clients (
   id text primary key,

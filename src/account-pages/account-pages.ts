@@ -1,9 +1,7 @@
 import type { Context, Middleware } from 'koa';
-import type { AccountAction } from '../auth/account-link.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
+import { confirmRegistration } from '../auth/confirm-registration.ts';
 import { isEmail, normaliseEmail } from '../auth/email.ts';
-import { findLinkHolder } from '../auth/link-holder.ts';
-import { confirmRegistration } from '../auth/registration-token.ts';
 import { requestReset, setPassword } from '../auth/reset-password.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { type Html, html } from '../docs/html.ts';
@@ -11,6 +9,9 @@ import { type Problem, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { readForm } from '../http/read-form.ts';
 import { isUuid } from '../http/uuid.ts';
+import type { AccountAction } from '../mails/account-link.ts';
+import type { LinkKind } from '../mails/mail-link.ts';
+import { findLink } from '../mails/use-link.ts';
 import { bindTenant } from '../tenancy/bind-request.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
@@ -29,6 +30,12 @@ const contentSecurityPolicy =
   "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 const actions: Record<string, AccountAction> = { '/accept': 'accept', '/confirm': 'confirm', '/reset': 'reset' };
+
+const linkKinds: Readonly<Record<AccountAction, LinkKind>> = {
+  accept: 'invitation',
+  confirm: 'registration',
+  reset: 'reset',
+};
 
 /**
  * The pages that links in mails lead to, where no application has pages of its own: `/accept`, `/confirm` and `/reset`,
@@ -66,10 +73,10 @@ async function show(
     return send(ctx, { title: 'Forgot your password?', body, isRefused });
   }
   const tenant = await findTenant(tenantGuid, services);
-  const holder = tenant && (await findLinkHolder(services.control, tenant.id, action, token));
+  const holder = tenant && (await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token));
   if (!holder) return sendInvalid(ctx, action, tenantGuid);
   const link = { action, tenant: tenantGuid, token };
-  const body = action === 'confirm' ? confirmForm(link, holder.email) : passwordForm(link, holder.email, errors);
+  const body = action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
 }
 
@@ -84,13 +91,15 @@ async function act(
   const tenant = await findTenant(tenantGuid, services);
   if (!tenant) return sendInvalid(ctx, action, tenantGuid);
   bindTenant(ctx, tenant, services);
-  if (action === 'reset' && token === '') return request(ctx, tenant, form, services);
-  const holder = await findLinkHolder(services.control, tenant.id, action, token);
+  if (action === 'reset' && token === '') return request(ctx, form, services);
+  const holder = await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
   if (!holder) return sendInvalid(ctx, action, tenantGuid);
   if (action === 'confirm') {
-    const { context, deadline, ipAddress } = ctx.state;
+    if (normaliseEmail(form.get('email') ?? '') !== holder.email)
+      return show(ctx, action, form, services, { email: 'This is not the address that the mail was sent to.' });
+    const { deadline, ipAddress } = ctx.state;
     const network = clientNetwork(ipAddress);
-    if (!(await confirmRegistration(services.control, context.tenant.id, token, network, deadline)))
+    if (!(await confirmRegistration(services, tenant, token, network, deadline)))
       return sendInvalid(ctx, action, tenantGuid);
     const text = html`You can log in with <strong>${holder.email}</strong> and your password.`;
     return sendDone(ctx, tenant, 'Your address is confirmed', text, services);
@@ -104,18 +113,13 @@ async function act(
 }
 
 /** Sends a mail for a new password. The page is the same whether or not the address is known. */
-async function request(
-  ctx: Context,
-  tenant: TenantRecord,
-  form: URLSearchParams,
-  services: AccountPageServices,
-): Promise<void> {
+async function request(ctx: Context, form: URLSearchParams, services: AccountPageServices): Promise<void> {
   const email = normaliseEmail(form.get('email') ?? '');
   if (!isEmail(email))
     return show(ctx, 'reset', form, services, {
       email: 'This is not an e-mail address. It looks like nora@example.com.',
     });
-  requestReset(services, tenant, email);
+  await requestReset(services, ctx.state.context, email);
   const body = html`<p>If <strong>${email}</strong> has an account here, a mail with a link arrives within minutes. Look into
 the folder for unwanted mail, too.</p>`;
   send(ctx, { title: 'Look into your mailbox', body });

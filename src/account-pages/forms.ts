@@ -1,6 +1,6 @@
-import type { AccountAction } from '../auth/account-link.ts';
 import { passwordLength } from '../auth/passwords.ts';
 import { type Html, html } from '../docs/html.ts';
+import type { AccountAction } from '../mails/account-link.ts';
 
 /** What is wrong with a form, in words, by the name of its field. */
 export type FormErrors = Readonly<Record<string, string>>;
@@ -42,11 +42,15 @@ ${fieldList(passwordFields, errors)}
 </form>`;
 }
 
-/** The form that confirms an address. Opening the link does not confirm it, because mail scanners open links. */
-export function confirmForm(link: Link, email: string): Html {
-  return html`<p>Confirm that <strong>${email}</strong> is yours. Then you can log in.</p>
+/**
+ * The form that confirms an address. Mail scanners open links, and some press the buttons that they find: so the person
+ * types the address, which the page does not show.
+ */
+export function confirmForm(link: Link, errors: FormErrors): Html {
+  return html`<p>Enter the address that the mail was sent to. Then you can log in.</p>
 <form method="post" action="confirm">
-${hiddenFields(link)}<button>Confirm the address</button>
+${hiddenFields(link)}${fieldList([emailField], errors)}
+<button>Confirm the address</button>
 </form>`;
 }
 

@@ -1,7 +1,7 @@
-import type { AccountAction } from '../auth/account-link.ts';
 import { passwordError } from '../auth/new-password.ts';
 import { type Html, html } from '../docs/html.ts';
 import type { Problem } from '../errors.ts';
+import type { AccountAction } from '../mails/account-link.ts';
 import type { FormErrors } from './forms.ts';
 
 export const titles: Record<AccountAction, string> = {

@@ -2,11 +2,10 @@ import type { Logger } from 'pino';
 import type { ControlDatabase } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
-import type { BackgroundTasks } from '../log/background-tasks.ts';
+import type { Rate } from '../http/rate-limit/sliding-window.ts';
+import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { TokenSettings } from './access-token.ts';
-import type { AccountLink } from './account-link.ts';
-import type { MailLimits, PeopleLimits } from './limit-people.ts';
-import type { SendTenantMail } from './mail.ts';
+import type { PeopleLimits } from './limit-people.ts';
 import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
 
@@ -19,9 +18,8 @@ export interface AuthServices {
   secrets: SecretBox;
   tokens: TokenSettings;
   usage: UsageCounter;
-  background: BackgroundTasks;
-  sendMail: SendTenantMail;
-  mailLimits: MailLimits;
+  mails: Pick<MailDispatcher, 'wake'>;
+  /** Maximum mails to one account. */
+  mailRate: Rate;
   peopleLimits: PeopleLimits;
-  accountLink: AccountLink;
 }

@@ -48,7 +48,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
           [caller.tokenId],
         );
         if (!client) throw basicAuthRequired();
-        await removeExpired(em, 'legacy_tokens');
+        await removeExpired(em);
         await em.execute(removeSurplus, [caller.tokenId]);
         await em.insert(LegacyToken, {
           hash: createHash('sha256').update(token).digest(),

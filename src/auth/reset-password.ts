@@ -1,19 +1,19 @@
 import { z } from 'zod';
-import { User } from '../control/control-entities.ts';
-import { transactControl } from '../control/database.ts';
+import { type QueryControl, setActor, transactControl } from '../control/database.ts';
 import { fieldProblem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
+import { requestResetMail } from '../mails/mail-requests.ts';
+import { useLink } from '../mails/use-link.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import { accountMail } from './account-mail.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
-import { createResetToken, usePasswordToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse, invalidMailToken } from './register.ts';
+import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
 const request = z.object({
   email: email().optional().describe('The address of the user who receives a mail. Send it alone, for step 1.'),
@@ -22,9 +22,9 @@ const request = z.object({
 });
 
 /**
- * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the response is the same for
- * an unknown address. Step 2: the token of the mail sets the new password. The token of an invitation sets the first
- * one.
+ * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the
+ * response is the same for an unknown address. Step 2: the token of the mail sets the new
+ * password. The token of an invitation sets the first one.
  */
 export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({
@@ -45,10 +45,9 @@ export function resetPassword(services: AuthServices): TenantRoute {
     status: 202,
     mayBeEmpty: true,
     handler: async ({ body }, context) => {
-      const { tenant } = context;
       const { email, token, newPassword } = body;
       if (email !== undefined && token === undefined && newPassword === undefined) {
-        requestReset(services, tenant, email);
+        await requestReset(services, context, email);
         return { status: 'accepted' as const };
       }
       if (email !== undefined || (token === undefined && newPassword === undefined))
@@ -60,30 +59,17 @@ export function resetPassword(services: AuthServices): TenantRoute {
   });
 }
 
-/** Sends a mail for a new password in the background, if the tenant has a user with this address. */
-export function requestReset(services: AuthServices, tenant: RequestContext['tenant'], address: string): void {
-  services.background.run('reset-password', () => sendToken(services, tenant, address));
-}
-
-async function sendToken(
-  { control, mailLimits, sendMail, accountLink }: AuthServices,
-  tenant: RequestContext['tenant'],
+/**
+ * Stores that a mail for a new password is to be sent, if the tenant has a user with this
+ * address. Costs the same for every address.
+ */
+export async function requestReset(
+  { control, mails }: Pick<AuthServices, 'control' | 'mails'>,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   address: string,
 ): Promise<void> {
-  const em = control.em.fork();
-  const user = await em.findOne(User, { tenant: tenant.id, email: address, disabledAt: null });
-  if (!user?.confirmedAt) return;
-  if (!(await mailLimits.allowReset({ tenantGuid: tenant.guid, email: user.email }))) return;
-  const token = await createResetToken(em, user.id);
-  if (token === undefined) return;
-  const mail = accountMail({
-    to: user.email, // the stored address, never the one in the request
-    subject: `A new password for ${tenant.name}`,
-    paragraphs: [`Somebody, probably you, asked for a new password for ${tenant.name}.`],
-    link: { text: 'Set a new password', address: accountLink('reset', tenant, token) },
-    notes: ['The link works once, within an hour.', 'If it was not you, do nothing: your password stays as it is.'],
-  });
-  await sendMail(tenant, mail);
+  await requestResetMail(control, { tenantId: tenant.id, address, traceId: origin.traceId });
+  mails.wake();
 }
 
 /**
@@ -91,21 +77,42 @@ async function sendToken(
  * @throws {Problem} `validation_failed` when the token is not valid
  */
 export async function setPassword(
-  { control, passwords }: AuthServices,
+  services: AuthServices,
   context: RequestContext,
   token: string,
   password: string,
 ): Promise<undefined> {
   // Hashed before the transaction, to keep the transaction short.
-  const passwordHash = await passwords.hash(password, hashRequester(context));
-  await transactControl(
-    control,
-    async query => {
-      const userId = await usePasswordToken(query, context.tenant.id, context.origin, token, passwordHash);
-      if (userId === undefined) throw invalidMailToken();
-      // The token proves that the client reads the mails of the user.
-      await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
-    },
-    { deadline: context.deadline, isRepeatable: false },
-  );
+  const passwordHash = await services.passwords.hash(password, hashRequester(context));
+  await transactControl(services.control, query => usePasswordLink(query, services, context, token, passwordHash), {
+    deadline: context.deadline,
+    isRepeatable: false,
+  });
+}
+
+const confirmInvited = 'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
+
+/**
+ * Sets a password, and makes the link void that permits it. A reset revokes all sessions of the
+ * user; an invitation confirms the address. The user is the actor in the audit log.
+ */
+async function usePasswordLink(
+  query: QueryControl,
+  { secrets }: Pick<AuthServices, 'secrets'>,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
+  token: string,
+  passwordHash: string,
+): Promise<void> {
+  const link = await useLink(query, secrets, tenant, ['invitation', 'reset'], token);
+  if (!link) throw invalidMailToken();
+
+  const { userId, userGuid, kind } = link;
+  const { ipAddress, traceId } = origin;
+  await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
+  if (kind === 'invitation') await query('confirm_invited', confirmInvited, [userId]);
+  await setPasswordHash(query, userId, passwordHash);
+  await revokeSessionsOf(query, userId, 'password_reset');
+
+  // The token proves that the client reads the mails of the user.
+  await rememberNetwork(query, userId, clientNetwork(ipAddress));
 }

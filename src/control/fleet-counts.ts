@@ -36,6 +36,12 @@ export interface FleetCounts {
     readonly failing: number;
     readonly disabled: number;
   };
+  /** The mails of the tenants that are served, which no mail server has accepted yet. */
+  readonly mails: {
+    readonly waiting: number;
+    /** How long the first of them has waited; 0: none waits. */
+    readonly longestWaitSeconds: number;
+  };
 }
 
 const maxAgeMs = 10_000;
@@ -75,7 +81,12 @@ const fleetCounts = `
               'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(coalesce(waiting_since, due_at)) filter (where is_active)), 0)),
               'failing', coalesce(sum(failing) filter (where is_active), 0), 'disabled', coalesce(sum(disabled), 0))
             from webhook_tenants join tenants t on t.id = tenant_id
-           where t.status = 'active' and not isolated) as webhooks`;
+           where t.status = 'active' and not isolated) as webhooks,
+         (select json_build_object(
+              'waiting', count(*),
+              'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(m.created_at)), 0)))
+            from mail_deliveries m join tenants t on t.id = tenant_id
+           where m.state = 'waiting' and t.status = 'active') as mails`;
 
 /**
  * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not

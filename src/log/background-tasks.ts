@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import { describeError } from './describe-error.ts';
 
-/** Work that runs after its request was answered, such as sending mail. */
+/** Work that runs after its request was answered, such as a batch of webhooks. */
 export type BackgroundTasks = ReturnType<typeof createBackgroundTasks>;
 
-const maxTasks = 1_000; // mails that wait for a slow mail server
+const maxTasks = 1_000;
 
 export function createBackgroundTasks(log: Logger) {
   const tasks = new Set<Promise<void>>();

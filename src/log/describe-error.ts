@@ -1,21 +1,25 @@
 import { sqlState } from '../postgres/database-error.ts';
 
 /**
- * Returns the parts of an error that may be logged. Excludes the message of a database error, which can contain values
- * of the statement, URLs in other messages, and all other properties, which can contain the statement, a request body
- * or the text of a URL that cannot be parsed.
+ * Returns the parts of an error that may be logged. Excludes the message of a database error,
+ * which can contain values of the statement, URLs and e-mail addresses in other messages, and
+ * all other properties, which can contain the statement, a request body or the text of a URL
+ * that cannot be parsed.
  */
 export function describeError(error: unknown): object | undefined {
   if (error === undefined) return undefined;
   if (!(error instanceof Error)) return { type: typeof error };
+
   const stack = error.stack
     ?.split('\n')
     .filter(line => /^\s+at /.test(line))
     .join('\n');
   const code = sqlState(error);
-  if (code === undefined) {
-    return { type: error.name, message: withoutUrls(error.message), stack, cause: describeError(error.cause) };
+  if (code === undefined || !quotesValues(error, code)) {
+    const message = withoutAddresses(withoutUrls(error.message));
+    return { type: error.name, code, message, stack, cause: describeError(error.cause) };
   }
+
   const { constraint, table, routine, severity } = error as {
     constraint?: string;
     table?: string;
@@ -25,7 +29,20 @@ export function describeError(error: unknown): object | undefined {
   return { type: error.name, code, constraint, table, routine, severity, stack };
 }
 
+/**
+ * True for an error of PostgreSQL or of MikroORM's driver, and for one of Node that shows what
+ * it was given.
+ */
+function quotesValues(error: Error, code: string): boolean {
+  return 'severity' in error || 'sqlMessage' in error || code.startsWith('ERR_INVALID_');
+}
+
 /** Replaces each URL of a text, because it can contain a password. */
 export function withoutUrls(text: string): string {
   return text.replace(/\b[a-z][a-z+]*:\/\/\S+/gi, '(address)');
+}
+
+/** Replaces each e-mail address of a text, which answers of mail servers repeat. */
+export function withoutAddresses(text: string): string {
+  return text.replace(/\S*@\S*/g, '(address)');
 }

@@ -57,6 +57,12 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
   ],
   ['webhooks_failing', 'Enabled webhooks whose last attempt failed.', ({ webhooks }) => webhooks.failing],
   ['webhooks_disabled', 'Webhooks that the service has disabled.', ({ webhooks }) => webhooks.disabled],
+  ['mails_waiting', 'Mails that no mail server has accepted yet.', ({ mails }) => mails.waiting],
+  [
+    'mail_longest_wait_seconds',
+    'How long the first of the mails has waited that no mail server has accepted yet; 0 if none waits.',
+    ({ mails }) => mails.longestWaitSeconds,
+  ],
 ];
 
 /**

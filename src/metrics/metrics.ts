@@ -32,7 +32,7 @@ export interface MetricsSources {
   secrets: Pick<SecretBox, 'isReady'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
   logOutput: Pick<LogOutput, 'droppedLines'>;
-  mails: { readonly sent: number; readonly failed: number };
+  mails: { readonly sent: number; readonly failed: number; readonly refused: number };
   unsentResponses: Pick<UnsentResponses, 'bytes' | 'cut'>;
   rateLimitStore: Pick<RateLimitStore, 'isFallback'>;
   webhooks: DeliveryCounts;
@@ -85,7 +85,12 @@ export function createMetrics(sources: MetricsSources) {
     () => logOutput.droppedLines,
   );
   counter('mails_sent_total', 'Mails that the mail server accepted, or that were written to a file.', () => mails.sent);
-  counter('mails_failed_total', 'Mails that could not be sent.', () => mails.failed);
+  counter('mails_failed_total', 'Attempts to send a mail that failed; most are repeated.', () => mails.failed);
+  counter(
+    'mails_refused_total',
+    'Mails that are not tried again, because the mail server refused them, or accepted none of the attempts.',
+    () => mails.refused,
+  );
   gauge(
     'rate_limits_own',
     '1 while a process cannot reach Redis, and counts rate limits alone; otherwise 0.',

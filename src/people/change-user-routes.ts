@@ -1,11 +1,9 @@
-import { accountMail } from '../auth/account-mail.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { email } from '../auth/email.ts';
-import { addInvitationToken, createToken, replaceInvitationToken } from '../auth/mail-token.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { setDisabled } from '../auth/set-disabled.ts';
-import { transactControl } from '../control/database.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
+import { addInvitationMail } from '../mails/mail-requests.ts';
 import type { Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
@@ -87,11 +85,10 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
 }
 
 /**
- * POST of a user: invites a person, by a mail with a token that sets the first password. Token and mail are made after
- * the transaction: if the process ends in between, the person gets no mail, and the administrator invites again.
+ * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is stored in the
+ * transaction that makes the user, so that a process which is killed loses none.
  */
 export function inviteRoute(services: AuthServices, path: string): TenantRoute {
-  const { mailLimits, background } = services;
   return defineRoute({
     ...userDocumentation,
     method: 'POST',
@@ -101,7 +98,8 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     description:
       'The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until ' +
       'then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and ' +
-      'entity. The former token stays valid until the mail server has accepted the new mail.',
+      'entity. The former token stays valid until the new mail may have arrived. A mail that is not accepted is tried ' +
+      'again; `MailState` of the user says how it is doing.',
     body: userFields.extend({ Email: email().describe(emailDescription) }),
     example: { Email: 'nora@example.com', FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' },
     response: userView,
@@ -111,47 +109,21 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     problems: ['duplicate', 'limit_reached'],
     location: user => `${path}/${user.Id}`,
     handler: async ({ body }, context) => {
-      const { tenant } = context;
-      const account = { tenantGuid: tenant.guid, email: body.Email };
-      const delayMs = await mailLimits.invitationDelay(account);
-      let invitedId: number | undefined;
+      const { tenant, origin } = context;
       const invite = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
-        if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which sends no mail
         requireEntity();
-        invitedId = await inviteUser(transaction, tenant.id, body);
-        return userById([['tenant_id = ?', tenant.id]], invitedId);
+        const id = await inviteUser(transaction, tenant.id, body);
+        const user = { id, tenantId: tenant.id };
+        const delayMs = await addInvitationMail(transaction.query, user, origin.traceId, services.mailRate);
+        if (delayMs > 0) throw rateLimited(delayMs);
+
+        return userById([['tenant_id = ?', tenant.id]], id);
       };
+
       const rows = await changePeople(services, context, invite, body.EntityId);
-      const user = invitedId;
-      if (user !== undefined) background.run('invite', () => sendInvitation(services, tenant, user, body.Email));
+      services.mails.wake();
+
       return viewOf<UserView>(rows);
     },
   });
-}
-
-/**
- * Sends an invitation, unless concurrent requests have reached the limit of mails meanwhile. The token of a former mail
- * is replaced when the mail server has accepted the new mail, so that a mail that fails leaves it valid.
- */
-async function sendInvitation(
-  { control, mailLimits, sendMail, accountLink }: AuthServices,
-  tenant: RequestContext['tenant'],
-  userId: number,
-  address: string,
-): Promise<void> {
-  // Counted here, because a request that fails sends no mail.
-  if (!(await mailLimits.allowInvitation({ tenantGuid: tenant.guid, email: address }))) return;
-  const user = { id: userId, tenantId: tenant.id };
-  const token = createToken();
-  const added = await transactControl(control, query => addInvitationToken(query, user, token));
-  if (!added) return;
-  const mail = accountMail({
-    to: address,
-    subject: `Your invitation to ${tenant.name}`,
-    paragraphs: [`An administrator of ${tenant.name} invites you to use its back office.`],
-    link: { text: 'Accept, and set your password', address: accountLink('accept', tenant, token) },
-    notes: ['The link works once, within 7 days.', 'If you do not expect an invitation, do nothing.'],
-  });
-  await sendMail(tenant, mail);
-  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, userId, token, added));
 }

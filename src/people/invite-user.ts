@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { noPassword } from '../auth/passwords.ts';
 import { problem } from '../errors.ts';
+import { withdrawRegistrationsOf } from '../mails/use-link.ts';
 import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { findGrantableRole, type userFields } from './user-records.ts';
@@ -24,7 +25,6 @@ const inviteAgain = `
          invited_at = now()
    where id = $1 and confirmed_at is null and disabled_at is null returning id`;
 const countUsers = 'select count(*)::int as count from users where tenant_id = $1';
-const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
  * Adds a user, or changes one who was invited and has not accepted yet. The address may have been registered by anyone:
@@ -53,7 +53,7 @@ export async function inviteUser(
   if (!known?.isPending) throw addressTaken();
   if (known.isInvited) requireMayManage(known.permissions, permissions);
   if ((await query('invite_again', inviteAgain, [known.id, ...values])).length === 0) throw addressTaken();
-  await query('delete_registrations', deleteRegistrations, [known.id]);
+  await withdrawRegistrationsOf(query, known.id);
   return known.id;
 }
 

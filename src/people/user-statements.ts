@@ -8,6 +8,13 @@ import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 
+const mailStates = ['waiting', 'sent', 'refused'] as const;
+type MailState = (typeof mailStates)[number];
+
+/** SQL: what the newest mail to a user has. */
+const lastMail = (users: unknown, value: string): string =>
+  `(select ${value} from mail_deliveries m where m.user_id = ${users}.id order by m.id desc limit 1)`;
+
 /** A user as administrators see one. Only read; the control database has the entity `User`. */
 const PersonSchema = defineEntity({
   name: 'Person',
@@ -26,6 +33,19 @@ const PersonSchema = defineEntity({
     /** A trigger of `sessions` sets it. */
     lastLoginAt: p.datetime().nullable(),
     createdAt: p.datetime(),
+    mailState: p
+      .text()
+      .$type<MailState>()
+      .formula(users => lastMail(users, 'state'))
+      .nullable(),
+    mailReason: p
+      .text()
+      .formula(users => lastMail(users, 'reason'))
+      .nullable(),
+    mailAt: p
+      .datetime()
+      .formula(users => lastMail(users, 'coalesce(settled_at, created_at)'))
+      .nullable(),
   },
 });
 class Person extends PersonSchema.class {}
@@ -56,6 +76,9 @@ export const userView = describeFields(
     ConfirmedAt: timestamp().nullable(),
     LastLoginAt: timestamp().nullable(),
     CreatedAt: timestamp(),
+    MailState: z.enum(mailStates).nullable(),
+    MailReason: z.string().nullable(),
+    MailAt: timestamp().nullable(),
   },
   {
     ...userDescriptions,
@@ -66,13 +89,21 @@ export const userView = describeFields(
     ConfirmedAt: 'When the user first proved to own the address; null until then.',
     LastLoginAt: 'When the user last logged in; null if never.',
     CreatedAt: 'When the user was invited, registered or added.',
+    MailState:
+      'How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not ' +
+      'tried again; null if there was none in the last weeks.',
+    MailReason: 'Why the last mail was refused, or waits; null if nothing has failed.',
+    MailAt: 'When the last mail was accepted or refused, and while it waits, when it was asked for.',
   },
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
 export const userTable = new TableStatements(Person, userView);
 
-/** The condition for the users that a caller may see: those of the own entity for scope Self; without one, nobody. */
+/**
+ * The condition for the users that a caller may see: those of the own entity for scope Self;
+ * without one, nobody.
+ */
 export function visibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
   const ofTenant: Condition = ['tenant_id = ?', tenantId];
   return scope === 'Self' ? [ofTenant, ['entity_id = ?', entityId ?? 0]] : [ofTenant];
@@ -113,7 +144,10 @@ export function roleById(tenantId: number, id: number): Statement {
 /** Of a tenant. The list is served whole. */
 export const maxRoles = 500;
 
-/** The roles that every tenant has: registration gives one of them, and operators rely on the other. */
+/**
+ * The roles that every tenant has: registration gives one of them, and operators rely on the
+ * other.
+ */
 export function isBuiltIn(name: string): boolean {
   return initialRoles.some(role => role.name === name);
 }

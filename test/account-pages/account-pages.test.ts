@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { addSampleUser } from '../auth/sample-users.ts';
 import { eventually } from '../support/eventually.ts';
 import { linkIn, readable, startMailServer } from '../support/mail-server.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -85,14 +86,23 @@ describe('pages that links in mails lead to', () => {
     expect((await send(request, { email: 'no address' })).text).to.include('This is not an e-mail address.');
   });
 
-  it('opening the link of a registration confirms nothing; its button does', async () => {
+  it('neither opening the link of a registration nor pressing its button confirms it; who enters the address does', async () => {
     const email = newAddress();
     const person = { email, password, firstName: 'Nora', lastName: 'Newman' };
     await world.anonymous.post('/api/v1/auth/register', person, { 'X-Tenant': world.acme.guid });
     const link = await linkOf(email);
-    expect((await open(link)).text).to.include(email);
+    expect((await open(link)).text)
+      .to.include('Enter the address')
+      .and.not.include(email);
     expect(await logIn(world.acme, email)).to.equal(401);
-    expect((await send(link, {})).text).to.include('Your address is confirmed');
+
+    for (const pressed of [await send(link, {}), await send(link, { email: 'somebody@pages.test' })]) {
+      expect(pressed.status).to.equal(400);
+      expect(pressed.text).to.include('This is not the address that the mail was sent to.').and.not.include(email);
+    }
+    expect(await logIn(world.acme, email)).to.equal(401);
+
+    expect((await send(link, { email: ` ${email.toUpperCase()} ` })).text).to.include('Your address is confirmed');
     expect(await logIn(world.acme, email)).to.equal(200);
   });
 
@@ -177,15 +187,18 @@ describe('pages that links in mails lead to', () => {
     expect(text).to.match(/^Content-Type: multipart\/alternative/m);
     expect(text).to.match(/^An administrator of Acme & <Sons> invites you/m);
     expect(text).to.include('An administrator of Acme &#38; &#60;Sons&#62; invites you');
-    expect(text.match(/token=[\w-]{43}/g)?.length, 'text, button and address').to.equal(3);
+    expect(text.match(/token=[\w-]{22}\.[\w-]{43}/g)?.length, 'text, button and address').to.equal(3);
   });
 
   it('APP_URL replaces the pages in all links, and the address of a tenant replaces APP_URL in its own', async () => {
-    const { url } = await world.startAnotherServer({ APP_URL: 'https://app.example.com/{action}#{tenant}/{token}' });
+    const other = await createWorld({
+      SMTP_URL: mail.url,
+      APP_URL: 'https://app.example.com/{action}#{tenant}/{token}',
+    });
+    const { url } = other;
     const emails = new Map<TestTenant, string>();
-    for (const tenant of [world.acme, world.globex]) {
-      const { email, link } = await invite(tenant);
-      await send(link, chosen);
+    for (const tenant of [other.acme, other.globex]) {
+      const { email } = await addSampleUser(other, tenant, { email: newAddress() });
       emails.set(tenant, email);
     }
     /** Requests a reset, and returns the address in the mail of it. */
@@ -198,18 +211,19 @@ describe('pages that links in mails lead to', () => {
       return eventually(() => /^https:\S+$/m.exec(readable(mail.messagesTo(email)[earlier]?.content))?.[0]);
     };
     const edit = (...values: string[]) =>
-      runCommand('scripts/tenant.ts', ['edit', 'globex', ...values], world.environment);
+      runCommand('scripts/tenant.ts', ['edit', 'globex', ...values], other.environment);
     expect((await edit('--app-url', 'https://globex.example.com/{action}')).stderr).to.include('{token}');
     const edited = await edit('--app-url', 'https://globex.example.com/{action}?t={token}', '--json');
     expect(JSON.parse(edited.stdout).changes[0]).to.include({ field: 'appUrl', from: 'none' });
-    const token = '[\\w-]{43}$';
-    expect(await resetLink(world.acme)).to.match(
-      new RegExp(`^https://app.example.com/reset#${world.acme.guid}/${token}`),
+    const token = '[\\w-]{22}\\.[\\w-]{43}$';
+    expect(await resetLink(other.acme)).to.match(
+      new RegExp(`^https://app.example.com/reset#${other.acme.guid}/${token}`),
     );
     await eventually(async () =>
-      new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(await resetLink(world.globex)),
+      new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(await resetLink(other.globex)),
     );
     expect((await edit('--app-url', 'none')).code).to.equal(0);
-    await eventually(async () => (await resetLink(world.globex)).startsWith('https://app.example.com/'));
+    await eventually(async () => (await resetLink(other.globex)).startsWith('https://app.example.com/'));
+    await other.close();
   });
 });

@@ -1,12 +1,14 @@
 import { randomInt } from 'node:crypto';
 import { expect } from 'chai';
-import { createRegistration } from '../../src/auth/registration-token.ts';
-import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
+import { transactControl } from '../../src/control/database.ts';
+import { linkToken, newLink } from '../../src/mails/mail-link.ts';
+import { removeUnconfirmed } from '../../src/mails/remove-old-deliveries.ts';
 import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { readLockWaiters } from '../support/lock-waiters.ts';
 import { startMailServer } from '../support/mail-server.ts';
+import { mailsSettled } from '../support/mails.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld } from '../support/world.ts';
 import { addSampleUser } from './sample-users.ts';
@@ -64,17 +66,22 @@ describe('expired tokens and users who never confirm', () => {
     expect(await count('legacy_tokens')).to.equal(20);
   });
 
-  it('a request for a mail removes expired mail tokens', async () => {
+  it('a request for a mail removes deliveries whose links ended a month ago, and keeps later ones', async () => {
     const users = await Promise.all([1, 2].map(() => addSampleUser(world, world.acme)));
     for (const { email } of users) {
       await account('reset-password', { email });
       await mail.waitForToken(email);
     }
-    await controlSql(world, `update mail_tokens set expires_at = now() - interval '1 s'`);
+    await controlSql(
+      world,
+      `update mail_deliveries set expires_at = now() - case user_id when ? then interval '30 days' else interval '29 days' end`,
+      [users[0]?.id],
+    );
     const { email } = await addSampleUser(world, world.acme);
     await account('reset-password', { email });
     await mail.waitForToken(email);
-    expect(await count('mail_tokens')).to.equal(1);
+    await mailsSettled(world);
+    expect(await count('mail_deliveries')).to.equal(2);
   });
 
   it('a registration removes users who did not confirm within a day, and no other users', async () => {
@@ -86,7 +93,8 @@ describe('expired tokens and users who never confirm', () => {
       await mail.waitForToken(email);
     }
     await controlSql(world, `update users set created_at = now() - interval '25 hours'`);
-    await controlSql(world, `update registrations set expires_at = now() - interval '1 s'`);
+    await mailsSettled(world);
+    await controlSql(world, `update mail_deliveries set expires_at = now() - interval '1 s'`);
     await controlSql(world, 'update users set disabled_at = now() where email = ?', [disabled]);
     await controlSql(
       world,
@@ -123,20 +131,28 @@ describe('expired tokens and users who never confirm', () => {
     );
     await controlSql(
       world,
-      `update registrations r set expires_at = now() - interval '1 s'
-         from users u where u.id = r.user_id and email = ?`,
+      `update mail_deliveries d set expires_at = now() - interval '1 s'
+         from users u where u.id = d.user_id and email = ?`,
       [email],
     );
-    const [user] = await controlSql<{ id: number }>(world, 'select id from users where email = ?', [email]);
-    // Reading registrations waits for the lock, except for a superuser: this holds the removal after its snapshot.
+    await mailsSettled(world);
+    const [user] = await controlSql<{ id: number; guid: string }>(world, 'select id, guid from users where email = ?', [
+      email,
+    ]);
+    // Reading deliveries waits for the lock in the transaction of the removal: this holds it after its snapshot.
     const key = randomInt(2 ** 31);
     const { controlUrl } = world.installation;
     await withConnection(controlUrl, client =>
       client.query(`
         create function wait_for_test() returns boolean language plpgsql as
-          $$ begin perform pg_advisory_xact_lock_shared(${key}); return true; end $$;
-        create policy wait_for_test on registrations using (wait_for_test());
-        alter table registrations enable row level security`),
+          $$ begin
+            if current_setting('test.waits', true) = 'on' then
+              perform pg_advisory_xact_lock_shared(${key});
+            end if;
+            return true;
+          end $$;
+        create policy wait_for_test on mail_deliveries using (wait_for_test());
+        alter table mail_deliveries enable row level security`),
     );
     try {
       await withConnection(controlUrl, async holder => {
@@ -145,15 +161,27 @@ describe('expired tokens and users who never confirm', () => {
           world,
           `select current_database() || '_service' as role`,
         );
-        const removal = world.control.em.fork().transactional(async em => {
-          await em.execute(`set local role "${role}"`);
-          await removeUnconfirmed(em);
+        const removal = transactControl(world.control, async query => {
+          await query('', `set local role "${role}"`, []);
+          await query('', `set local test.waits = 'on'`, []);
+          await removeUnconfirmed(query);
         });
         await eventually(async () => (await readLockWaiters(holder)).length === 1);
-        const data = { passwordHash: 'x', firstName: 'Nora', lastName: 'Newman', actor: null };
-        const token = await world.control.em.fork().transactional(async em => {
-          await em.execute('select from users where id = ? for update', [user?.id]);
-          return createRegistration(em, { id: Number(user?.id), tenantId: world.acme.id }, data);
+        const link = newLink();
+        await controlSql(
+          world,
+          `with delivery as (
+             insert into mail_deliveries (link, tenant_id, user_id, kind, state, expires_at)
+             values (?, ?, ?, 'registration', 'sent', now() + interval '1 day') returning id)
+           insert into registrations (delivery_id, password_hash, first_name, last_name)
+           select id, 'x', 'Nora', 'Newman' from delivery`,
+          [link, world.acme.id, user?.id],
+        );
+        const token = linkToken(world.installation.secrets, {
+          link,
+          kind: 'registration',
+          tenantGuid: world.acme.guid,
+          userGuid: user?.guid ?? '',
         });
         await holder.query('select pg_advisory_unlock($1)', [key]);
         await removal;
@@ -163,8 +191,8 @@ describe('expired tokens and users who never confirm', () => {
     } finally {
       await withConnection(controlUrl, client =>
         client.query(`
-          alter table registrations disable row level security;
-          drop policy wait_for_test on registrations;
+          alter table mail_deliveries disable row level security;
+          drop policy wait_for_test on mail_deliveries;
           drop function wait_for_test`),
       );
     }
@@ -181,19 +209,25 @@ describe('expired tokens and users who never confirm', () => {
     responses.push(await account('reset-password', { email: email.toUpperCase() }));
     const another = await addSampleUser(world, world.acme);
     await account('reset-password', { email: another.email });
-    await mail.waitForToken(another.email); // sent later than a fourth mail would have been
+    await mail.waitForToken(another.email);
+    await mailsSettled(world);
     expect(mail.messagesTo(email)).to.have.length(3);
     for (const { status, body } of responses) expect([status, body]).to.deep.equal([202, { status: 'accepted' }]);
     const password = { token, newPassword: 'a new password of mine' };
     expect((await account('reset-password', password)).status).to.equal(204);
 
     const unknown = 'flooded@people.test';
-    for (let i = 1; i <= 4; i++) expect((await register(unknown)).status).to.equal(202);
-    await eventually(() => mail.messagesTo(unknown).length === 3);
-    await register('after@people.test');
-    await mail.waitForToken('after@people.test');
+    for (let i = 1; i <= 4; i++) {
+      expect((await register(unknown)).status).to.equal(202);
+      await mailsSettled(world);
+    }
     expect(mail.messagesTo(unknown)).to.have.length(3);
-    world.clock.monotonicOffsetMs += 901_000;
+    const limited = world.logs.map(line => JSON.parse(line)).filter(({ event }) => event === 'mail_limited');
+    expect(limited.map(({ kind, tenant }) => [kind, tenant])).to.deep.equal([
+      ['reset', world.acme.guid],
+      ['registration', world.acme.guid],
+    ]);
+    await controlSql(world, `update mail_deliveries set settled_at = settled_at - interval '15 minutes'`);
     await register(unknown);
     await mail.waitForToken(unknown, 4);
   });

@@ -3,12 +3,13 @@ import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { startMailServer } from '../support/mail-server.ts';
+import { mailsSettled } from '../support/mails.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld } from '../support/world.ts';
 import { withDrainedServer } from './drained-server.ts';
 import { comparable } from './responses.ts';
-import { addSampleUser, type SampleUser, withUsersLocked } from './sample-users.ts';
+import { addSampleUser, type SampleUser, withUsersHidden } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/reset-password';
@@ -74,25 +75,23 @@ describe('password reset', () => {
       const mailsBefore = mail.messages.length;
       const addresses = [known, unconfirmed, disabled, foreign].map(({ email }) => email);
       addresses.push(`unknown-${randomBytes(4).toString('hex')}@acme.test`);
-      const responses = await withDrainedServer(world, {}, async as => {
-        const received: Record<string, unknown>[] = [];
-        for (const email of addresses) received.push(comparable(await requestMail(email, as)));
-        return received;
-      });
+      const responses: Record<string, unknown>[] = [];
+      for (const email of addresses) responses.push(comparable(await requestMail(email)));
+      await mailsSettled(world);
       for (const [at, response] of responses.entries()) expect(response, addresses[at]).to.deep.equal(responses[0]);
       expect(responses[0]).to.include({ status: 202, body: '{"status":"accepted","traceId":"undefined"}' });
       expect(mail.messages.slice(mailsBefore).map(({ to }) => to)).to.deep.equal([[known.email]]);
-      const tokens = await controlSql(world, 'select * from mail_tokens where user_id in (?, ?, ?)', [
-        unconfirmed.id,
-        disabled.id,
-        foreign.id,
-      ]);
-      expect(tokens).to.deep.equal([]);
+      const deliveries = await controlSql(
+        world,
+        'select * from mail_deliveries where address is not null or user_id in (?, ?, ?)',
+        [unconfirmed.id, disabled.id, foreign.id],
+      );
+      expect(deliveries).to.deep.equal([]);
     });
 
     it('the response is sent before the address is looked up, so its time does not disclose the address', async () => {
       const mailsBefore = mail.messagesTo(known.email).length;
-      const statuses = await withUsersLocked(world, async () => {
+      const statuses = await withUsersHidden(world, async () => {
         const responses = [];
         for (const email of [known.email, 'unknown@acme.test', disabled.email])
           responses.push(await requestMail(email));
@@ -105,10 +104,10 @@ describe('password reset', () => {
     it('a mail is sent for an address in other capitals or with spaces around it, and never for a look-alike', async () => {
       const kim = await addUser('kim@acme.test');
       const back = await addUser('back`tick@acme.test');
-      await withDrainedServer(world, {}, async as => {
-        for (const email of ['KIM@Acme.TEST', '  kim@acme.test\n', back.email])
-          expect((await requestMail(email, as)).status).to.equal(202);
-      });
+      for (const email of ['KIM@Acme.TEST', '  kim@acme.test\n', back.email]) {
+        expect((await requestMail(email)).status).to.equal(202);
+        await mailsSettled(world);
+      }
       expect([mail.messagesTo(kim.email).length, mail.messagesTo(back.email).length]).to.deep.equal([2, 1]);
       const mailsBefore = mail.messages.length;
       const lookAlikes = [
@@ -125,9 +124,8 @@ describe('password reset', () => {
         '(x)kim@acme.test',
         'k%m@acme.test',
       ];
-      await withDrainedServer(world, {}, async as => {
-        for (const email of lookAlikes) expect((await requestMail(email, as)).status, email).to.equal(202);
-      });
+      for (const email of lookAlikes) expect((await requestMail(email)).status, email).to.equal(202);
+      await mailsSettled(world);
       expect(mail.messages.slice(mailsBefore)).to.deep.equal([]);
     });
 
@@ -155,21 +153,35 @@ describe('password reset', () => {
     });
 
     it('with an unreachable mail server, known and unknown addresses get the same response at once', async () => {
-      const logsBefore = world.logs.length;
-      const responses = await withDrainedServer(world, { SMTP_URL: 'smtp://127.0.0.1:1' }, async as => {
+      const away = await createWorld({ SMTP_URL: 'smtp://127.0.0.1:1' });
+      try {
+        const user = await addSampleUser(away, away.acme);
+        const request = (email: string) => away.anonymous.post(path, { email }, { 'X-Tenant': away.acme.guid });
         const startedAt = performance.now();
-        const received = [
-          comparable(await requestMail(known.email, as)),
-          comparable(await requestMail('unknown@acme.test', as)),
-        ];
-        expect(performance.now() - startedAt).to.be.below(9_000); // the time limits of a mail are 10 s
-        return received;
-      });
-      expect(responses[0]).to.include({ status: 202 }).and.deep.equal(responses[1]);
-      const failures = world.logs.slice(logsBefore).filter(line => line.includes('background_failed'));
-      expect(failures).to.have.length(1);
-      expect(JSON.parse(failures[0] ?? '')).to.include({ task: 'reset-password', level: 50 });
-      expect(failures[0]).to.not.match(/[\w-]{43}(?![\w-])/);
+
+        const responses = [comparable(await request(user.email)), comparable(await request('unknown@acme.test'))];
+
+        expect(performance.now() - startedAt).to.be.below(20_000); // the time limits of a mail are minutes
+        expect(responses[0]).to.include({ status: 202 }).and.deep.equal(responses[1]);
+        const [failure] = await eventually(() => {
+          const lines = away.logs.filter(line => line.includes('mail_failed'));
+          return lines.length > 0 && lines;
+        });
+        const line = JSON.parse(failure ?? '');
+        expect(line).to.include({
+          kind: 'reset',
+          tenant: away.acme.guid,
+          attempt: 1,
+          cause: 'ECONNREFUSED',
+          level: 40,
+        });
+        expect(line.traceId).to.be.a('string');
+        expect(failure)
+          .to.not.match(/[\w-]{43}(?![\w-])/)
+          .and.not.include(user.email);
+      } finally {
+        await away.close();
+      }
     });
   });
 
@@ -258,7 +270,10 @@ describe('password reset', () => {
       const [late, inTime] = [await addUser(), await addUser()];
       const tokens = { late: await requestToken(late), inTime: await requestToken(inTime) };
       const makeOlder = ({ id }: SampleUser, by: string) =>
-        controlSql(world, 'update mail_tokens set expires_at = expires_at - ?::interval where user_id = ?', [by, id]);
+        controlSql(world, 'update mail_deliveries set expires_at = expires_at - ?::interval where user_id = ?', [
+          by,
+          id,
+        ]);
       await makeOlder(late, '1 hour');
       await makeOlder(inTime, '00:59:30');
       const rejected = await setPassword(tokens.late);
@@ -274,7 +289,7 @@ describe('password reset', () => {
       const confirmed = await world.anonymous.post('/api/v1/auth/confirm', { token }, { 'X-Tenant': world.acme.guid });
       expect(confirmed.status, 'another purpose').to.equal(400);
       expect((await setPassword(token, newPassword(), world.globex)).status, 'another tenant').to.equal(400);
-      const changed = [0, 1, 21, 41, 42].map(
+      const changed = [0, 1, 21, 22, 41, 65].map(
         at => token.slice(0, at) + (token[at] === 'A' ? 'B' : 'A') + token.slice(at + 1),
       );
       for (const other of [...changed, token.slice(1), token.slice(0, -1), `${token}A`, ` ${token}`, `${token}=`])

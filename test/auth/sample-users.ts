@@ -2,8 +2,9 @@ import { randomBytes } from 'node:crypto';
 import type { User } from '../../src/control/control-entities.ts';
 import { addUser } from '../../src/operator/people/users.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import type { TestTenant, World } from '../support/world.ts';
+import { eventually } from '../support/eventually.ts';
+import { tryMailsNow } from '../support/mails.ts';
+import { controlSql, type TestTenant, type World } from '../support/world.ts';
 
 export interface SampleUser {
   id: number;
@@ -41,12 +42,23 @@ export async function addSampleUser(
   return { id: user.id, guid: user.guid, email, password };
 }
 
-/** Locks the users while `work` runs: a response that arrives meanwhile cannot depend on whether a user exists. */
-export function withUsersLocked<T>(world: World, work: () => Promise<T>): Promise<T> {
-  return withConnection(world.config.databaseUrl ?? '', async client => {
-    await client.query('begin; lock table users, mail_tokens, registrations in access exclusive mode');
-    const result = await work();
-    await client.query('commit');
-    return result;
-  });
+/**
+ * Runs `work` while the service may not read users: a response that arrives meanwhile cannot
+ * depend on whether a user exists. Mails that were asked for are sent afterwards.
+ */
+export async function withUsersHidden<T>(world: World, work: () => Promise<T>): Promise<T> {
+  const [{ role } = { role: '' }] = await controlSql<{ role: string }>(
+    world,
+    `select quote_ident(current_database() || '_service') as role`,
+  );
+  await controlSql(world, `revoke select on users from ${role}`);
+  try {
+    return await work();
+  } finally {
+    await controlSql(world, `grant select on users to ${role}`);
+    await eventually(async () => {
+      await tryMailsNow(world);
+      return (await controlSql(world, 'select from mail_deliveries where address is not null')).length === 0;
+    });
+  }
 }

@@ -73,7 +73,7 @@ export const faults: readonly Fault[] = [
   { alerts: ['BackofficeEventLoopSlow'], after: 15, series: { nodejs_eventloop_lag_p99_seconds: to(0.3, 0.01) } },
   { alerts: ['BackofficeLoginsWaiting'], after: 8, series: { password_hashes_waiting: to(50) } },
   { alerts: ['BackofficeRateLimitsOwn'], after: 8, series: { rate_limits_own: to(1) } },
-  { alerts: ['BackofficeMailsFailing'], after: 5, series: { mails_failed_total: grows(1) } },
+  { alerts: ['BackofficeMailsFailing'], after: 20, series: { mail_longest_wait_seconds: to(1_000) } },
   { alerts: ['BackofficeWebhooksWaiting'], after: 10, series: { webhook_longest_wait_seconds: to(600) } },
   { alerts: ['BackofficeLogLinesDropped'], after: 5, series: { log_lines_dropped_total: grows(50) } },
   { alerts: ['BackofficeResponsesCut'], after: 5, series: { unsent_responses_cut_total: grows(2) } },

@@ -84,7 +84,7 @@ describe('metrics', () => {
       secrets: { isReady: true },
       passwords: world.passwords,
       logOutput: { droppedLines: 0 },
-      mails: { sent: 0, failed: 0 },
+      mails: { sent: 0, failed: 0, refused: 0 },
       rateLimitStore: { isFallback: false },
       webhooks: { succeeded: 0, failed: 0, running: 0 },
       readFleet: async () => undefined,

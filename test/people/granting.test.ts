@@ -4,6 +4,7 @@ import { documentedRoutes } from '../../src/routes.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { startMailServer } from '../support/mail-server.ts';
+import { mailsSettled } from '../support/mails.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../support/world.ts';
 import { addRole, changed, invitation, newAddress, ownRecord, rolesPath, usersPath } from './people-world.ts';
@@ -32,14 +33,17 @@ describe('what administrators grant', () => {
   const register = (as: Client, body: object, tenant = world.acme) =>
     as.post(registerPath, body, { 'X-Tenant': tenant.guid });
   /** The people of both tenants, as they are stored, and how each could become somebody. */
-  const snapshot = async () =>
-    Promise.all(
-      ['users', 'roles', 'registrations', 'mail_tokens', 'sessions'].map(table =>
+  const snapshot = async () => {
+    await mailsSettled(world);
+
+    return Promise.all(
+      ['users', 'roles', 'mail_deliveries', 'sessions'].map(table =>
         controlSql(world, `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`, [
           `{${world.acme.id},${world.globex.id}}`,
         ]),
       ),
     );
+  };
 
   /** Every way to change a user or role, on people and roles with permissions beyond `users.manage`. */
   async function openDoors(): Promise<Door[]> {

@@ -10,6 +10,18 @@ interface ReceivedMail {
   from: string;
   /** Headers and text, unchanged. */
   content: string;
+  /** How the client named itself. */
+  hello: string;
+}
+
+/** How the server answers a message that it does not accept. */
+interface Refusal {
+  readonly code: number;
+  readonly text: string;
+  /** To which command. Default: the text of the message. */
+  readonly at?: 'RCPT' | 'DATA';
+  /** How many messages. Default: all. */
+  times?: number;
 }
 
 export interface MailServer {
@@ -21,47 +33,83 @@ export interface MailServer {
   /** Waits for message number `count` (from 1) to this address, and returns its token. */
   waitForToken(address: string, count?: number): Promise<string>;
   /** Refuses messages to this address from now on. */
-  refuse(address: string): void;
-  /** Holds messages to this address back from now on: they have arrived, and are accepted when `release` is called. */
+  refuse(address: string, refusal?: Refusal): void;
+  /** Accepts messages to this address again. */
+  accept(address: string): void;
+  /**
+   * Holds messages to this address back from now on: they have arrived, and are accepted when
+   * `release` is called.
+   */
   hold(address: string): { release(): void };
+  /** Returns the texts that have arrived for an address, those that were refused included. */
+  textsTo(address: string): string[];
   /** The number of messages that were refused. */
   readonly refused: number;
+  /** The number of connections that were opened. */
+  readonly connections: number;
   close(): Promise<void>;
 }
 
-/** Starts an SMTP server that accepts every message, except those that a test lets it refuse. */
-export async function startMailServer(): Promise<MailServer> {
+const patience: Refusal = { code: 450, text: '4.2.0 refused by the test' };
+
+/**
+ * Starts an SMTP server that accepts every message, except those that a test lets it refuse.
+ */
+export async function startMailServer({ hideSMTPUTF8 = false } = {}): Promise<MailServer> {
   const messages: ReceivedMail[] = [];
-  const refusedAddresses = new Set<string>();
+  const refusals = new Map<string, Refusal>();
+  const texts: { to: string | undefined; content: string }[] = [];
   const gates = new Map<string, Promise<void>>();
   let refused = 0;
+  let connections = 0;
+
+  const refusalOf = (address: string, at: 'RCPT' | 'DATA'): Error | undefined => {
+    const refusal = refusals.get(address);
+    if (!refusal || (refusal.at ?? 'DATA') !== at) return undefined;
+
+    refused++;
+    if (refusal.times !== undefined && --refusal.times <= 0) refusals.delete(address);
+    return Object.assign(new Error(refusal.text), { responseCode: refusal.code });
+  };
+
   const server = new SMTPServer({
     disabledCommands: ['AUTH', 'STARTTLS'],
+    hideSMTPUTF8,
     disableReverseLookup: true,
+    closeTimeout: 100,
+    onConnect: (_session, done) => {
+      connections++;
+      done();
+    },
+    onRcptTo: ({ address }, _session, done) => done(refusalOf(address, 'RCPT')),
     onData: (stream, session, done) => {
       const { mailFrom, rcptTo } = session.envelope;
       text(stream).then(content => {
         const to = rcptTo.map(({ address }) => address);
-        if (to.some(address => refusedAddresses.has(address))) {
-          refused++;
-          return done(new Error('refused by the test'));
-        }
-        messages.push({ to, from: mailFrom ? mailFrom.address : '', content });
+        texts.push({ to: to[0], content });
+        const refusal = refusalOf(to[0] ?? '', 'DATA');
+        if (refusal) return done(refusal);
+
+        const hello = session.hostNameAppearsAs;
+        messages.push({ to, from: mailFrom ? mailFrom.address : '', content, hello });
         const gate = gates.get(to[0] ?? '');
         if (!gate) return done();
         return gate.then(() => done());
       }, done);
     },
   });
+  server.on('error', () => {}); // a client that ends a connection
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.server.address() as AddressInfo;
+
   const messagesTo = (address: string) => messages.filter(({ to }) => to.length === 1 && to[0] === address);
   return {
     url: `smtp://127.0.0.1:${port}`,
     messages,
     messagesTo,
     waitForToken: (address, count = 1) => eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
-    refuse: address => void refusedAddresses.add(address),
+    refuse: (address, refusal = patience) => void refusals.set(address, { ...refusal }),
+    accept: address => void refusals.delete(address),
     hold: address => {
       const { promise: opened, resolve } = Promise.withResolvers<void>();
       gates.set(address, opened);
@@ -72,8 +120,12 @@ export async function startMailServer(): Promise<MailServer> {
         },
       };
     },
+    textsTo: address => texts.filter(({ to }) => to === address).map(({ content }) => content),
     get refused() {
       return refused;
+    },
+    get connections() {
+      return connections;
     },
     close: () => new Promise(resolve => server.close(resolve)),
   };
@@ -81,7 +133,7 @@ export async function startMailServer(): Promise<MailServer> {
 
 /** Returns the token of the link in a message. */
 export function tokenIn(content: string | undefined): string | undefined {
-  return /token=([\w-]{43})\b/.exec(readable(content))?.[1];
+  return /token=([\w-]{22}\.[\w-]{43})\b/.exec(readable(content))?.[1];
 }
 
 /** Returns the address that the text of a message links to. */
@@ -89,7 +141,10 @@ export function linkIn(content: string | undefined): string | undefined {
   return /^https?:\S+token=\S+$/m.exec(readable(content))?.[0];
 }
 
-/** A message with its parts decoded from quoted-printable (RFC 2045 §6.7), as far as they are ASCII. */
+/**
+ * A message with its parts decoded from quoted-printable (RFC 2045 §6.7), as far as they are
+ * ASCII.
+ */
 export function readable(content = ''): string {
   return content
     .replaceAll('\r\n', '\n')

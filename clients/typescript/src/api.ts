@@ -231,7 +231,7 @@ export interface paths {
         put?: never;
         /**
          * Invite a person, who receives a mail to set a password
-         * @description The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and entity. The former token stays valid until the mail server has accepted the new mail.
+         * @description The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and entity. The former token stays valid until the new mail may have arrived. A mail that is not accepted is tried again; `MailState` of the user says how it is doing.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -1553,6 +1553,12 @@ export interface components {
              * @description When the user was invited, registered or added.
              */
             CreatedAt: string;
+            /** @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks. */
+            MailState: ("waiting" | "sent" | "refused") | null;
+            /** @description Why the last mail was refused, or waits; null if nothing has failed. */
+            MailReason: string | null;
+            /** @description When the last mail was accepted or refused, and while it waits, when it was asked for. */
+            MailAt: string | null;
         };
         /** Role */
         Role: {
@@ -3778,8 +3784,8 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt. */
+                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt")[];
                 /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
@@ -3805,6 +3811,11 @@ export interface operations {
                     LastLoginAt?: string;
                     /** Format: date-time */
                     CreatedAt?: string;
+                    /** @enum {string} */
+                    MailState?: "waiting" | "sent" | "refused";
+                    MailReason?: string;
+                    /** Format: date-time */
+                    MailAt?: string;
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -3892,6 +3903,32 @@ export interface operations {
                     /** Format: date-time */
                     lt?: string;
                 };
+                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`. */
+                "filter[MailState]"?: {
+                    null?: boolean;
+                };
+                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`. */
+                "filter[MailReason]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`. */
+                "filter[MailAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -3933,7 +3970,10 @@ export interface operations {
                      *         "IsDisabled": false,
                      *         "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *         "LastLoginAt": null,
-                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "MailState": null,
+                     *         "MailReason": null,
+                     *         "MailAt": null
                      *       }
                      *     ]
                      */
@@ -3971,10 +4011,16 @@ export interface operations {
                          * @description When the user was invited, registered or added.
                          */
                         CreatedAt: string;
+                        /** @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks. */
+                        MailState: ("waiting" | "sent" | "refused") | null;
+                        /** @description Why the last mail was refused, or waits; null if nothing has failed. */
+                        MailReason: string | null;
+                        /** @description When the last mail was accepted or refused, and while it waits, when it was asked for. */
+                        MailAt: string | null;
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt */
+                    /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt,MailState,MailReason,MailAt */
                     "text/csv": string;
                 };
             };
@@ -4058,7 +4104,10 @@ export interface operations {
                      *       "IsDisabled": false,
                      *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *       "LastLoginAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "MailState": null,
+                     *       "MailReason": null,
+                     *       "MailAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4117,7 +4166,10 @@ export interface operations {
                      *       "IsDisabled": false,
                      *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *       "LastLoginAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "MailState": null,
+                     *       "MailReason": null,
+                     *       "MailAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4205,7 +4257,10 @@ export interface operations {
                      *       "IsDisabled": false,
                      *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *       "LastLoginAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "MailState": null,
+                     *       "MailReason": null,
+                     *       "MailAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4265,7 +4320,10 @@ export interface operations {
                      *       "IsDisabled": false,
                      *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *       "LastLoginAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "MailState": null,
+                     *       "MailReason": null,
+                     *       "MailAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4323,7 +4381,10 @@ export interface operations {
                      *       "IsDisabled": false,
                      *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
                      *       "LastLoginAt": null,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "MailState": null,
+                     *       "MailReason": null,
+                     *       "MailAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["User"];

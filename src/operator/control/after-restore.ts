@@ -86,7 +86,7 @@ async function makeSafe<Replayed>(
   }
   const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
   const clientsRevoked = await count('update api_clients set revoked_at = now() where revoked_at is null');
-  const mailsWithdrawn = (await count('delete from mail_tokens')) + (await count('delete from registrations'));
+  const mailsWithdrawn = await count('delete from mail_deliveries');
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
 
   return {

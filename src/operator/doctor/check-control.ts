@@ -8,6 +8,7 @@ import { tenantVerifier } from '../databases/create-database.ts';
 import { isLeftover } from '../databases/list-databases.ts';
 import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
+import { checkMails } from './check-mails.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
@@ -23,6 +24,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
+    ...checkMails(facts.mails, controlServer),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];
 }

@@ -8,6 +8,7 @@ import { readStored, type StoredDatabase } from '../databases/list-databases.ts'
 import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
 import { type ArchiveFacts, type OverdueRetention, readArchiveFacts, readOverdueRetention } from './check-archives.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
+import { type MailFacts, readMailFacts } from './check-mails.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 
 /** What the checks use of a tenant. Plain rows take a fifth of the memory of entities. */
@@ -48,6 +49,7 @@ export interface ControlFacts {
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
   lateWebhooks: LateWebhooks[];
+  mails: MailFacts;
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
   /** True while a process provisions, migrates or purges the tenant. */
@@ -87,6 +89,7 @@ export async function readControlFacts(
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     signingKeys: await readSigningKeys(client),
     lateWebhooks: await readLateWebhooks(client),
+    mails: await readMailFacts(client),
     processes: await registeredProcesses(statements),
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),

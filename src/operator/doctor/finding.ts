@@ -105,6 +105,8 @@ export const warnings = [
   'newer_schema',
   'limits_not_shared',
   'webhooks_behind',
+  'mails_waiting',
+  'mails_refused',
   'purged_archives_left',
   'unknown_archives',
   'archives_not_removed',

@@ -9,7 +9,7 @@ import { changePeopleOf } from './change-people-of.ts';
 import { findUser } from './users.ts';
 
 /** A user as a change leaves it. */
-export type ChangedUser = Omit<UserSummary, 'state'>;
+export type ChangedUser = Omit<UserSummary, 'state' | 'mail'>;
 
 /**
  * Gives a user another role of the tenant. All processes apply it within a second.

@@ -18,7 +18,7 @@ const findUserOperation = defineList({
     return findUsers(installation, normaliseEmail(email));
   },
   row: ({ tenant, status, email, role, scope, state, guid }) => ({ tenant, status, email, role, scope, state, guid }),
-  wide: ({ firstName, lastName, entityId }) => ({ firstName, lastName, entityId }),
+  wide: ({ firstName, lastName, entityId, mail }) => ({ firstName, lastName, entityId, mail }),
   nameOf: ({ tenant }) => tenant,
   empty: ({ email }) => `No tenant has a user ${email}.`,
 });
@@ -115,6 +115,6 @@ const role = defineChange({
 export const operations = [add, list, findUserOperation, role, ...loginOperations, removeUserOperation];
 
 /** What an operator looks for comes first: a narrow terminal omits the last columns. */
-function userRow({ guid, email, role, scope, state, ...others }: UserSummary): object {
-  return { email, role, scope, state, ...others, guid };
+function userRow({ guid, email, role, scope, state, mail, ...others }: UserSummary): object {
+  return { email, role, scope, state, mail, ...others, guid };
 }

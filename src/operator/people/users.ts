@@ -168,7 +168,7 @@ const revokeClients = 'update api_clients set revoked_at = now() where user_id =
 const deleteUser = 'delete from users where id = $1';
 
 /**
- * Removes a user with all sessions, mail tokens and legacy clients. Every process refuses their tokens within a second.
+ * Removes a user with all sessions, links in mails and legacy clients. Every process refuses their tokens within a second.
  * The audit log of the tenant keeps its entries, which name the user by id and guid; neither is given to another user.
  * @param isDryRun true to return what the removal ends, and to change nothing
  * @throws {OperatorError} when the user does not exist, or nobody else can manage the users of the tenant
@@ -183,7 +183,7 @@ export async function removeUser(
   const change = async ({ query }: PeopleTransaction) => {
     const [removal] = await query<UserRemoval>('operator_user_removal', readRemoval, [id]);
     if (!removal) throw noSuchUser(slug, email);
-    await query('operator_lock_user', lockUser, [id]); // before the sessions, in the order of `usePasswordToken`
+    await query('operator_lock_user', lockUser, [id]); // before the sessions, in the order of `useLink`
     await revokeSessionsOf(query, id, 'operator'); // an entry of the audit log for each
     await query('operator_revoke_clients', revokeClients, [id]);
     await query('operator_delete_user', deleteUser, [id]);

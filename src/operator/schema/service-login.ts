@@ -39,7 +39,7 @@ const privileges: Record<string, string> = {
   sessions: readAndWrite,
   login_networks: readAndWrite,
   registrations: readAndWrite,
-  mail_tokens: readAndWrite,
+  mail_deliveries: readAndWrite,
   legacy_tokens: readAndWrite,
   processes: readAndWrite,
   webhook_tenants: 'select, insert, update',

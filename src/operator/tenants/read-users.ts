@@ -14,13 +14,17 @@ export interface UserSummary {
   scope: string;
   entityId: number | null;
   state: 'disabled' | 'active' | 'unconfirmed';
+  /** How the last mail is doing, and why; null: there was none in the last weeks. */
+  mail: string | null;
 }
 
 const userColumns = `
   u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
   u.entity_id::float8 as "entityId",
   case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
-    as state`;
+    as state,
+  (select concat_ws(': ', m.state, m.reason) from mail_deliveries m
+    where m.user_id = u.id order by m.id desc limit 1) as mail`;
 
 /** Returns the users of a tenant, ordered by e-mail address. */
 export async function listUsers({ statements }: ControlStatements, slug: string): Promise<UserSummary[]> {

@@ -68,7 +68,7 @@ ${table(
   users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
   users.slice(0, maxShown),
   html`It has no user. ${operationLink('user add', 'Add one', at)}`,
-  ['email', 'role', 'scope', 'state', ['What to do', user => userLinks(slug, user)]],
+  ['email', 'role', 'scope', 'state', ['Last mail', 'mail'], ['What to do', user => userLinks(slug, user)]],
 )}
 <h2>Data</h2>
 ${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}

@@ -1,6 +1,9 @@
 import type { TenantRecord } from '../control/records.ts';
 
-/** What the link of a mail is for: it is the path of the service's own page, and `{action}` of an address. */
+/**
+ * What the link of a mail is for: it is the path of the service's own page, and `{action}` of
+ * an address.
+ */
 export type AccountAction = 'accept' | 'confirm' | 'reset';
 
 /** Returns the address that a mail links to. */
@@ -17,8 +20,9 @@ interface LinkOptions {
 }
 
 /**
- * Links to the pages that are set for the tenant, else for all tenants, else to those of the service itself. An address
- * has the placeholders `{action}`, `{tenant}` and `{token}`, whose values need no encoding.
+ * Links to the pages that are set for the tenant, else for all tenants, else to those of the
+ * service itself. An address has the placeholders `{action}`, `{tenant}` and `{token}`, whose
+ * values need no encoding.
  */
 export function accountLinks({ appUrl, publicUrl }: LinkOptions): AccountLink {
   const ownPages = `${publicUrl}/{action}?tenant={tenant}&token={token}`;

@@ -1,5 +1,5 @@
 import { type Html, html } from '../docs/html.ts';
-import type { Message } from './mail.ts';
+import type { Message } from './mail-transport.ts';
 
 interface AccountMail {
   readonly to: string;
@@ -16,7 +16,10 @@ const button =
   'display:inline-block;padding:12px 22px;border-radius:6px;background:#0b5cad;color:#ffffff;' +
   'font-weight:600;text-decoration:none';
 
-/** Composes a mail with one link, as text and as HTML without images, scripts or anything else that is loaded. */
+/**
+ * Composes a mail with one link, as text and as HTML without images, scripts or anything else
+ * that is loaded.
+ */
 export function accountMail({ to, subject, paragraphs, link, notes }: AccountMail): Message {
   const text = [...paragraphs, `${link.text}:\n${link.address}`, ...notes];
   return { to, subject, text: `${text.join('\n\n')}\n`, html: htmlPart({ subject, paragraphs, link, notes }).html };

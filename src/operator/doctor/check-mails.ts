@@ -1,0 +1,62 @@
+import type pg from 'pg';
+import { countText } from '../command/texts.ts';
+import { type Finding, toFinding } from './finding.ts';
+
+/** How the mails are doing. */
+export interface MailFacts {
+  /** Mails that have waited for longer than a mail server makes an unknown sender wait. */
+  readonly late: number;
+  /** Why the oldest of them waits; null: it was not tried. */
+  readonly reason: string | null;
+  /** Mails of the last day that were refused or given up, by tenant and reason. */
+  readonly refused: readonly {
+    readonly tenant: string;
+    readonly server: string;
+    readonly mails: number;
+    readonly reason: string;
+  }[];
+}
+
+/** After two retries: by then, a server that greylists has accepted. */
+const maxWait = `interval '10 minutes'`;
+
+/** @param client connected to the control database */
+export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
+  const late = await client.query<{ late: number; reason: string | null }>(
+    `select count(*)::int as late, (array_agg(reason order by m.id))[1] as reason
+       from mail_deliveries m join tenants t on t.id = tenant_id
+      where m.state = 'waiting' and t.status = 'active' and m.created_at < now() - ${maxWait}`,
+  );
+  const refused = await client.query<MailFacts['refused'][number]>(
+    `select slug as tenant, s.name as server, count(*)::int as mails, coalesce(reason, 'unknown') as reason
+       from mail_deliveries m join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
+      where m.state = 'refused' and m.settled_at > now() - interval '1 day' and m.expires_at > now()
+        and t.status = 'active' and not isolated
+        and not exists (select from mail_deliveries later where later.user_id = m.user_id and later.id > m.id)
+      group by 1, 2, 4 order by 1, 4`,
+  );
+
+  return { late: late.rows[0]?.late ?? 0, reason: late.rows[0]?.reason ?? null, refused: refused.rows };
+}
+
+/**
+ * Reports mails that no mail server accepts, and people who got none.
+ * @param server the name of the server of the control database
+ */
+export function checkMails({ late, reason, refused }: MailFacts, server: string): Finding[] {
+  const waiting = toFinding(server, {
+    check: 'mails_waiting',
+    problem: `${countText(late, 'mail')} ${late === 1 ? 'has' : 'have'} waited for ten minutes: ${reason ?? 'no process of the service sends them'}`,
+    remedy: 'Read the answer of the mail server in the log of the service, in lines with the event mail_failed.',
+  });
+  const lost = refused.map(each =>
+    toFinding(each.server, {
+      check: 'mails_refused',
+      tenant: each.tenant,
+      problem: `${countText(each.mails, 'mail')} to users of ${each.tenant} ${each.mails === 1 ? 'was' : 'were'} not accepted: ${each.reason}`,
+      remedy: `See to whom, and tell the tenant, whose administrators invite again: bin/backoffice user list ${each.tenant}`,
+    }),
+  );
+
+  return [...(late > 0 ? [waiting] : []), ...lost];
+}
