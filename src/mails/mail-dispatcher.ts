@@ -38,7 +38,7 @@ export interface MailCounts {
 
 const minuteMs = 60_000;
 /** The waits before each retry; after the last one, a mail is given up. */
-export const mailRetryDelaysMs: readonly number[] = [minuteMs, 5 * minuteMs, 30 * minuteMs, 120 * minuteMs];
+const mailRetryDelaysMs: readonly number[] = [minuteMs, 5 * minuteMs, 30 * minuteMs, 120 * minuteMs];
 /**
  * Each wait is up to a tenth longer, so that mails that failed together are not tried together.
  */

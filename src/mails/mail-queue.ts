@@ -3,7 +3,7 @@ import { createLeases, isLeased, type Leases, leaseTime } from '../control/lease
 import type { LinkKind } from './mail-link.ts';
 
 /** What a mail is. */
-export type MailKind = LinkKind | 'webhook_disabled';
+type MailKind = LinkKind | 'webhook_disabled';
 
 /** A delivery that this process may try. */
 export interface LeasedMail {

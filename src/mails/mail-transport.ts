@@ -58,7 +58,7 @@ export function openMailTransport(
  * An address with letters beyond ASCII before the `@`, and a mail server without SMTPUTF8 (RFC
  * 6531).
  */
-export class UnsupportedAddressError extends Error {
+class UnsupportedAddressError extends Error {
   readonly code = 'EUTF8';
 }
 

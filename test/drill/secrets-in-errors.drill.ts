@@ -123,7 +123,7 @@ describe('drill: secrets in errors', () => {
       await post('/api/v1/EntityStatus', { Title: secret }),
     ];
     const texts = await Promise.all(responses.map(response => response.text()));
-    await eventually(() => service.output.stdout.includes('background_failed'), 30_000);
+    await eventually(() => service.output.stdout.includes('mail_failed'), 30_000);
     service.process.kill('SIGINT');
     const { stdout, stderr } = await service.ended;
     for (const text of [...texts, stdout, stderr]) expect(text).not.to.include(secret);

@@ -268,6 +268,51 @@ describe('deliveries of mails', () => {
     expect(await useToken(await mail.waitForToken(user.email))).to.equal(204);
   });
 
+  it('a mail whose text the server took without an answer is sent again, and the link in the first copy works', async () => {
+    const texts: string[] = [];
+    const forgetful = createServer(socket => {
+      let isText = false;
+      let received = '';
+      socket.on('error', () => {});
+      socket.write('220 test ESMTP\r\n');
+      socket.on('data', chunk => {
+        received += chunk;
+        if (isText && received.endsWith('\r\n.\r\n')) {
+          texts.push(received);
+          socket.destroy();
+        } else if (!isText && received.endsWith('\r\n')) {
+          isText = /^DATA/im.test(received);
+          received = '';
+          socket.write(isText ? '354 go on\r\n' : '250 ok\r\n');
+        }
+      });
+    });
+    await new Promise<void>(resolve => forgetful.listen(0, '127.0.0.1', resolve));
+    const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${(forgetful.address() as AddressInfo).port}` });
+    try {
+      const { email } = await addSampleUser(away, away.acme);
+      const headers = { 'X-Tenant': away.acme.guid };
+      await away.anonymous.post('/api/v1/auth/reset-password', { email }, headers);
+      await mailsSettled(away);
+      const [waiting] = await controlSql(away, 'select state, tried_at is not null as "isTried" from mail_deliveries');
+      expect(waiting).to.deep.equal({ state: 'waiting', isTried: true });
+
+      await tryMailsNow(away);
+      await mailsSettled(away);
+
+      const [first, second] = texts.map(tokenIn);
+      expect(first).to.be.a('string');
+      expect(second).to.equal(first);
+      const body = { token: first, newPassword: password };
+      expect((await away.anonymous.post('/api/v1/auth/reset-password', body, headers)).status).to.equal(204);
+      const [used] = await controlSql(away, 'select state, used_at is not null as "isUsed" from mail_deliveries');
+      expect(used).to.deep.equal({ state: 'sent', isUsed: true });
+    } finally {
+      await away.close();
+      forgetful.close();
+    }
+  });
+
   it('mails share at most three connections to the mail server', async () => {
     const own = await startMailServer();
     const busy = await createWorld({ SMTP_URL: own.url });

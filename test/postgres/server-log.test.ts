@@ -97,7 +97,7 @@ describe('log of the PostgreSQL server', () => {
         async () => (await server.control(`select from mail_deliveries where state = 'sent'`)).length === 1,
       );
 
-      await session.query('begin; lock table users in access exclusive mode');
+      await session.query('begin; lock table roles in access exclusive mode');
       expect((await register('cancelled@people.test')).status).to.equal(202);
       const pid = await eventually(waiting);
       await session.query('select pg_cancel_backend($1)', [pid]);

@@ -168,7 +168,8 @@ const revokeClients = 'update api_clients set revoked_at = now() where user_id =
 const deleteUser = 'delete from users where id = $1';
 
 /**
- * Removes a user with all sessions, links in mails and legacy clients. Every process refuses their tokens within a second.
+ * Removes a user with all sessions, links in mails and legacy clients. Every process refuses their tokens within a
+ * second.
  * The audit log of the tenant keeps its entries, which name the user by id and guid; neither is given to another user.
  * @param isDryRun true to return what the removal ends, and to change nothing
  * @throws {OperatorError} when the user does not exist, or nobody else can manage the users of the tenant
