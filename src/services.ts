@@ -12,6 +12,7 @@ import { closeIdleConnections } from './control/control-pool.ts';
 import { controlHead } from './control/control-version.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
+import { readInstallationIdentity } from './control/installation-id.ts';
 import { reportMasterKey } from './control/present-key.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
@@ -133,9 +134,15 @@ async function createParts(
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const tokens = await createTokenSettings({ control, now });
+  const { id: installationId } = await readInstallationIdentity(control);
+  const tokens = createTokenSettings({ installationId, now });
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
-  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now: clock });
+  const rateLimitStore = await createRateLimitStore({
+    redisUrl: config.redisUrl,
+    installationId,
+    log,
+    now: clock,
+  });
   const background = createBackgroundTasks(log);
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
   const imports = new ImportRunner(tenant => databases.budgets.of(tenant));

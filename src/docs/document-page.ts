@@ -52,6 +52,7 @@ const operatorPages: readonly Document[] = [
   operatePage('restore', 'Restore'),
   operatePage('upgrades', 'Upgrades'),
   operatePage('incidents', 'Incidents'),
+  operatePage('errors', 'Errors and next steps'),
   operatePage('capacity', 'Capacity'),
   operatePage('monitoring', 'Monitoring'),
   operatePage('reference', 'Reference'),

@@ -231,7 +231,7 @@ describe('clients without an address', () => {
     const log = pino({ level: 'silent' });
     const { trustedProxies: trusted, rateLimits } = readConfig({ TRUSTED_PROXIES: trustedProxies });
     const rates = { ...rateLimits, global: { max: 2, windowMs: 3_600_000 } };
-    const store = await createRateLimitStore({ redisUrl: undefined, log });
+    const store = await createRateLimitStore({ redisUrl: undefined, installationId: 'none', log });
     const limits = createRateLimits({ rates, store, draining: new AbortController().signal, loginAccount: () => '' });
     const addressOf = clientAddresses(trusted);
     const app = new Koa();

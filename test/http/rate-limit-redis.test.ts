@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
+import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
 import type { RunningServer } from '../../src/server.ts';
 import { type FaultProxy, startFaultProxy } from '../faults/fault-proxy.ts';
@@ -15,6 +16,7 @@ const login = '/api/v1/auth/login';
 const maxReplyMs = 80;
 const patienceMs = 30_000;
 const parallelClients = 10;
+const installationId = 'an-installation';
 
 if (!redisInstalled) console.log('redis-server is not installed: the tests of rate limits in Redis are skipped');
 else describe('rate limits in Redis', rateLimitsInRedis);
@@ -58,6 +60,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       login: (address: string, email: string) => client.post(login, { email }, { 'X-Forwarded-For': address }),
     };
   };
+  const readId = async () => (await readInstallationIdentity(world.installation.control)).id;
   const events = () =>
     world.logs.map(line => JSON.parse(line).event).filter(event => String(event).startsWith('rate_limits'));
   const logged = (event: string) => eventually(() => events().includes(event), patienceMs);
@@ -73,12 +76,13 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
     for (const address of ['not an address', 'x'.repeat(4_000), ', ,', '192.0.2.9:80', 'fe80::1%eth0', '*'])
       expect((await one.get(address)).status).to.equal(403);
-    const keys = (await redis.admin.keys('rl:[^p]*')).sort();
-    expect(await redis.admin.keys('[^r]*')).to.deep.equal([]);
+    const id = await readId();
+    const keys = (await redis.admin.keys('*:rl:[^p]*')).sort();
+    expect((await redis.admin.keys('*')).filter(key => !key.startsWith(`${id}:rl:`))).to.deep.equal([]);
     expect(keys).to.have.length(3);
-    expect(keys[0]).to.equal('rl:global:127.0.0.1');
-    expect(keys[1]).to.equal('rl:global:192.0.2.1');
-    expect(keys[2]).to.match(/^rl:login:[\w-]{32}$/);
+    expect(keys[0]).to.equal(`${id}:rl:global:127.0.0.1`);
+    expect(keys[1]).to.equal(`${id}:rl:global:192.0.2.1`);
+    expect(keys[2]).to.match(/^[\w-]{36}:rl:login:[\w-]{32}$/);
     await stopAll();
     await eventually(async () => (await redis.connections()) === 0, patienceMs);
   });
@@ -93,13 +97,13 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     await redis.start();
     await logged('rate_limits_shared');
     await one.get('192.0.2.3');
-    expect(await redis.admin.exists('rl:global:192.0.2.3')).to.equal(1);
+    expect(await redis.admin.exists(`${await readId()}:rl:global:192.0.2.3`)).to.equal(1);
     expect(events()).to.deep.equal(['rate_limits_own', 'rate_limits_shared']);
   });
 
   describe('Redis that does not reply', () => {
     it('while Redis does not reply, the first calls wait 80 ms, and later ones do not wait', async () => {
-      const store = await createRateLimitStore({ redisUrl: redis.url, log: world.log });
+      const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log });
       const hit = () => store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
       redis.signal('SIGSTOP');
       for (let i = 0; i < 2; i++) {
@@ -136,8 +140,8 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     it('of simultaneous calls a process allows as many as Redis does, and without a reply as many as the rate', async () => {
       const rate = { max: 10, windowMs: 60_000 };
       const [one, other] = [
-        await createRateLimitStore({ redisUrl: redis.url, log: world.log }),
-        await createRateLimitStore({ redisUrl: redis.url, log: world.log }),
+        await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log }),
+        await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log }),
       ];
       const hitAtOnce = (store: typeof one, calls: number) =>
         Promise.all(Array.from({ length: calls }, () => store.hit('rl:test:shared', rate)));
@@ -202,7 +206,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
     it('processes share no count before Redis can write again, even if it could write a moment ago', async () => {
       const probes = holdTimers(500);
-      const store = await createRateLimitStore({ redisUrl: redis.url, log: world.log }); // sends the first probe
+      const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log }); // sends the first probe
       try {
         await redis.admin.config('SET', 'maxmemory', 1);
         for (let i = 0; i < 3; i++) await store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
@@ -210,8 +214,10 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         await eventually(() => probes.size === 1 || events().includes('rate_limits_shared'), patienceMs);
         expect(events()).to.deep.equal(['rate_limits_own']);
         await redis.admin.config('SET', 'maxmemory', 0);
-        probes.release();
-        await logged('rate_limits_shared');
+        await eventually(() => {
+          probes.release();
+          return events().includes('rate_limits_shared');
+        }, patienceMs);
       } finally {
         await redis.admin.config('SET', 'maxmemory', 0);
         store.close();
@@ -228,6 +234,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         fake.close();
       }
       expect(events()).to.deep.equal(['rate_limits_own', 'rate_limits_own']);
+      expect(world.logs.map(line => JSON.parse(line).reason).filter(Boolean)).to.deep.equal(['LOADING', 'MISCONF']);
     });
   });
 
@@ -314,7 +321,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       }
       await eventually(async () => {
         await one.get('192.0.2.12');
-        return (await redis.admin.exists('rl:global:192.0.2.12')) === 1;
+        return (await redis.admin.exists(`${await readId()}:rl:global:192.0.2.12`)) === 1;
       }, patienceMs);
       expect(await redis.connections()).to.equal(1);
       expect(warnings).to.deep.equal([]);

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { pino } from 'pino';
 import { failuresPrefix } from '../../src/http/rate-limit/process-windows.ts';
 import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
-import { createRedisStore } from '../../src/http/rate-limit/redis-store.ts';
+import { RedisWindows } from '../../src/http/rate-limit/redis-windows.ts';
 import type { SharedWindows } from '../../src/http/rate-limit/shared-windows.ts';
 import { groupSpan, type Rate, SlidingWindows } from '../../src/http/rate-limit/sliding-window.ts';
 import type { Random } from '../simulation/random.ts';
@@ -13,6 +13,7 @@ import { useRandom } from '../support/random.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
 import { type HeldTimers, holdTimers } from './held-timers.ts';
 
+const installationId = '0d9f4c0e-5d3b-4f0a-9a53-1f6c9a2f8b11';
 const rates: Rate[] = [
   { max: 1, windowMs: 60_000 },
   { max: 5, windowMs: 900_000 },
@@ -88,7 +89,7 @@ describe('sliding windows', () => {
 
 describe('rate limit store without Redis', () => {
   it('no number of requests makes the store forget the failed logins to an account', async () => {
-    const store = await createRateLimitStore({ redisUrl: undefined, log: pino({ level: 'silent' }) });
+    const store = await createRateLimitStore({ redisUrl: undefined, installationId, log: pino({ level: 'silent' }) });
     const failures = { max: 2, windowMs: 86_400_000 };
     const account = `${failuresPrefix}account`;
     for (let failed = 0; failed < 2; failed++) await store.hit(account, failures);
@@ -109,7 +110,7 @@ function slidingWindowsInRedis(): void {
   let now = 0;
   before(async () => {
     redis = await startRedis();
-    store = createRedisStore(redis.url, () => now);
+    store = new RedisWindows({ url: redis.url, installationId, now: () => now });
     await store.started();
     timeLimits = holdTimers(80); // so that a busy machine ends no call
   });
@@ -172,17 +173,17 @@ function slidingWindowsInRedis(): void {
   }
 
   it('a window in Redis counts by the clock of Redis, in one small key that expires with it', async () => {
-    expect(await redis.admin.memory('USAGE', 'rl:test:500')).to.be.lessThan(700);
-    const store = createRedisStore(redis.url);
+    expect(await redis.admin.memory('USAGE', `${installationId}:rl:test:500`)).to.be.lessThan(700);
+    const store = new RedisWindows({ url: redis.url, installationId });
     await store.started();
     const rate = { max: 3, windowMs: 60_000 };
     const results = await Promise.all(Array.from({ length: 50 }, () => store.hit('rl:test:minute', rate)));
     expect(results.filter(({ remaining }) => remaining > 0)).to.have.length(3);
-    expect(await redis.admin.pttl('rl:test:minute')).to.be.within(1, 60_000);
+    expect(await redis.admin.pttl(`${installationId}:rl:test:minute`)).to.be.within(1, 60_000);
 
     const short = { max: 3, windowMs: 300 };
     await store.hit('rl:test:short', short);
-    await eventually(async () => (await redis.admin.exists('rl:test:short')) === 0);
+    await eventually(async () => (await redis.admin.exists(`${installationId}:rl:test:short`)) === 0);
     expect((await store.hit('rl:test:short', short)).remaining).to.equal(3);
     store.close();
   });

@@ -21,7 +21,8 @@ export interface TestRedis {
   close(): Promise<void>;
 }
 
-export async function startRedis(): Promise<TestRedis> {
+/** @param options of the command line of the server, beside those of every test */
+export async function startRedis(options: readonly string[] = []): Promise<TestRedis> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
   const admin = new Redis(url, { lazyConnect: true, retryStrategy: () => 10, connectTimeout: 1_000 });
@@ -34,7 +35,8 @@ export async function startRedis(): Promise<TestRedis> {
     start: async () => {
       // A title of the process would overwrite the environment, by which guardian.ts finds the server.
       const title = ['--set-proc-title', 'no'];
-      const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...title];
+      const common = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+      const settings = [...common, ...title, ...options];
       server = spawn('redis-server', settings, { stdio: 'ignore' });
       if (admin.status === 'wait') await admin.connect().catch(() => {});
       await eventually(async () => (await admin.ping()) === 'PONG');

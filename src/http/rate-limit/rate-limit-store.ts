@@ -1,7 +1,8 @@
 import type { Logger } from 'pino';
-import { createBreaker } from './breaker.ts';
+import { Breaker } from './breaker.ts';
 import { createProcessWindows, type ProcessWindows } from './process-windows.ts';
-import { createRedisStore } from './redis-store.ts';
+import { isOfCluster, redisFailure } from './redis-failure.ts';
+import { RedisWindows } from './redis-windows.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
 
@@ -28,22 +29,31 @@ export async function delayOf(
 interface RateLimitStoreOptions {
   /** Undefined = this process counts by itself. */
   redisUrl: string | undefined;
+  /** Begins the keys in Redis. */
+  installationId: string;
   log: Logger;
   /** Returns the time in milliseconds by a monotonic clock, for tests in which windows pass. */
   now?: (() => number) | undefined;
 }
 
 // Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
-const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
+const probeRate: Rate = { max: 1_000_000, windowMs: 1_000 };
+/** The keys of a probe: so many are never all on one node of a cluster. */
+const probeKeys = Array.from({ length: 16 }, (_, index) => `rl:probe:${index}`);
 
 /**
  * Creates a store. Every process counts the calls that it allows, and passes to the shared windows only calls that it
  * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows,
  * a client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
  */
-export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
+export async function createRateLimitStore({
+  redisUrl,
+  installationId,
+  log,
+  now,
+}: RateLimitStoreOptions): Promise<RateLimitStore> {
   const own = createProcessWindows(now);
-  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), log);
+  if (redisUrl) return shareWindows(own, new RedisWindows({ url: redisUrl, installationId, now }), log);
 
   return {
     hit: async (key, rate) => own.hit(key, rate),
@@ -54,18 +64,17 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
 }
 
 async function shareWindows(own: ProcessWindows, shared: SharedWindows, log: Logger): Promise<RateLimitStore> {
-  const breaker = createBreaker({
-    probe: () => shared.hit(probe.key, probe.rate),
-    onOpen: cause =>
-      log.warn(
-        { event: 'rate_limits_own', reason: reason(cause) },
-        'Redis fails: each process counts rate limits by itself',
-      ),
-    onClose: () =>
-      log.info({ event: 'rate_limits_shared' }, 'Redis works again: the processes share the counts of rate limits'),
+  const report = reportFailures(log);
+  const breaker = new Breaker({
+    probe: () => Promise.all(probeKeys.map(key => shared.hit(key, probeRate))),
+    onFailure: report.failure,
+    onClose: report.success,
+    onStuck: cause => shared.reconnect(cause),
   });
+
   await shared.started();
   await breaker.check();
+
   return {
     hit: async (key, rate) => {
       const before = own.peek(key, rate);
@@ -91,8 +100,33 @@ async function shareWindows(own: ProcessWindows, shared: SharedWindows, log: Log
   };
 }
 
-/** Returns an error code, or the first word of a Redis error (`OOM`): never the command, which contains addresses. */
-function reason(error: unknown): string {
-  const { code, message = '' } = error as { code?: string; message?: string };
-  return code ?? /^[A-Z]{3,}\b/.exec(message)?.[0] ?? 'no reply';
+/**
+ * Returns what writes a line for each reason for which Redis fails, and one when it works
+ * again.
+ */
+function reportFailures(log: Logger) {
+  const reported = new Set<string>();
+
+  return {
+    failure: (cause: unknown): void => {
+      const failure = redisFailure(cause);
+      if (reported.has(failure.reason)) return;
+      reported.add(failure.reason);
+
+      const fields = { event: 'rate_limits_own', ...failure };
+      if (isOfCluster(failure)) {
+        log.error(
+          fields,
+          'Redis is a cluster, which is not supported: each process counts rate limits by itself. ' +
+            'Set REDIS_URL to a Redis that is no cluster.',
+        );
+      } else {
+        log.warn(fields, 'Redis fails: each process counts rate limits by itself');
+      }
+    },
+    success: (): void => {
+      reported.clear();
+      log.info({ event: 'rate_limits_shared' }, 'Redis works again: the processes share the counts of rate limits');
+    },
+  };
 }

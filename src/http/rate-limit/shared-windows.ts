@@ -8,5 +8,10 @@ export interface SharedWindows {
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
   /** Connects. Resolves when the connection is open, when the first attempt has failed, or after a second. */
   started(): Promise<void>;
+  /**
+   * Replaces an open connection, because the address may lead elsewhere by now.
+   * @param cause what failed on it
+   */
+  reconnect(cause: unknown): void;
   close(): void;
 }
