@@ -39,10 +39,19 @@ const serverUrl = (...schemes: string[]) =>
 /** A URL of HTTP, without a slash at its end. */
 export const httpUrl = serverUrl('http://', 'https://').transform(text => text.replace(/\/+$/, ''));
 
-/** A URL of HTTP that others continue with a path, such as the base of links. */
-export const baseUrl = httpUrl.superRefine((text, context) => {
+/**
+ * A URL of HTTP to which links of the service lead: scheme, host and port. Its pages, the API and
+ * its own links are at the root of a host.
+ */
+export const originUrl = httpUrl.superRefine((text, context) => {
+  const { username, pathname, origin } = new URL(text);
   if (text.includes('?')) context.addIssue('must have no ? in it: paths are added to it');
-  else if (new URL(text).username) context.addIssue('must have no login in it: everybody sees it');
+  else if (username) context.addIssue('must have no login in it: everybody sees it');
+  else if (pathname !== '/')
+    context.addIssue(
+      `must have no path in it, such as ${pathname}: the pages and the API are at the root of a host, ` +
+        `so give the service a host name or a port of its own, such as ${origin}`,
+    );
 });
 
 /** A URL of PostgreSQL, in its one spelling. */

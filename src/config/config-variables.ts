@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import {
   backupLocation,
-  baseUrl,
   count,
   duration,
   hostPorts,
@@ -9,6 +8,7 @@ import {
   mailSender,
   masterKey,
   origins,
+  originUrl,
   pageAddress,
   port,
   postgresUrl,
@@ -38,7 +38,7 @@ export const variables = z
     MASTER_KEY: masterKey.optional(),
     DATA_DIR: z.string().default('.data'),
     RECOVERY_COMMAND: program.optional(),
-    PUBLIC_URL: baseUrl.optional(),
+    PUBLIC_URL: originUrl.optional(),
     APP_URL: pageAddress.optional(),
     DOCS: z.enum(['public', 'api', 'off'], 'must be one of public, api, off').default('public'),
     SMTP_URL: smtpUrl.optional(),

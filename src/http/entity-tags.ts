@@ -1,27 +1,36 @@
-/** What `Representation.tagOf` adds to the tag of a compressed body. */
+import { problem } from '../errors.ts';
+
+/** What a proxy or `Representation.tagOf` adds to the tag of a compressed body. */
 const codingSuffix = /-(zstd|br|gzip)"$/;
 
+const tag = String.raw`(W/)?"[\x21\x23-\x7e\x80-\xff]*"`;
+/** RFC 9110 §13.1.1: `*`, or tags with commas between them. */
+const tagList = new RegExp(String.raw`^(\*|[\s,]*${tag}(\s*,(\s*${tag})?)*)$`);
+
 /**
- * Returns the tag by which `If-None-Match` names the current representation, in any coding (weak comparison, RFC 9110
- * §13.1.2), or `*`; undefined when it does not. `ctx.fresh` of Koa is no alternative: it ignores `If-None-Match` in a
+ * Returns the tag by which a condition names the current representation, in any coding, or `*`; undefined when it does
+ * not. The comparison is weak (RFC 9110 §8.8.3.2), for `If-Match`, too: a tag is the version of a record, and a proxy
+ * that compresses responses makes each tag weak. `ctx.fresh` of Koa is no alternative: it ignores `If-None-Match` in a
  * request with `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
  */
 export function nameOf(condition: string, tag: string): string | undefined {
-  return itemsOf(condition.replaceAll('W/"', '"')).find(item => isName(item, tag));
+  return condition
+    .replaceAll('W/"', '"')
+    .split(',')
+    .map(item => item.trim())
+    .find(item => item === tag || item === '*' || item.replace(codingSuffix, '"') === tag);
 }
 
 /**
- * Whether `If-Match` names the current representation (strong comparison, RFC 9110 §13.1.1). The compressed bodies of a
- * representation stand for the same record.
+ * Refuses a condition that is no list of tags. It would never hold, so a client that sends a tag without its quotes
+ * would read a record again and again.
+ * @param header the name of the header
+ * @throws {Problem} `invalid_request`
  */
-export function namesStrongly(condition: string, tag: string): boolean {
-  return itemsOf(condition).some(item => isName(item, tag));
-}
+export function requireTags(header: string, condition: string): void {
+  if (tagList.test(condition.trim())) return;
 
-function itemsOf(condition: string): string[] {
-  return condition.split(',').map(item => item.trim());
-}
-
-function isName(item: string, tag: string): boolean {
-  return item === tag || item === '*' || item.replace(codingSuffix, '"') === tag;
+  throw problem('invalid_request', {
+    detail: `${header} must be an ETag as it was received, with its quotation marks, several with commas between them, or *.`,
+  });
 }

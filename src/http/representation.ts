@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem } from '../errors.ts';
 import { type ContentCoding, compress } from './content-coding.ts';
-import { nameOf, namesStrongly } from './entity-tags.ts';
+import { nameOf, requireTags } from './entity-tags.ts';
 
 const maxTextLength = 4_096;
 /** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
@@ -132,14 +132,22 @@ export class Representation {
  */
 export type Precondition = (viewed: unknown) => void;
 
-/** Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined without them. */
+/**
+ * Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined without
+ * them.
+ * @throws {Problem} `invalid_request` when one of them is no list of tags
+ */
 export function preconditionOf(headers: IncomingHttpHeaders): Precondition | undefined {
   const { 'if-match': required, 'if-none-match': refused } = headers;
   if (required === undefined && refused === undefined) return undefined;
+  if (required !== undefined) requireTags('If-Match', required);
+  if (refused !== undefined) requireTags('If-None-Match', refused);
+
   return viewed => {
     const { tag } = Representation.of(viewed);
     const isRefused = refused !== undefined && nameOf(refused, tag) !== undefined;
-    if (isRefused || (required !== undefined && !namesStrongly(required, tag))) throw problem('precondition_failed');
+    const isMissed = required !== undefined && nameOf(required, tag) === undefined;
+    if (isRefused || isMissed) throw problem('precondition_failed');
   };
 }
 

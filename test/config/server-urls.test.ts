@@ -98,6 +98,7 @@ describe('settings that are URLs', () => {
       PUBLIC_URL: {
         'https://erp.example.com?tenant=1': /must have no \? in it: paths are added to it$/,
         'https://erp.example.com/#/start': /has a # in it/,
+        'https://erp.example.com/backoffice/': /must have no path in it, such as \/backoffice: .* such as https:/,
         'https://u:secret@erp.example.com': /must have no login in it: everybody sees it$/,
         'erp.example.com': /must be a URL that begins with http:\/\/ or https:\/\/$/,
       },

@@ -68,7 +68,7 @@ describe('If-Match', () => {
     });
   }
 
-  it('If-Match accepts a list, a tag of a compressed body and *, and refuses weak and malformed tags', async () => {
+  it('If-Match accepts a list, a tag of a compressed body, one that a proxy made weak, and *', async () => {
     const { body } = await admin.post(statuses, { Title: 'Condition' });
     const path = `${statuses}/${body.Id}`;
     const current = async () => tagOf(await admin.get(path, { 'Accept-Encoding': 'identity' }));
@@ -79,17 +79,37 @@ describe('If-Match', () => {
       (tag: string) => tag.replace(/"$/, '-br"'),
       () => '*',
       (tag: string) => `  ${tag} ,`,
-    ])
-      expect((await putWith(condition(await current()))).status).to.equal(200);
-    for (const condition of [
       (tag: string) => `W/${tag}`,
-      (tag: string) => tag.replaceAll('"', ''),
-      (tag: string) => tag.replace(/"$/, '-deflate"'),
-      () => '""',
-      () => ',',
-      () => 'x'.repeat(5_000),
-    ])
+      (tag: string) => `W/"other", W/${tag.replace(/"$/, '-gzip"')}`,
+    ]) {
+      expect((await putWith(condition(await current()))).status).to.equal(200);
+    }
+
+    for (const condition of [(tag: string) => tag.replace(/"$/, '-deflate"'), () => '""', () => 'W/"other"']) {
       expectRefused(await putWith(condition(await current())), 412, 'precondition_failed');
+    }
+  });
+
+  it('a condition that is no tag is refused by its header, on every change', async () => {
+    const created = await admin.post(statuses, { Title: 'Unquoted' });
+    const path = `${statuses}/${created.body.Id}`;
+    const unquoted = tagOf(created).replaceAll('"', '');
+
+    for (const condition of [unquoted, `W/${unquoted}`, `${tagOf(created)} x`, ',', '', '"open', 'x'.repeat(5_000)]) {
+      for (const header of ['If-Match', 'If-None-Match']) {
+        const headers = { [header]: condition };
+        for (const response of [
+          await admin.put(path, { Title: 'Changed' }, headers),
+          await admin.patch(path, { Title: 'Changed' }, headers),
+          await admin.delete(path, headers),
+        ]) {
+          expectRefused(response, 400, 'invalid_request');
+          expect(response.body.detail).to.match(new RegExp(`^${header} must be an ETag`));
+        }
+      }
+    }
+
+    expect((await admin.get(path)).body).to.deep.equal(created.body);
   });
 
   it('a change is refused with 412 if If-None-Match names the record, or is *, and made if it names another', async () => {
