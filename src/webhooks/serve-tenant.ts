@@ -10,7 +10,7 @@ import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
 import { SendRate } from './send-rate.ts';
 import type { SendResult, WebhookSender } from './send-webhook.ts';
 import type { EndpointServices } from './serve-endpoint.ts';
-import { serveWebhooks, type Wakes } from './serve-webhooks.ts';
+import { openMs, serveWebhooks, type Wakes } from './serve-webhooks.ts';
 import type { LeasedTenant, ServedTenant } from './webhook-queue.ts';
 import { findReader } from './webhook-reader.ts';
 import { openTenantKey } from './webhook-secret.ts';
@@ -48,8 +48,6 @@ const maxSending = { tenant: 20, slow: 100, process: 200 };
 const maxQueries = 8;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
-/** When endpoints are read again soon: nobody says when changes are final. */
-const openMs = 250;
 
 /**
  * Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent.

@@ -1,8 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Cursor, compareCursors, cursorText, parseCursor } from '../events/change-cursor.ts';
 import { writtenAfter } from '../events/write-counters.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 import { type EndpointServices, serveEndpoint } from './serve-endpoint.ts';
 import { beginGaps, countAndCheck, selectEndpoints } from './webhook-store.ts';
+
+/** When endpoints are read again soon: nobody says when changes are final. */
+export const openMs = 250;
+
+/** A wait without an end, as a timer has it. */
+const maxWaitMs = 60_000;
 
 /** Says to the service of a tenant that there may be more to send. */
 export class Wakes {
@@ -44,8 +51,8 @@ interface Served {
 }
 
 /**
- * Serves the endpoints of a tenant side by side, until none has anything to send. One that is woken meanwhile goes on
- * while another one waits for its receiver.
+ * Serves the endpoints of a tenant side by side, until none has anything to send. One that is woken meanwhile, or whose
+ * retry is due, goes on while another one waits for its receiver.
  * @param feedCursor the place of the feed when they were served last: if it expired, each has a gap
  * @throws when the tenant's database cannot be used; until the active sends have ended, the lease is kept
  */
@@ -60,6 +67,8 @@ export async function serveWebhooks(
   const failures: unknown[] = [];
   let endpoints: StoredEndpoint[] = [];
   let isOpen = false;
+  /** When an endpoint that is not served now has something to send, by `services.now`. */
+  let nextDueAt = Number.POSITIVE_INFINITY;
   let written: string | undefined;
   let inserted = 0;
   let last: Cursor | undefined;
@@ -71,6 +80,7 @@ export async function serveWebhooks(
       for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
         const result = await serveEndpoint(services, endpoint);
         isOpen ||= result.isOpen;
+        if (result.isOpen) nextDueAt = Math.min(nextDueAt, services.now() + openMs);
         inserted += result.inserted;
         if (result.last && (!last || compareCursors(last, result.last) < 0)) last = result.last;
         endpoint = late.delete(first.id) && mayGoOn() ? (await read(first.id))[0] : undefined;
@@ -82,18 +92,32 @@ export async function serveWebhooks(
     }
   };
   const begin = async (): Promise<void> => {
+    nextDueAt = Number.POSITIVE_INFINITY;
     late = new Set(active.keys());
     const known = new Set(late); // what is read of them here is old when it arrives
     endpoints = await read();
     written ??= endpoints[0]?.written;
-    for (const each of endpoints) if (each.isEnabled && !known.has(each.id)) active.set(each.id, serve(each));
+    for (const each of endpoints.filter(({ isEnabled }) => isEnabled)) {
+      if (each.dueAt !== null && each.dueAt > services.now()) nextDueAt = Math.min(nextDueAt, each.dueAt);
+      if (!known.has(each.id)) active.set(each.id, serve(each));
+    }
+  };
+  /** Waits until an endpoint is served, woken or due. */
+  const next = async (): Promise<void> => {
+    const waited = new AbortController();
+    const { signal } = waited;
+    const due = sleep(Math.min(nextDueAt - services.now(), maxWaitMs), undefined, { signal });
+    await Promise.race([...active.values(), wakes.wait(), due]);
+    waited.abort();
+    await due.catch(() => {});
   };
   const before = feedCursor === null ? undefined : parseCursor(feedCursor);
   const [place] = await services.read(countAndCheck(before)); // also the change that was made on this connection
   if (place?.isKept === false) await services.change(beginGaps);
-  for (let isDue = true; isDue || active.size > 0; isDue = wakes.take()) {
+  for (let isDue = true; isDue || active.size > 0; ) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
-    if (active.size > 0) await Promise.race([...active.values(), wakes.wait()]);
+    if (active.size > 0) await next();
+    isDue = wakes.take() || (active.size > 0 && mayGoOn() && nextDueAt <= services.now());
   }
   if (failures.length > 0) throw failures[0];
   return {
