@@ -12,6 +12,8 @@ export interface UploadContract {
   readonly maxBytes: number;
   /** What a client reads whose body is larger. */
   readonly tooLarge?: string;
+  /** What a client reads whose body is not UTF-8, after the sentence that says so. */
+  readonly notUtf8?: string;
   /** A valid body, for the documentation. */
   readonly example?: string;
   /** Shortened in tests. */
@@ -42,12 +44,16 @@ export function isUploading(request: IncomingMessage): boolean {
  */
 export async function readUpload(
   ctx: Context,
-  { mediaType, maxBytes, tooLarge, minProgress = defaultProgress }: UploadContract,
+  { mediaType, maxBytes, tooLarge, notUtf8, minProgress = defaultProgress }: UploadContract,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
   requirePlain(headers, [mediaType]);
-  const limit = { bytes: maxBytes, exceeded: () => payloadTooLarge(tooLarge) };
+  const limit = {
+    bytes: maxBytes,
+    exceeded: () => payloadTooLarge(tooLarge),
+    notUtf8: () => otherEncoding(notUtf8),
+  };
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw limit.exceeded();
   askForBody(ctx);
   const deadline: Deadline = ctx.state.deadline;
@@ -62,7 +68,7 @@ export async function readUpload(
 
 async function read(
   { req }: Context,
-  limit: { readonly bytes: number; readonly exceeded: () => Problem },
+  limit: { readonly bytes: number; readonly exceeded: () => Problem; readonly notUtf8: () => Problem },
   minProgress: typeof defaultProgress,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
@@ -71,7 +77,7 @@ async function read(
     try {
       decoder.decode(chunk, { stream: chunk !== undefined });
     } catch {
-      throw notUtf8();
+      throw limit.notUtf8();
     }
   };
   const pieces = req.iterator({ destroyOnReturn: false });
@@ -84,7 +90,7 @@ async function read(
       deadline.check(); // the request has been answered
       if (!chunk) return false;
       // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.
-      if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw notUtf8();
+      if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw limit.notUtf8();
       bytes += chunk.length;
       if (bytes > limit.bytes) throw limit.exceeded();
       decode(chunk);
@@ -115,8 +121,9 @@ function payloadTooLarge(detail: string | undefined): Problem {
   return problem('payload_too_large', { ...(detail !== undefined && { detail }), headers: closing });
 }
 
-function notUtf8(): Problem {
-  return problem('invalid_request', { detail: 'The body is not valid UTF-8.', headers: closing });
+function otherEncoding(hint: string | undefined): Problem {
+  const detail = ['The body is not valid UTF-8.', hint].filter(Boolean).join(' ');
+  return problem('invalid_request', { detail, headers: closing });
 }
 
 function tooSlow({ bytes, ms }: typeof defaultProgress) {

@@ -45,7 +45,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
     };
     for await (const record of readCsv(pieces)) {
       if (!columns) {
-        const read = readColumns(resource, record.cells);
+        const read = readColumns(resource, record);
         if (Array.isArray(read)) {
           addErrors(counts, read);
           return false;

@@ -19,9 +19,9 @@ export async function checkFile(
 ): Promise<readonly ImportError[]> {
   let records = 0;
   try {
-    for await (const { cells } of readCsv(pieces)) {
+    for await (const record of readCsv(pieces)) {
       if (records === 0) {
-        const columns = readColumns(resource, cells);
+        const columns = readColumns(resource, record);
         if (Array.isArray(columns)) return columns;
         if (order.ids !== 'own') requireNoIds(idFields(resource, columns, order.mode));
       }

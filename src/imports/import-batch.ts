@@ -9,7 +9,7 @@ import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, toRow } from '../runtime/casing.ts';
 import { databaseErrors } from './database-errors.ts';
-import { bodyOf, type Columns } from './import-columns.ts';
+import { bodyOf, type Columns, requireCells } from './import-columns.ts';
 import type { ImportCounts, ImportError, ImportOrder } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
@@ -119,12 +119,6 @@ export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
   if (key === '') return '';
   const parsed = codeText.safeParse(key);
   return parsed.success ? parsed.data : '';
-}
-
-function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
-  if (cells.length === fields.length) return;
-  const message = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
-  throw fieldProblem('', message, 'wrong_format');
 }
 
 async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, plan: Plan): Promise<void> {

@@ -1,8 +1,10 @@
 import { z } from 'zod';
+import { fieldProblem } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, pascalCase } from '../runtime/casing.ts';
 import type { ImportError } from './import-report.ts';
+import type { CsvRecord } from './read-csv.ts';
 
 /** How the text of a cell becomes the JSON value of its field. */
 type Kind = 'text' | 'number' | 'boolean' | 'numbers';
@@ -15,12 +17,21 @@ interface Column {
 
 /** The columns of a file. A column of a field that the service sets is undefined: its cells are ignored. */
 export interface Columns {
+  /**
+   * The fields up to the last column with a name; '' for a column without one, whose cells must
+   * be empty.
+   */
   readonly fields: readonly string[];
   readonly writable: readonly (Column | undefined)[];
   /** The position of the column that identifies a record for `mode=upsert`. */
   readonly keyIndex: number;
   /** The field of that column: the unique code, else `Id`; undefined when the file has neither. */
   readonly keyField: string | undefined;
+  /**
+   * True where `1,5` is a number: spreadsheets separate by semicolons or tabs where the comma
+   * is in numbers.
+   */
+  readonly hasDecimalComma: boolean;
 }
 
 /** The columns that a file means something by only in the tenant that gave the ids in them. */
@@ -45,9 +56,19 @@ const maxNumbers = 1_000;
 /** Reads the header of a file. @returns errors for too many columns, and for those that are unknown or occur twice */
 export function readColumns(
   { create, update, view, unique, key }: ResourceDefinition,
-  cells: readonly string[],
+  { line, cells: header, delimiter }: CsvRecord,
 ): Columns | ImportError[] {
-  if (cells.length > maxColumns) return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
+  const headerError = (Field: string, Code: string, Reason: string): ImportError => ({
+    Line: line,
+    Field,
+    Code,
+    Reason,
+  });
+  const cells = header.map(cell => cell.trim());
+  cells.length = cells.findLastIndex(cell => cell !== '') + 1;
+  if (cells.filter(cell => cell !== '').length > maxColumns)
+    return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
+
   const kinds = kindsOf(create);
   for (const [field, column] of kindsOf(update ?? create)) kinds.set(field, column);
   const names = new Map(
@@ -56,14 +77,18 @@ export function readColumns(
       [camelCase(name), name],
     ]),
   );
-  const fields = cells.map(cell => names.get(cell.trim()) ?? '');
-  const seen = new Set<string>();
+  const fields = cells.map(cell => names.get(cell) ?? '');
   const errors = cells.flatMap((cell, index): ImportError[] => {
     const field = fields[index] ?? '';
-    if (field === '') return [headerError(cell.trim().slice(0, 100), 'unknown', 'is not a field of this resource')];
-    if (seen.has(field)) return [headerError(field, 'ambiguous', 'is the name of two columns')];
-    seen.add(field);
-    return [];
+    const column = columnLetters(index);
+    if (cell === '') return [];
+    if (field === '') {
+      return [headerError(cell.slice(0, 100), 'unknown', `is not a field of this resource (column ${column})`)];
+    }
+
+    const first = fields.indexOf(field);
+    if (first === index) return [];
+    return [headerError(field, 'ambiguous', `is the name of two columns: ${columnLetters(first)} and ${column}`)];
   });
   if (errors.length > 0) return errors;
   const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
@@ -74,30 +99,72 @@ export function readColumns(
     writable: fields.map(field => kinds.get(field)),
     keyIndex: keyField === undefined ? -1 : fields.indexOf(keyField),
     keyField,
+    hasDecimalComma: delimiter !== ',',
   };
 }
 
-const headerError = (Field: string, Code: string, Reason: string): ImportError => ({ Line: 1, Field, Code, Reason });
+/** The name of a column in a spreadsheet: A to Z, then AA. */
+function columnLetters(index: number): string {
+  const last = String.fromCharCode(65 + (index % 26));
+  return index < 26 ? last : columnLetters(Math.floor(index / 26) - 1) + last;
+}
 
-/** Returns the body that a row stands for. An empty cell is null where the field can be null, else absent. */
-export function bodyOf({ writable }: Columns, cells: readonly string[]): Record<string, unknown> {
+/**
+ * Requires that a row has the cells of the header. Further ones are empty, as those are that a
+ * spreadsheet adds.
+ * @throws {Problem} `validation_failed`
+ */
+export function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
+  if (cells.length < fields.length) {
+    const message = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
+    throw fieldProblem('', message, 'wrong_format');
+  }
+
+  const stray = cells.findIndex((cell, index) => !fields[index] && cell.trim() !== '');
+  if (stray < 0) return;
+  throw fieldProblem('', `has a value in column ${columnLetters(stray)}, which has no name`, 'wrong_format');
+}
+
+/**
+ * Returns the body that a row stands for. An empty cell is null where the field can be null,
+ * else absent.
+ * @throws {Problem} `validation_failed` for a number that has two meanings
+ */
+export function bodyOf({ writable, hasDecimalComma }: Columns, cells: readonly string[]): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   for (const [index, column] of writable.entries()) {
     const cell = cells[index] ?? '';
     if (!column) continue;
-    if (cell !== '') body[column.field] = parseCell(cell, column.kind);
-    else if (column.isNullable) body[column.field] = null;
+    if (cell !== '') {
+      if (hasDecimalComma && column.kind === 'number') requireOneMeaning(column.field, cell.trim());
+      body[column.field] = parseCell(cell, column.kind, hasDecimalComma);
+    } else if (column.isNullable) body[column.field] = null;
     else if (column.kind === 'numbers') body[column.field] = [];
   }
   return body;
 }
 
+/**
+ * Refuses a number whose point may be that of thousands or of decimals: `1.500`, in a file in
+ * which numbers have a comma.
+ */
+function requireOneMeaning(field: string, cell: string): void {
+  const [, thousands, rest] = /^(-?[1-9]\d{0,2})\.(\d{3})$/.exec(cell) ?? [];
+  if (thousands === undefined || rest === undefined) return;
+
+  const texts = [`${thousands}${rest}`, `${thousands},${rest.replace(/0+$/, '') || '0'}`];
+  throw fieldProblem(field, `is ${texts.join(' or ')}: write one of them`, 'ambiguous');
+}
+
 /** A cell that is not of the kind stays text, which the contract of the resource then refuses. */
-function parseCell(cell: string, kind: Kind): unknown {
+function parseCell(cell: string, kind: Kind, hasDecimalComma: boolean): unknown {
   const text = readText(cell);
   if (kind === 'text') return text.replaceAll('\r\n', '\n');
   const trimmed = text.trim();
-  if (kind === 'number') return /^-?\d+(\.\d+)?$/.test(trimmed) ? Number(trimmed) : text;
+  if (kind === 'number') {
+    const number = hasDecimalComma ? trimmed.replace(',', '.') : trimmed;
+    return /^-?\d+(\.\d+)?$/.test(number) ? Number(number) : text;
+  }
   if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
   const numbers = trimmed
     .replace(/^\[|\]$/g, '')

@@ -72,7 +72,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       tag,
       summary: 'Import a CSV file of one resource',
       description:
-        'The body is CSV in UTF-8, separated by commas or semicolons, of at most 5 MB, 10,000 rows and 100 columns; its ' +
+        'The body is CSV in UTF-8, separated by commas, semicolons or tabs, of at most 5 MB, 10,000 rows and 100 columns; its ' +
         'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
@@ -88,6 +88,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         mediaType: 'text/csv',
         maxBytes,
         tooLarge: 'An import takes at most 5 MB: divide the file, and send the parts.',
+        notUtf8: 'A spreadsheet saves it as "CSV UTF-8", or with the character set Unicode (UTF-8).',
         example: 'Title,Weighting\nKey account,3\nFormer customer,4\n',
       },
       deadlineMs: importDeadlineMs,

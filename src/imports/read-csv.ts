@@ -1,10 +1,15 @@
 import { type Parser, parse } from 'csv-parse';
 
+/** What separates the cells of a file. */
+export type Delimiter = ',' | ';' | '\t';
+
 /** A record of a CSV file. */
 export interface CsvRecord {
   /** The line on which the record begins, from 1. */
   readonly line: number;
   readonly cells: readonly string[];
+  /** The one of its file. */
+  readonly delimiter: Delimiter;
 }
 
 /** The file is not CSV. */
@@ -36,12 +41,18 @@ interface ParsedRecord {
 }
 
 /**
- * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the
- * first line has more of. Empty lines are skipped. It holds the records of 8 KiB in memory, or one of 72 KiB.
+ * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas,
+ * semicolons or tabs: by what the line `sep=` of Excel at the beginning says, else by what the
+ * first line with text has most of. Rows without a value are skipped. It holds the records of 8
+ * KiB in memory, or one of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or take 8 KiB
  */
 export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvRecord> {
-  let parser: Parser | undefined;
+  const [first = Buffer.alloc(0), ...others] = pieces;
+  const { delimiter, begin } = formatOf(first);
+  const parser = createParser(delimiter);
+  /** Lines before the first one that is parsed. */
+  const linesBefore = begin > 0 ? 1 : 0;
   let failure: Error | undefined;
   let lines = 0;
   let emptyLines = 0;
@@ -50,45 +61,57 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
    */
   let recordBytes = 0;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
-    const line = lines + (info.empty_lines - emptyLines) + 1;
+    const line = linesBefore + lines + (info.empty_lines - emptyLines) + 1;
     ({ lines, empty_lines: emptyLines } = info);
-    return { line, cells: record };
+    return { line, cells: record, delimiter };
   };
   const check = (): void => {
-    if (failure) throw new CsvError(lines + 1, describe(failure));
+    if (failure) throw new CsvError(linesBefore + lines + 1, describe(failure));
   };
-  for (const piece of pieces) {
-    parser ??= createParser(piece).on('error', error => (failure = error));
+
+  parser.on('error', error => (failure = error));
+  for (const piece of [first.subarray(begin), ...others]) {
     for (let start = 0; start < piece.length; start += parsedBytes) {
       // The parser reads these bytes at once, so that its records can be taken without waiting for events.
       const bytes = piece.subarray(start, start + parsedBytes);
       const ended = countEnded(parser);
       parser.write(bytes);
       recordBytes = (countEnded(parser) === ended ? recordBytes : 0) + bytes.length;
-      for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) yield toRecord(parsed);
+      for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) {
+        const record = toRecord(parsed);
+        if (hasValue(record)) yield record;
+      }
       await new Promise(setImmediate);
       check();
-      if (recordBytes > maxRecordBytes) throw new CsvError(lines + 1, 'the row is too long');
+      if (recordBytes > maxRecordBytes) throw new CsvError(linesBefore + lines + 1, 'the row is too long');
     }
   }
-  if (!parser) return;
+
   parser.end();
   try {
-    for await (const parsed of parser) yield toRecord(parsed);
+    for await (const parsed of parser) {
+      const record = toRecord(parsed);
+      if (hasValue(record)) yield record;
+    }
   } catch (error) {
     failure ??= error as Error;
   }
   check();
 }
 
-function createParser(first: Buffer) {
+function createParser(delimiter: Delimiter) {
   return parse({
     bom: true,
-    delimiter: delimiterOf(first),
+    delimiter,
     info: true,
     relax_column_count: true,
     skip_empty_lines: true,
   });
+}
+
+/** False for a row that a spreadsheet has left behind: separators only. */
+function hasValue({ cells }: CsvRecord): boolean {
+  return cells.some(cell => cell.trim() !== '');
 }
 
 /** The records and empty lines that the parser has read to their end. */
@@ -96,10 +119,19 @@ function countEnded({ info }: Parser): number {
   return info.records + info.empty_lines;
 }
 
-function delimiterOf(first: Buffer): ',' | ';' {
-  const header = first.toString('utf8', 0, parsedBytes).split(/[\r\n]/, 1)[0] ?? '';
-  const count = (character: string): number => header.split(character).length;
-  return count(';') > count(',') ? ';' : ',';
+/**
+ * @returns the separator, and the first byte to parse: that after a line `sep=`, which Excel
+ * reads and writes
+ */
+function formatOf(first: Buffer): { delimiter: Delimiter; begin: number } {
+  const [line, , said] = /^(\xef\xbb\xbf)?"?sep=([,;\t])"?(\r\n|\r|\n)/i.exec(first.toString('latin1', 0, 16)) ?? [];
+  if (line !== undefined) return { delimiter: said as Delimiter, begin: line.length };
+
+  const lines = first.toString('utf8', 0, parsedBytes).split(/[\r\n]+/);
+  const header = lines.find(text => /[^\s,;"\uFEFF]/.test(text)) ?? '';
+  const count = (delimiter: Delimiter): number => header.split(delimiter).length;
+  const delimiters: Delimiter[] = [',', ';', '\t'];
+  return { delimiter: delimiters.reduce((most, each) => (count(each) > count(most) ? each : most)), begin: 0 };
 }
 
 const messages: Record<string, string> = {

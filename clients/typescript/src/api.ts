@@ -1133,7 +1133,13 @@ export interface paths {
         put?: never;
         /**
          * Import a CSV file of one resource
-         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
+         * @description The body is CSV in UTF-8, separated by commas, semicolons or tabs, of
+         *   at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the
+         *   fields. Needs the permission that a change of the resource needs, and the scope
+         *   `All`. `mode=upsert` changes the record with the same code, else the same `Id`.
+         *   With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are
+         *   left out; otherwise one refused row rejects all. A file with ids is refused with
+         *   400 unless `ids=own`: they mean something only in the tenant that gave them.
          *
          *     Needs a token.
          */
