@@ -39,11 +39,19 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     paths,
     components: {
       securitySchemes,
-      schemas: { ...namedSchemas(routes), Problem: problemSchema },
+      schemas: { ...usedSchemas(namedSchemas(routes), paths), Problem: problemSchema },
       headers: responseHeaders,
       responses: { ...emptyResponses, ...problemResponses(routes) },
     },
   };
+}
+
+/** The schemas that a path refers to. The records of a list that takes `include` have a schema of their own. */
+function usedSchemas(schemas: Json, paths: Json): Json {
+  const text = JSON.stringify(paths);
+  const isUsed = ([name]: [string, unknown]): boolean => text.includes(`"#/components/schemas/${name}"`);
+
+  return Object.fromEntries(Object.entries(schemas).filter(isUsed));
 }
 
 /** The groups of operations. Each has the description of its list, or of the first of its routes that has one. */

@@ -17,9 +17,12 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
     ...(route.takesIdempotencyKey ? ['Idempotency-Replayed'] : []),
   );
-  const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
+  const example = isJson(contentType) ? responseExample(response, routes) : eventExample(route, routes);
   const content = {
-    [mediaTypeOf(contentType)]: { schema: responseSchema(response, list?.includes), ...example },
+    [mediaTypeOf(contentType)]: {
+      schema: responseSchema(response, list?.includes),
+      ...(example !== undefined && { example }),
+    },
     ...(list ? csvContent(list) : {}),
   };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
@@ -101,6 +104,15 @@ function responseExample(response: z.ZodType, routes: readonly TenantRoute[]): u
   return response instanceof z.ZodArray ? [example] : example;
 }
 
+/** An example of a stream: an event of the first record that the list beside it has. */
+function eventExample(route: TenantRoute, routes: readonly TenantRoute[]): string | undefined {
+  const list = routes.find(({ path }) => `${path}/stream` === route.path);
+  if (!list?.response) return undefined;
+
+  const [change] = responseExample(list.response, routes) as Json[];
+  return `id: ${change?.Id}\ndata: ${JSON.stringify(change)}\n\n`;
+}
+
 /** The example body of the route that creates records with this view. */
 function createdAs(view: z.ZodType, routes: readonly TenantRoute[]): Json {
   const title = view.meta()?.title;
@@ -131,7 +143,8 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (type === 'integer' || type === 'number') return 1;
   if (type === 'boolean') return false;
   if (format === 'date-time') return time;
-  return format === 'uuid' ? guid : `the ${name}`;
+  if (format === 'uuid') return guid;
+  return name === 'Id' ? cursor : `the ${name}`;
 }
 
 function isNullable({ type, anyOf }: Json): boolean {
@@ -141,6 +154,8 @@ function isNullable({ type, anyOf }: Json): boolean {
 
 const time = '2026-01-05T09:30:00.000Z';
 const guid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
+/** The only id that is a text: that of a change. */
+const cursor = 'mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w';
 
 /** Values of properties for which the type alone would give a misleading one. */
 const examples: Json = {

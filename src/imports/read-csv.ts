@@ -1,7 +1,7 @@
 import { type Parser, parse } from 'csv-parse';
 
 /** What separates the cells of a file. */
-export type Delimiter = ',' | ';' | '\t';
+type Delimiter = ',' | ';' | '\t';
 
 /** A record of a CSV file. */
 export interface CsvRecord {

@@ -1,3 +1,4 @@
+import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { expect } from 'chai';
 import type { z } from 'zod';
@@ -26,6 +27,14 @@ describe('OpenAPI document', () => {
     expect(errors, JSON.stringify(errors)).to.equal(undefined);
     expect(valid).to.equal(true);
     expect(validator.version).to.equal('3.1');
+  });
+
+  it('the recommended rules of a linter find nothing in the document', async () => {
+    const config = await createConfig({ extends: ['recommended'] });
+
+    const found = await lintFromString({ source: text, config });
+
+    expect(found.map(({ ruleId, message }) => `${ruleId}: ${message}`)).to.deep.equal([]);
   });
 
   it('npm run openapi prints the document without a database and without settings', async () => {
@@ -123,8 +132,8 @@ describe('OpenAPI document', () => {
         }
         for (const [place, content] of bodies)
           for (const [type, { example }] of Object.entries(content ?? {})) {
-            if (!type.endsWith('json')) continue;
             expect(example, place).not.to.equal(undefined);
+            if (!type.endsWith('json')) continue;
             expect(violationsOf(`${place}/content/${pointerTo(type)}/schema`, example), place).to.equal(undefined);
           }
       });

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
@@ -10,6 +9,7 @@ import { pino } from 'pino';
 import { Breaker } from '../../src/http/rate-limit/breaker.ts';
 import { createRateLimitStore, type RateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
 import { OperatorError } from '../../src/log/operator-error.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
@@ -148,11 +148,7 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
       const folder = await mkdtemp(join(tmpdir(), 'redis-tls-'));
       ends.push(() => rm(folder, { recursive: true }));
       const [certificate, key] = [join(folder, 'redis.crt'), join(folder, 'redis.key')];
-      const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key];
-      const name = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost'];
-      execFileSync('openssl', ['req', '-x509', ...newKey, '-days', '2', ...name, '-out', certificate], {
-        stdio: 'ignore',
-      });
+      await makeCertificate('localhost', [certificate, key]);
       const port = await freePort();
       const tls = [
         '--tls-port',

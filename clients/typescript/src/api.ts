@@ -1133,13 +1133,7 @@ export interface paths {
         put?: never;
         /**
          * Import a CSV file of one resource
-         * @description The body is CSV in UTF-8, separated by commas, semicolons or tabs, of
-         *   at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the
-         *   fields. Needs the permission that a change of the resource needs, and the scope
-         *   `All`. `mode=upsert` changes the record with the same code, else the same `Id`.
-         *   With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are
-         *   left out; otherwise one refused row rejects all. A file with ids is refused with
-         *   400 unless `ids=own`: they mean something only in the tenant that gave them.
+         * @description The body is CSV in UTF-8, separated by commas, semicolons or tabs, of at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
          *
          *     Needs a token.
          */
@@ -1873,41 +1867,6 @@ export interface components {
             Screen: string | null;
             /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
-        };
-        /** AuditEntry */
-        AuditEntry: {
-            /** @description The number of the entry: later entries have higher numbers. */
-            Id: number;
-            /**
-             * Format: date-time
-             * @description When the change was made.
-             */
-            CreatedAt: string;
-            /** @description The number of the user who made the change; null for a change of the operator. */
-            UserId: number | null;
-            /** @description The guid of the user who made the change; null for a change of the operator. */
-            UserGuid: string | null;
-            /**
-             * @description What was done with the record.
-             * @enum {string}
-             */
-            Action: "create" | "update" | "delete";
-            /** @description The name of the resource, such as `Country`. */
-            Resource: string;
-            /** @description The id or the code of the record. */
-            Key: string;
-            /** @description The fields of the record before the change; null if it was created. */
-            Before: {
-                [key: string]: unknown;
-            } | null;
-            /** @description The fields of the record after the change; null if it was deleted. */
-            After: {
-                [key: string]: unknown;
-            } | null;
-            /** @description The address that the request came from; null for a change of the operator. */
-            IPAddress: string | null;
-            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
-            TraceId: string | null;
         };
         /** Change */
         Change: {
@@ -10534,6 +10493,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null}
+                     */
                     "text/event-stream": string;
                 };
             };
@@ -10579,7 +10542,7 @@ export interface operations {
                     /**
                      * @example [
                      *       {
-                     *         "Id": "the Id",
+                     *         "Id": "mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w",
                      *         "Type": "country.created",
                      *         "Resource": "Country",
                      *         "Key": "GB",
