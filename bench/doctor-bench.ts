@@ -13,8 +13,13 @@ await withBenchInstallation(bench, ['max_connections=100', 'shared_buffers=256MB
 async function bench(opened: BenchInstallation): Promise<void> {
   const environment = { DATABASE_URL: opened.controlUrl, MASTER_KEY: opened.masterKey };
   await makeFleet(opened, tenants);
-  const { ms, peakMb } = await measureCommand(
+  const { ms, peakMb, stdout } = await measureCommand(
     startProgram(`${root}/bin/backoffice`, ['doctor', '--json'], environment),
   );
-  console.log(`${tenants} tenants: ${(ms / 1_000).toFixed(1)} s, peak memory ${peakMb.toFixed(0)} MB`);
+  const { findings } = JSON.parse(stdout) as { findings: readonly unknown[] };
+
+  console.log(
+    `${tenants} tenants: ${(ms / 1_000).toFixed(1)} s, peak memory ${peakMb.toFixed(0)} MB, ` +
+      `${findings.length} findings`,
+  );
 }

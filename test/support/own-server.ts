@@ -22,12 +22,21 @@ export interface OwnServer {
   close(): Promise<void>;
 }
 
+interface OwnServerOptions {
+  /** True if `initdb` makes it. Else it is a copy, with the system identifier of the others. */
+  readonly isNew?: boolean;
+}
+
 /** Starts a PostgreSQL server with these settings, `name=value`, in a folder of its own. */
-export async function startOwnServer(name: string, settings: string[]): Promise<OwnServer> {
+export async function startOwnServer(
+  name: string,
+  settings: string[],
+  { isNew = false }: OwnServerOptions = {},
+): Promise<OwnServer> {
   const folder = await makeServerFolder(name);
   const data = join(folder, 'postgres');
   const snapshot = join(folder, 'snapshot');
-  await copyPlainTemplate(folder);
+  if (!isNew) await copyPlainTemplate(folder);
   let postgres = await startEmbeddedPostgres(folder, { settings });
   const { url } = postgres;
 
