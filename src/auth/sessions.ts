@@ -2,13 +2,12 @@ import { raw } from '@mikro-orm/postgresql';
 import { Session } from '../control/control-entities.ts';
 import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
-import { sessionLifetime } from '../control/token-lifetime.ts';
+import { refreshRepeatSeconds, sessionLifetime } from '../control/token-lifetime.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
-const repeatable = `interval '10 seconds'`; // for a client whose response was lost, or with two browser tabs
 /** SQL condition: the session has not expired. */
 export const unexpired = `
   refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'`;
@@ -59,21 +58,27 @@ export async function setPasswordHash(query: QueryControl, userId: number, hash:
 }
 
 const usable = `id = $1 and tenant_id = $2 and revoked_at is null and ${unexpired}`;
+/** `wasValid`: as the statement began, before it waited for another rotation of the session. */
 const rotate = `
-  update sessions set refresh_generation = $3 + 1, refreshed_at = now()
-   where ${usable} and refresh_generation <= $3 returning id`;
+  with found as (select refresh_generation as generation from sessions where ${usable}),
+       rotated as (
+         update sessions set refresh_generation = $3 + 1, refreshed_at = now()
+          where ${usable} and refresh_generation <= $3 returning id)
+  select generation <= $3 as "wasValid", exists (select from rotated) as "isRotated" from found`;
 const repeated = `
-  select refresh_generation = $3 + 1 and refreshed_at > now() - ${repeatable} as repeated
+  select $4 or refresh_generation = $3 + 1 and refreshed_at > now() - interval '${refreshRepeatSeconds} seconds'
+           as "isRepeated"
     from sessions where ${usable}`;
 
 export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
 
 /**
  * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly one rotates the session.
- * The token that was just replaced may be used again for 10 s and yields the same successor. The reuse of any older
- * token shows that it was copied, so the session is revoked. A token that is newer than the stored generation was
- * issued before the control database was restored from a backup or lost its last changes in a failover: it is valid.
- * @throws {DeadlineError} when the deadline has passed: the token is not exchanged, and its client may repeat it
+ * The token that was just replaced may be used again for a minute, and yields the same successor; a use that began
+ * before the replacement was committed does too, however long that commit took. The reuse of any older token shows that
+ * it was copied, so the session is revoked. A token that is newer than the stored generation was issued before the
+ * control database was restored from a backup or lost its last changes in a failover: it is valid.
+ * @throws {DeadlineError} when the deadline has passed: whether the token is exchanged or not, its client may repeat it
  */
 export async function rotateSession(
   control: ControlDatabase,
@@ -83,17 +88,21 @@ export async function rotateSession(
 ): Promise<Rotation> {
   const { sessionId, generation } = token;
   const values = [sessionId, tenantId, generation];
+
   const rotation = await transactControl(
     control,
     async (query): Promise<Rotation> => {
-      const rotated = await query('rotate_session', rotate, values);
-      const [found] = rotated.length > 0 ? [] : await query<{ repeated: boolean }>('repeated', repeated, values);
-      if (rotated.length > 0 || found?.repeated)
-        return { outcome: 'rotated', successor: { sessionId, generation: generation + 1 } };
-      return { outcome: found ? 'reused' : 'refused' };
+      const [use] = await query<{ wasValid: boolean; isRotated: boolean }>('rotate_session', rotate, values);
+      const successor = { sessionId, generation: generation + 1 };
+      if (use?.isRotated) return { outcome: 'rotated', successor };
+
+      const found = await query<{ isRepeated: boolean }>('repeated', repeated, [...values, use?.wasValid ?? false]);
+      if (found[0]?.isRepeated) return { outcome: 'rotated', successor };
+      return { outcome: found.length > 0 ? 'reused' : 'refused' };
     },
     { deadline },
   );
+
   if (rotation.outcome === 'reused') await revokeSession(control, sessionId, 'refresh_reuse');
   return rotation;
 }

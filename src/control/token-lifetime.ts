@@ -5,6 +5,14 @@ export const accessTokenLifetimeSeconds = 15 * 60;
 export const sessionLifetime = { idle: '7 days', total: '30 days' };
 
 /**
+ * How long a refresh token that was replaced yields the same successor again, in seconds, for a
+ * client whose response was lost, or with two browser tabs. A refresh whose commit hangs gets 503
+ * after the deadline of requests, 10 s, and is repeated after its `Retry-After`, 2 s: longer than
+ * both together by 30 s at least, so that no obedient repeat counts as theft.
+ */
+export const refreshRepeatSeconds = 60;
+
+/**
  * How far the clocks of two machines may differ, in seconds. A token is accepted for this time after it has expired.
  */
 export const clockSkewSeconds = 30;

@@ -5,6 +5,7 @@ import {
   clockSkewSeconds,
   keyRetirementSeconds,
   maxRetiredTokenSeconds,
+  refreshRepeatSeconds,
   sessionLifetime,
 } from '../../src/control/token-lifetime.ts';
 import { rotateKey } from '../../src/operator/people/keys.ts';
@@ -54,6 +55,13 @@ describe('lifetime of tokens and sessions', () => {
     expect(inGuide, 'docs/guide/first-call.md').to.not.deep.equal([]);
     for (const seconds of [...inGuide, ...(await stated('README.md'))])
       expect(seconds).to.equal(accessTokenLifetimeSeconds);
+  });
+
+  it('the guide states for how long a refresh may be repeated', async () => {
+    const text = await readFile(new URL('../../docs/guide/first-call.md', import.meta.url), 'utf8');
+
+    expect(refreshRepeatSeconds).to.equal(60);
+    expect(text).to.include('repeat the request, for a minute after the first one');
   });
 
   it('the guide, the handbook and the settings state the lifetime that sessions have', async () => {

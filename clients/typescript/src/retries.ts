@@ -32,7 +32,7 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
   };
 }
 
-/** A refresh that is repeated within 10 s returns the same tokens. */
+/** A refresh that is repeated within a minute returns the same tokens. */
 function isRepeatable({ method, headers, url }: Request): boolean {
   return method === 'GET' || method === 'HEAD' || headers.has('Idempotency-Key') || url.endsWith('/auth/refresh');
 }

@@ -61,7 +61,7 @@ export function createSession({ send, baseUrl, tenant, storage, onTokens, ...opt
 
   /**
    * Gets new tokens for those that were refused, unless another tab has done so. A refresh token counts once: a second
-   * refresh with the same one, more than 10 s later, would end the session.
+   * refresh with the same one, more than a minute later, would end the session.
    * @returns the refusal; undefined when there are new tokens, or the session has ended in another tab
    */
   const refresh = async (refused: Tokens): Promise<Response | undefined> => {
