@@ -3,9 +3,9 @@ import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { renameDatabase } from '../../postgres/rename-database.ts';
+import { quoteLiteral } from '../../postgres/quote.ts';
 import { countText } from '../command/texts.ts';
+import { createPrivate, dropOwned, renameOwned } from '../schema/owned-databases.ts';
 import type { ControlSource } from './control-source.ts';
 
 /*
@@ -87,9 +87,8 @@ export async function requireRestorable(controlUrl: string, source: ControlSourc
 /** Creates an empty database, in place of one that a killed run has left. @returns its URL */
 export async function createEmpty(controlUrl: string, name: string): Promise<string> {
   await onServer(controlUrl, async server => {
-    await server.query(`drop database if exists ${quote(name)} with (force)`);
-    await server.query(`create database ${quote(name)} template template0 encoding 'UTF8'`);
-    await server.query(`revoke all on database ${quote(name)} from public`);
+    await dropOwned(server, name);
+    await createPrivate(server, name, "template template0 encoding 'UTF8'");
   });
   return databaseUrl(controlUrl, name);
 }
@@ -103,14 +102,14 @@ export async function putInPlace(controlUrl: string, from: string, onEmptyRemove
   if ((await readState(controlUrl))?.tenants)
     throw new OperatorError(`The control database has got tenants meanwhile. The restored one is database ${from}`);
   await onServer(controlUrl, async server => {
-    await server.query(`drop database if exists ${quote(name)} with (force)`);
+    await dropOwned(server, name);
     onEmptyRemoved();
-    await renameDatabase(server, from, name);
+    await renameOwned(server, from, name);
   });
 }
 
 export async function dropDatabase(controlUrl: string, name: string): Promise<void> {
-  await onServer(controlUrl, server => server.query(`drop database if exists ${quote(name)} with (force)`));
+  await onServer(controlUrl, server => dropOwned(server, name));
 }
 
 /** Runs `work` on the server of the control database, also when that database does not exist. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { appendOnlyTables, type DataTable } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, compareRows, copyRows, type TablePart, withoutTriggers } from './replace-tables.ts';
@@ -133,11 +134,19 @@ async function awaitDraws(source: pg.Client, sequences: readonly string[]): Prom
   for (const deadline = performance.now() + maxTransactionMs; ids.length > 0; await sleep(pollMs)) {
     const { rowCount } = await source.query(`select from ${draws} and virtualtransaction = any ($2)`, [sequences, ids]);
     if (rowCount === 0) return;
-    if (performance.now() > deadline)
-      throw new OperatorError(
-        `A transaction in the tenant database has not ended within ${maxTransactionMs / 1_000} s. ` +
-          'Wait until it has, or end it (select * from pg_stat_activity), and run the command again',
+    if (performance.now() > deadline) {
+      const { rows: holders } = await source.query<{ pid: number }>(
+        `select distinct pid from ${draws} and virtualtransaction = any ($2)`,
+        [sequences, ids],
       );
+      const pids = new Set(holders.map(({ pid }) => pid));
+      const sessions = await readOtherSessions(source, source.database ?? '');
+      throw new OperatorError(
+        `A transaction in the tenant database has not ended within ${maxTransactionMs / 1_000} s: ` +
+          `${sessionsText(sessions.filter(({ pid }) => pids.has(pid)))}. Wait until it has, and run the command again. ` +
+          'Or let the command end sessions of others: --end-sessions',
+      );
+    }
   }
 }
 

@@ -10,6 +10,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { scramVerifier } from '../../postgres/scram.ts';
+import { createPrivate } from '../schema/owned-databases.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { findRemains, newPhysicalName } from './database-names.ts';
@@ -96,7 +97,7 @@ export async function createDatabase(
       throw error;
     });
 
-    await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
+    await admin.query(limitConnect(database, role));
   });
 }
 
@@ -121,10 +122,6 @@ export async function createAtVersion(
 
   if (isAtHead) await copyTemplate(admin, server, adminUrl, name);
   else await createNew(admin, { server, database: name }, "template template0 encoding 'UTF8'");
-
-  await admin.query(
-    `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
-  );
   if (isAtHead) return;
 
   const migrations = await loadMigrations('tenant');
@@ -132,14 +129,11 @@ export async function createAtVersion(
   await runMigrations(databaseUrl(adminUrl, name), earlier, migrationSettings(server));
 }
 
-/**
- * Copies the template. The copy is closed to connections, because the privileges on it are not set
- * yet. Several copies can be made at once: the template is closed, too, so that no session is in it.
- */
+/** Copies the template. Several copies can be made at once: it is closed, so that no session is in it. */
 async function copyTemplate(admin: pg.Client, server: Server, adminUrl: string, name: string): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const template = await ensureTemplate(admin, server, adminUrl);
-    const options = `template ${quote(template)} strategy wal_log allow_connections false`;
+    const options = `template ${quote(template)} strategy wal_log`;
     try {
       await createNew(admin, { server, database: name }, options);
       return;
@@ -156,7 +150,7 @@ async function createNew(
   names: Pick<TenantDatabase, 'server' | 'database'>,
   options: string,
 ): Promise<void> {
-  await admin.query(`create database ${quote(names.database)} ${options}`).catch(error => throwIfTaken(error, names));
+  await createPrivate(admin, names.database, options).catch(error => throwIfTaken(error, names));
 }
 
 /** Returns SQL that lets one login role connect to a database, and no other role. */

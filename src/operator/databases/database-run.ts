@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { holdImports } from '../../imports/import-lock.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { endOtherSessions, sessionsLeft } from '../schema/other-sessions.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { createDatabase, NameTakenError, reserveDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
@@ -94,7 +95,7 @@ export class DatabaseRun {
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
     'close current': () => this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
     'require lost': () => closeLost(this.#installation, this.#present(), () => this.#requireLastRun()),
-    'end sessions': () => this.#inCurrent(endSessions),
+    'end sessions': () => this.#inCurrent((client, role) => this.#endSessions(client, role)),
     'keep webhooks': () => this.#keepWebhooks(),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
@@ -146,8 +147,8 @@ export class DatabaseRun {
     const { role } = this.#present();
     const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
     await becomeMember(source, role);
-    const { maxPauseMs = 0 } = this.#plan;
-    this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs });
+    const { maxPauseMs = 0, endSessions = false } = this.#plan;
+    this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs, endSessions });
     return this.#copy.copyAll();
   }
 
@@ -164,7 +165,21 @@ export class DatabaseRun {
   async #claim(database: TenantDatabase): Promise<void> {
     const client = await this.#connect(database);
     await becomeMember(client, database.role);
+    await this.#endOtherSessions(client, database);
     await claimDatabase(client, this.#run);
+  }
+
+  /** @throws {OperatorError} when the command was told to end sessions of others, and may not end one */
+  async #endOtherSessions(client: pg.Client, { database, role }: TenantDatabase): Promise<void> {
+    if (!this.#plan.endSessions) return;
+
+    const left = await endOtherSessions(client, database, [role]);
+    if (left.length > 0) throw sessionsLeft(client, `Database ${database} is not free`, left);
+  }
+
+  async #endSessions(client: pg.Client, role: string): Promise<void> {
+    await endSessions(client, role);
+    if (this.#plan.endSessions) await endOtherSessions(client, this.#present().database);
   }
 
   async #closeFence(): Promise<void> {

@@ -4,6 +4,7 @@ import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { dropOwned } from '../schema/owned-databases.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { findRemains } from './database-names.ts';
@@ -120,7 +121,7 @@ export async function dropDatabase(
       await becomeMember(admin, role);
       await admin.query(`alter role ${quote(role)} nologin password null`);
     }
-    await admin.query(`drop database if exists ${quote(database)} with (force)`);
+    await dropOwned(admin, database);
     // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
     if (remains.role) {
       await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);

@@ -3,6 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { headFingerprint, knownObjects, tenantGroup } from '../schema/template.ts';
 import type { TenantDatabase } from './database-store.ts';
 
@@ -192,6 +193,15 @@ export async function readHoldings(
   const kept = new Set(current ? (await readForeignObjects(installation, current)).tables : []);
   const missing = found.tables.filter(name => !kept.has(name)).map(name => `table public.${name}`);
   return { all: allNames(found), rows: [...rowsLeft(found), ...missing] };
+}
+
+/** Returns the sessions of others in a database that is to be dropped, which ends them: each as a plan names it. */
+export async function readSessionNames({ servers }: Installation, held: HeldDatabase): Promise<string[]> {
+  const sessions = await withConnection(servers.adminUrl(held.server), client =>
+    readOtherSessions(client, held.database, [held.role]),
+  );
+
+  return sessions.map(session => `session ${sessionText(session)}`);
 }
 
 const nothing: ForeignObjects = { schemas: [], tables: [], others: [] };

@@ -2,9 +2,9 @@ import type pg from 'pg';
 import { holdImports } from '../../imports/import-lock.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { readTableFingerprints } from '../../postgres/change-counters.ts';
-import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import { endOtherSessions, type OtherSession, readOtherSessions } from '../schema/other-sessions.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';
@@ -33,6 +33,8 @@ interface LiveCopyOptions extends CopyEnds {
   readonly role: string;
   /** Maximum estimated wait of requests, in ms. */
   readonly maxPauseMs: number;
+  /** True to end sessions of others in the source. */
+  readonly endSessions: boolean;
 }
 
 /** Copies the data of a served tenant to another database: all of it, what is new, and the rest behind a fence. */
@@ -88,7 +90,7 @@ export class LiveCopy {
    * @throws {OperatorError} when requests would wait for too long
    */
   async copyAhead(): Promise<void> {
-    const { source, role, maxPauseMs } = this.#options;
+    const { source, maxPauseMs } = this.#options;
     await holdImports(source); // otherwise requests would wait for what one writes meanwhile
     const copied = this.#present();
     for (let round = 0; round < maxRounds; round++) {
@@ -96,7 +98,7 @@ export class LiveCopy {
       copied.prefixes = await copyAhead(this.#options, copied.numbered, copied.prefixes);
       if (rowsAhead(copied.prefixes) - before <= maxLastRows) break;
     }
-    const missing = await findMissing(source, copied, role);
+    const missing = await findMissing(source, copied, await this.#othersLeft());
     const pauseMs = fenceMs + missing.estimatedMs;
     if (pauseMs > maxPauseMs)
       throw new OperatorError(
@@ -110,15 +112,18 @@ export class LiveCopy {
    * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session
    * of the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`).
    * While a session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes
-   * the source until the transaction ends that is left open there: its tables are locked.
+   * the source until the transaction ends that is left open there: its tables are locked. So a session that begins
+   * after the lock does not count.
    * @throws {OperatorError} when another login changes the source, or when too much is missing
    */
   async copyChanges(): Promise<void> {
-    const { source, target, run, role, maxPauseMs } = this.#options;
+    const { source, target, run, role, maxPauseMs, endSessions } = this.#options;
     const copied = this.#present();
     await source.query('begin isolation level repeatable read');
     await lockTables(source, copied.tables);
-    const missing = await findMissing(source, copied, role);
+    const database = source.database ?? '';
+    const others = await (endSessions ? endOtherSessions : readOtherSessions)(source, database, [role]);
+    const missing = await findMissing(source, copied, others);
     if (missing.estimatedMs > maxPauseMs)
       throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
     await changeInEpoch(target, run, async () => {
@@ -130,6 +135,13 @@ export class LiveCopy {
       await compareRows(this.#options, ends);
       await copySequences(this.#options, copied.tables);
     });
+  }
+
+  /** Returns the sessions of others that would be there behind the fence. */
+  async #othersLeft(): Promise<readonly OtherSession[]> {
+    const { source, role, endSessions } = this.#options;
+    const others = await readOtherSessions(source, source.database ?? '', [role]);
+    return endSessions ? others.filter(({ mayEnd }) => !mayEnd) : others;
   }
 
   #present(): CopiedTables {
@@ -144,11 +156,5 @@ function rowsAhead(prefixes: CopiedTables['prefixes']): number {
 
 async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
   const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
-  await source.query(`lock table ${names} in share mode`).catch(error => {
-    if (sqlState(error) !== '55P03') throw error;
-    throw new OperatorError(
-      'Another login changes tables of the tenant database, and did not finish within 2 s. ' +
-        'End it (select * from pg_stat_activity), and run the command again',
-    );
-  });
+  await source.query(`lock table ${names} in share mode`);
 }

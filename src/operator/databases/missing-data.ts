@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { isProvedUnchanged, readTableFingerprints, type TableFingerprints } from '../../postgres/change-counters.ts';
+import { type OtherSession, sessionsText } from '../schema/other-sessions.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
 
@@ -23,17 +24,21 @@ export interface MissingData {
   readonly ends: readonly NumberedTable[];
   /** How long that takes, in ms, by the time that the tables have taken before. */
   readonly estimatedMs: number;
-  /** True while a session of another login exists, whose changes may not be counted yet. */
-  readonly isUncounted: boolean;
+  /** Sessions of other logins, whose changes may not be counted yet. */
+  readonly others: readonly OtherSession[];
 }
 
 /**
  * Returns what would have to be copied if the source were closed now. An append-only table has to be copied whole if
  * rows of it were changed or deleted, as by an operator who has switched its trigger off.
- * @param role of the tenant in the source: its sessions end before the source is closed
+ * @param others the sessions of other logins, from before the counters are read (I2 of `isProvedUnchanged`)
  */
-export async function findMissing(source: pg.Client, copied: CopiedTables, role: string): Promise<MissingData> {
-  const isUnused = !(await hasOtherSessions(source, role)); // before the counters (I2 of `isProvedUnchanged`)
+export async function findMissing(
+  source: pg.Client,
+  copied: CopiedTables,
+  others: readonly OtherSession[],
+): Promise<MissingData> {
+  const isUnused = others.length === 0;
   const fingerprints = await readTableFingerprints(source);
   const isChanged = ({ name }: DataTable): boolean => {
     const which = copied.prefixes.has(name) ? 'withoutInserts' : 'all';
@@ -46,30 +51,16 @@ export async function findMissing(source: pg.Client, copied: CopiedTables, role:
   const whole = copied.tables.filter(({ name }) => names.has(name));
   const ends = copied.numbered.filter(({ name }) => !names.has(name));
   const ms = whole.map(({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0);
-  return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), isUncounted: !isUnused };
+  return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), others };
 }
 
 /** Says in words why the pause would be long. */
-export function describe({ whole, isUncounted }: MissingData): string {
+export function describe({ whole, others }: MissingData): string {
   const names = whole.map(({ name }) => name).join(', ');
-  return isUncounted
-    ? 'another login is connected to the tenant database, so everything would be copied again. End its sessions ' +
-        '(select * from pg_stat_activity)'
+  return others.length > 0
+    ? `others are connected to the tenant database, so everything would be copied again: ${sessionsText(others)}. ` +
+        'Let the command end their sessions (--end-sessions)'
     : `much of its data changes all the time (${names})`;
-}
-
-/**
- * Returns whether sessions exist in the connected database that belong neither to a role nor to a move. Autovacuum,
- * which changes no rows, has no login. PostgreSQL shows the login of each other session, but its kind only to
- * superusers and to members of its role.
- */
-async function hasOtherSessions(source: pg.Client, role: string): Promise<boolean> {
-  const { rowCount } = await source.query(
-    `select from pg_stat_activity where datname = current_database() and usesysid is not null
-        and application_name not like 'backoffice-move%' and usename <> $1`,
-    [role],
-  );
-  return rowCount !== 0;
 }
 
 /** Returns the pairs of tables of which the first refers to the second. */

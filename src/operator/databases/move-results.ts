@@ -9,6 +9,9 @@ import type { RunObservers } from './run-databases.ts';
 /** The field of every operation that leaves or drops a database in which somebody else may have made tables. */
 export const leaveSchemas = flag('go on although tables that others have made are left behind, or dropped');
 
+/** The field of every operation that sessions of others in the database of a tenant can hinder. */
+export const endSessions = flag('end sessions of others in the database of the tenant, such as psql or an agent');
+
 /** The fields that every operation has that moves tenants. */
 export const moveFields = {
   pause: option('<seconds>', 'maximum estimated time for which requests wait', {
@@ -17,6 +20,7 @@ export const moveFields = {
   }),
   keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseAmount('hours'), default: 24 }),
   leaveSchemas,
+  endSessions,
 };
 
 /** What `--json` prints of an operation that moves tenants. */
@@ -25,8 +29,18 @@ export const moveJson = 'print JSON lines on stdout: the steps, and at the end t
 export const moveInterrupt = { text: 'the next step at which the tenant is served' };
 
 /** Returns what the fields ask for. */
-export function moveRequest({ pause, keep, leaveSchemas }: { pause: number; keep: number; leaveSchemas: boolean }) {
-  return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000, leaveSchemas };
+export function moveRequest({
+  pause,
+  keep,
+  leaveSchemas,
+  endSessions,
+}: {
+  pause: number;
+  keep: number;
+  leaveSchemas: boolean;
+  endSessions: boolean;
+}) {
+  return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000, leaveSchemas, endSessions };
 }
 
 /** Returns the observers of a run, which show its steps, and interrupt it where nothing waits for it. */

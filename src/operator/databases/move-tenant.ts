@@ -26,6 +26,8 @@ export interface MoveRequest {
   maxPauseMs: number;
   /** True to leave tables behind that somebody else has made in schemas of their own. */
   leaveSchemas?: boolean;
+  /** True to end sessions of others in the database of the tenant. */
+  endSessions?: boolean;
 }
 
 /** A move that has succeeded. */
@@ -52,7 +54,7 @@ export interface MoveSummary {
 export async function moveTenant(
   installation: Installation,
   slug: string,
-  { to, isBack = false, keepSeconds, maxPauseMs, leaveSchemas = false }: MoveRequest,
+  { to, isBack = false, keepSeconds, maxPauseMs, leaveSchemas = false, endSessions = false }: MoveRequest,
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
@@ -66,7 +68,7 @@ export async function moveTenant(
     const server = await requireTarget(installation, found, to);
     await requireNothingLeft(installation, control, tenant, leaveSchemas);
     const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
-    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs, leaveSchemas } as const;
+    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs, leaveSchemas, endSessions } as const;
     const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
     return readSummary(control, slug, result);
   });

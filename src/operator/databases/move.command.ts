@@ -86,8 +86,11 @@ const settle = defineChange({
 export const operations = [move, settle];
 
 /** Formats a plan. What somebody else has made in the database stands below it. */
-function movePlanText({ leaves, withoutIndexes, ...plan }: MovePlan): string {
+function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): string {
   const lines = [
+    others.length > 0
+      ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, unless --end-sessions.`
+      : '',
     leaves.length > 0 ? `Stays in the old database, and is dropped with it: ${leaves.join(', ')}.` : '',
     withoutIndexes.length > 0
       ? `Moves with its rows, but without defaults, constraints and indexes: ${withoutIndexes.join(', ')}.`

@@ -1,5 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { findNumberedTables } from './copy-ahead.ts';
@@ -22,6 +23,8 @@ export interface MovePlan extends MovedObjects {
   maxPauseMs: number;
   /** Sessions in the database of the tenant at the moment. */
   sessions: number;
+  /** Those of others among them. While they last, everything is copied again when requests wait. */
+  others: readonly string[];
 }
 
 /** Checks whether a tenant can be moved, and changes nothing. @throws {OperatorError} when it cannot */
@@ -38,6 +41,7 @@ export async function planMove(
   return withConnection(url, async client => {
     const tables = await listDataTables(client, identityTables);
     const numbered = await findNumberedTables(client, tables);
+    const sessionsOfOthers = await readOtherSessions(client, tenant.databaseName, [tenant.roleName]);
     const { rows } = await client.query<{ bytes: string; ahead: string; others: string; sessions: number }>(
       `select pg_database_size(current_database()) as bytes,
               (select count(*)::int - 1 from pg_stat_activity where datname = current_database()) as sessions,
@@ -55,6 +59,7 @@ export async function planMove(
       aheadBytes: Number(ahead),
       maxPauseMs: Math.round(fenceMs + Number(others) / bytesPerMs),
       sessions,
+      others: sessionsOfOthers.map(sessionText),
       ...objects,
     };
   });

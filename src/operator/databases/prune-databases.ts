@@ -5,7 +5,7 @@ import { countText, errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
-import { namesUnlessAway, notDroppedFor, readHoldings } from './foreign-objects.ts';
+import { namesUnlessAway, notDroppedFor, readHoldings, readSessionNames } from './foreign-objects.ts';
 import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
@@ -15,7 +15,7 @@ import { TenantBusyError, withTenant } from './with-tenant.ts';
 export interface PrunedDatabase extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
   /** `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`. */
   action: 'drop' | 'serve' | 'refuse';
-  /** What somebody else has made in a database that is dropped. */
+  /** What somebody else has made in a database that is dropped, and the sessions of others that end. */
   holds: readonly string[];
   /** Of these, what has rows that are nowhere else. */
   onlyHere: readonly string[];
@@ -92,7 +92,7 @@ export async function planDrops(
       const holds = await namesUnlessAway(async () => {
         const holdings = await readHoldings(installation, database, current);
         onlyHere = holdings.rows;
-        return holdings.all;
+        return [...holdings.all, ...(await readSessionNames(installation, database))];
       });
       const action = onlyHere.length > 0 && !leaveSchemas ? 'refuse' : 'drop';
       planned.push({ ...each, action, holds, onlyHere });

@@ -1,7 +1,7 @@
 import { defineOperation, type Operation } from '../command/operation.ts';
 import { argument, option } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
-import { moveInterrupt, observeRun, parseAmount } from './move-results.ts';
+import { endSessions, moveInterrupt, observeRun, parseAmount } from './move-results.ts';
 import type { SwitchKind, SwitchResult } from './restored-databases.ts';
 
 const chosen = {
@@ -39,6 +39,7 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
     fields: {
       ...chosen,
       keep: option('<hours>', 'how long the present data is kept', { parse: parseAmount('hours'), default: 720 }),
+      endSessions,
     },
     effect: 'destroys',
     interrupt: moveInterrupt,
@@ -58,9 +59,9 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
         confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
       };
     },
-    async run({ slug, database, keep }, context) {
+    async run({ slug, database, keep, endSessions }, context) {
       const { switchDatabase } = await import('./restored-databases.ts');
-      const request = { kind, database, keepSeconds: keep * 3_600 };
+      const request = { kind, database, keepSeconds: keep * 3_600, endSessions };
       const result = await switchDatabase(context.installation, slug, request, observeRun(context));
       context.output.result(result, () => switchText(kind, result));
     },

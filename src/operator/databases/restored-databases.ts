@@ -81,6 +81,8 @@ interface SwitchRequest {
   database?: string | undefined;
   /** How long the present database is kept, in seconds. */
   keepSeconds: number;
+  /** True to end sessions of others in both databases. */
+  endSessions?: boolean;
 }
 
 /**
@@ -91,7 +93,7 @@ interface SwitchRequest {
 export async function switchDatabase(
   installation: Installation,
   slug: string,
-  { kind, database, keepSeconds }: SwitchRequest,
+  { kind, database, keepSeconds, endSessions = false }: SwitchRequest,
   observers: RunObservers = {},
 ): Promise<SwitchResult> {
   return withTenant(installation, slug, async (control, tenant) => {
@@ -102,7 +104,7 @@ export async function switchDatabase(
     await retreatIfFenced({ installation, control, tenant }); // a killed run may have left the fence
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
     if (isCurrent) return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
-    const plan = { target, keptBy: kind, keepSeconds } as const;
+    const plan = { target, keptBy: kind, keepSeconds, endSessions } as const;
     const { pauseMs } = await runDatabases({ installation, control, tenant }, 'switch', plan, observers);
     return { tenant: slug, database: target.database, origin: target.origin, pauseMs };
   });

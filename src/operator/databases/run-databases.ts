@@ -1,8 +1,10 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
+import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
 import { RunReplacedError } from './database-stamp.ts';
@@ -91,7 +93,7 @@ export async function runDatabases(
       await recordFacts(control, now.id, { pauseMs, error: null });
       return { target: now, former, pauseMs };
     }
-    throw sqlState(error) === undefined ? error : stopped(tenant, now, error);
+    throw sqlState(error) === undefined ? error : await stopped(installation, tenant, now, error);
   }
 }
 
@@ -144,15 +146,41 @@ async function giveUp(
 }
 
 const insufficientPrivilege = '42501';
+const lockNotAvailable = '55P03';
 
 /** Says which database serves the tenant, and that nothing is lost. */
-function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
+async function stopped(
+  installation: Installation,
+  { slug }: LockedTenant,
+  now: TenantDatabase | undefined,
+  cause: unknown,
+): Promise<OperatorError> {
   const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
-  const isRefused = sqlState(cause) === insufficientPrivilege;
-  const condition = isRefused
-    ? 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then'
-    : 'When all servers work,';
+  const condition = await conditionOf(installation, now, cause);
+
   return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`, {
     cause,
   });
+}
+
+/** Returns what has to be done before the command is run again. */
+async function conditionOf(
+  { servers }: Pick<Installation, 'servers'>,
+  now: TenantDatabase | undefined,
+  cause: unknown,
+): Promise<string> {
+  const state = sqlState(cause);
+  if (state === insufficientPrivilege)
+    return 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then';
+  if (state !== lockNotAvailable || !now) return 'When all servers work,';
+
+  const others = await withConnection(servers.adminUrl(now.server), client =>
+    readOtherSessions(client, now.database, [now.role]),
+  ).catch(() => []);
+  if (others.length === 0) return 'Somebody has used its tables for longer than the command waits. Later,';
+
+  return (
+    `Others are connected to its database: ${sessionsText(others)}. End their sessions (a move and a swap do it with ` +
+    '--end-sessions), and'
+  );
 }

@@ -24,6 +24,8 @@ export interface RunPlan {
   readonly maxPauseMs?: number;
   /** True to drop what this run condemns also with tables of others (`dropDatabase`). */
   readonly leaveSchemas?: boolean;
+  /** True to end sessions of others in the databases of the run. */
+  readonly endSessions?: boolean;
 }
 
 /**

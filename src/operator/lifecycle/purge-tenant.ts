@@ -8,7 +8,7 @@ import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { DatabaseStep } from '../databases/database-protocol.ts';
 import { readDatabases } from '../databases/database-store.ts';
 import { dropCondemned, findLeftRoles, type LeftRole } from '../databases/drop-database.ts';
-import { namesUnlessAway, readHoldings } from '../databases/foreign-objects.ts';
+import { namesUnlessAway, readHoldings, readSessionNames } from '../databases/foreign-objects.ts';
 import { runDatabases } from '../databases/run-databases.ts';
 import { requirePurgeable } from '../tenants/purging.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
@@ -101,7 +101,7 @@ interface PurgePlan {
   database: string | null;
   server: string | null;
   users: number;
-  /** What somebody else has made in its databases, each with the name of the database. */
+  /** What somebody else has made in its databases, and sessions of others there, each with the name of the database. */
   holds: string[];
   /** Those that the last run saw in the target. */
   archives: number;
@@ -130,7 +130,10 @@ async function listHeld(installation: Installation, tenantId: number): Promise<s
   return withConnection(installation.controlUrl, async control => {
     const held: string[] = [];
     for (const each of await readDatabases(control, tenantId, ['reserved', 'filled', 'kept', 'current', 'condemned'])) {
-      const names = await namesUnlessAway(async () => (await readHoldings(installation, each, undefined)).all);
+      const names = await namesUnlessAway(async () => [
+        ...(await readHoldings(installation, each, undefined)).all,
+        ...(await readSessionNames(installation, each)),
+      ]);
       held.push(...names.map(name => `${name} in ${each.database}`));
     }
     return held;

@@ -12,8 +12,8 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { folderUrl, migrationNames, pageDigests } from '../../postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { renameDatabase } from '../../postgres/rename-database.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import { createPrivate, dropOwned, renameOwned } from './owned-databases.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
 
@@ -85,15 +85,14 @@ async function makeTemplate(
   await readSchemaSteps(); // throws if a migration cannot run over a fleet
 
   const temporary = `${name}_new`;
-  await client.query(`drop database if exists ${quoteIdentifier(temporary)} with (force)`);
+  await dropOwned(client, temporary);
   await ensureGroup(client, tenantGroup(server));
-  await client.query(`create database ${quoteIdentifier(temporary)} template template0 encoding 'UTF8'`);
+  await createPrivate(client, temporary, "template template0 encoding 'UTF8'");
   await runMigrations(databaseUrl(adminUrl, temporary), await loadMigrations('tenant'), migrationSettings(server));
-  await client.query(`revoke all on database ${quoteIdentifier(temporary)} from public`);
   await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
 
-  await client.query(`drop database if exists ${quoteIdentifier(name)}`);
-  await renameDatabase(client, temporary, name);
+  await dropOwned(client, name);
+  await renameOwned(client, temporary, name);
 }
 
 function openTemplate(server: Pick<Server, 'name'>, name: string): OperatorError {
@@ -205,17 +204,17 @@ export async function knownObjects(
 
 /** Reads a copy of the template: the template itself is closed to connections, so that it can be copied at any time. */
 async function readTemplate(template: string, adminUrl: string) {
-  const copy = quoteIdentifier(`${template}_read`);
+  const copy = `${template}_read`;
   return withLock(adminUrl, lockSpaces.template, lockKey(template), async client => {
-    await client.query(`drop database if exists ${copy} with (force)`);
-    await client.query(`create database ${copy} template ${quoteIdentifier(template)} strategy wal_log`);
+    await dropOwned(client, copy);
+    await createPrivate(client, copy, `template ${quoteIdentifier(template)} strategy wal_log`);
     try {
-      return await withConnection(databaseUrl(adminUrl, `${template}_read`), async inside => ({
+      return await withConnection(databaseUrl(adminUrl, copy), async inside => ({
         fingerprint: await fingerprint(inside),
         objects: Object.fromEntries(await schemaObjects(inside)),
       }));
     } finally {
-      await client.query(`drop database if exists ${copy} with (force)`);
+      await dropOwned(client, copy);
     }
   });
 }

@@ -4,13 +4,13 @@ import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
-import { quoteIdentifier as quote } from '../../../postgres/quote.ts';
 import type { Queryable } from '../../../postgres/shared-connection.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { createAtVersion } from '../../databases/create-database.ts';
 import { fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
 import { namesUnlessAway, readForeignObjects } from '../../databases/foreign-objects.ts';
+import { dropOwned } from '../../schema/owned-databases.ts';
 import { headFingerprint } from '../../schema/template.ts';
 import { countRows } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
@@ -173,7 +173,7 @@ async function withScratchDatabase(
       await createAtVersion(admin, server, name, { adminUrl, version });
       await work(name);
     } finally {
-      await admin.query(`drop database if exists ${quote(name)} with (force)`);
+      await dropOwned(admin, name);
     }
   });
 }
@@ -188,7 +188,7 @@ async function dropScratchDatabases({ prefix }: Pick<Server, 'prefix'>, adminUrl
     const pattern = new RegExp(`^${prefix}_drill_[0-9a-f]{12}$`);
 
     for (const { name } of rows) {
-      if (pattern.test(name)) await admin.query(`drop database if exists ${quote(name)} with (force)`);
+      if (pattern.test(name)) await dropOwned(admin, name);
     }
   });
 }

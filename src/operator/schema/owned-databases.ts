@@ -1,0 +1,105 @@
+import type pg from 'pg';
+import { OperatorError } from '../../log/operator-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { endOtherSessions, sessionsLeft } from './other-sessions.ts';
+
+/** SQLSTATE: somebody uses the database. */
+const inUse = '55006';
+const insufficientPrivilege = '42501';
+
+/**
+ * Creates a database that no other login can connect to, but superusers: not even between its creation and the change
+ * of its privileges, when an agent of monitoring that looks for new databases would.
+ * @param options of `create database`, such as its template
+ */
+export async function createPrivate(client: pg.Client, name: string, options: string): Promise<void> {
+  await client.query(`create database ${quote(name)} ${options} allow_connections false`);
+  await client.query(
+    `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
+  );
+}
+
+/**
+ * Drops a database of ours, if it exists, and ends all sessions in it. It accepts no connections from the first step on,
+ * so that an agent that connects again at once does not come back.
+ * @param client connected to another database of the server, with the rights of the owner
+ * @throws {OperatorError} that names what still uses the database, and what to do
+ */
+export async function dropOwned(client: pg.Client, name: string): Promise<void> {
+  // A database that is half dropped can only be dropped: PostgreSQL ends a session that alters it.
+  const { rowCount: isOpen } = await client.query(
+    'select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2',
+    [name],
+  );
+  if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
+
+  const drop = () => client.query(`drop database if exists ${quote(name)} with (force)`);
+  await drop().catch(async error => {
+    if (![inUse, insufficientPrivilege].includes(sqlState(error) ?? '')) throw error;
+
+    await requireUnused(client, name, 'dropped', error);
+    await drop();
+  });
+}
+
+/**
+ * Gives a database of ours another name. Sessions in it are ended first: somebody may look into it, and a pooler in
+ * session mode keeps those of the own login for the next client.
+ * @param client connected to another database of the server
+ * @throws {OperatorError} that names what still uses the database, and what to do
+ */
+export async function renameOwned(client: pg.Client, from: string, to: string): Promise<void> {
+  const rename = () => client.query(`alter database ${quote(from)} rename to ${quote(to)}`);
+  await endOtherSessions(client, from);
+
+  await rename().catch(async error => {
+    if (sqlState(error) !== inUse) throw error;
+
+    await requireUnused(client, from, 'renamed', error);
+    await rename();
+  });
+}
+
+/** What uses a database, beside sessions. */
+interface Users {
+  readonly prepared: string[];
+  readonly slots: string[];
+  readonly subscriptions: number;
+}
+
+/**
+ * Ends the sessions in a database.
+ * @param cause why it could not be changed
+ * @throws {OperatorError} when sessions are left, or something else uses it
+ */
+async function requireUnused(client: pg.Client, name: string, change: string, cause: unknown): Promise<void> {
+  const left = await endOtherSessions(client, name);
+  const { rows } = await client.query<Users>(
+    `select array(select gid from pg_prepared_xacts where database = $1 order by 1) as prepared,
+            array(select slot_name::text from pg_replication_slots where database = $1 and active order by 1) as slots,
+            (select count(*)::int from pg_subscription join pg_database d on d.oid = subdbid where datname = $1)
+              as subscriptions`,
+    [name],
+  );
+  const [users] = rows;
+  const what = `Database ${name} could not be ${change}`;
+  if (left.length > 0) throw sessionsLeft(client, what, left);
+
+  const next = users && nextStep(users);
+  if (next) throw new OperatorError(`${what}: ${next}. Then run the command again`, { cause });
+}
+
+function nextStep({ prepared, slots, subscriptions }: Users): string | undefined {
+  if (prepared.length > 0)
+    return `it has prepared transactions (${prepared.join(', ')}). End each of them in it: rollback prepared '…'`;
+  if (slots.length > 0)
+    return `a replication slot of it is in use (${slots.join(', ')}). Stop who reads it, and drop it: select pg_drop_replication_slot('…')`;
+  if (subscriptions > 0)
+    return (
+      'it has a subscription. In it, for each of them: alter subscription … disable; ' +
+      'alter subscription … set (slot_name = none); drop subscription …'
+    );
+
+  return undefined;
+}
