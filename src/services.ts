@@ -17,6 +17,7 @@ import { reportMasterKey } from './control/present-key.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
+import { HeldFeeds } from './events/held-feeds.ts';
 import type { RequestOutcome } from './http/access-log.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
@@ -136,7 +137,8 @@ async function createParts(
   });
   const { id: installationId } = await readInstallationIdentity(control);
   const tokens = createTokenSettings({ installationId, now });
-  const changeStreams = new ChangeStreams({ watch: changeWatch, databases, directory, now: tokens.now });
+  const heldFeeds = new HeldFeeds(log);
+  const changeStreams = new ChangeStreams({ watch: changeWatch, databases, heldFeeds, directory, now: tokens.now });
   const rateLimitStore = await createRateLimitStore({
     redisUrl: config.redisUrl,
     installationId,
@@ -166,6 +168,7 @@ async function createParts(
     sender: createWebhookSender({ trusted: config.trustedReceivers }),
     beginTrace: () => tracing?.begin(),
     watch: changeWatch,
+    heldFeeds,
     onDisabled: async (tenant, { url }, reason) => {
       await addWebhookMails(control, tenant.id, { host: new URL(url).host, reason });
       mails.wake();
@@ -185,6 +188,7 @@ async function createParts(
     mails: mails.counts,
     rateLimitStore,
     webhooks: webhooks.counts,
+    heldFeeds,
     readFleet: createFleetCounter(control),
     schemaVersion: heads.tenant,
   });

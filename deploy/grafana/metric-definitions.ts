@@ -12,6 +12,7 @@ const idle: MetricsSources = {
   mails: { sent: 0, failed: 0, refused: 0 },
   unsentResponses: { bytes: 0, cut: 0 },
   rateLimitStore: { isFallback: false },
+  heldFeeds: { oldest: undefined },
   webhooks: { succeeded: 0, failed: 0, running: 0 },
   readFleet: async () => undefined,
   schemaVersion: '',

@@ -13,6 +13,7 @@ import type { Cursor } from './change-cursor.ts';
 import type { Read } from './change-reader.ts';
 import type { ChangeFilter } from './change-sources.ts';
 import type { ChangeWatch } from './change-watch.ts';
+import type { HeldFeeds } from './held-feeds.ts';
 import { readerCursorText } from './reader-cursor.ts';
 import { TenantFeed } from './tenant-feed.ts';
 
@@ -28,6 +29,7 @@ const maxEncodedInTurn = 32 * 1024;
 interface StreamsOptions {
   watch: ChangeWatch;
   databases: Pick<TenantDatabases, 'open'>;
+  heldFeeds: Pick<HeldFeeds, 'note'>;
   directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
   /** Unix time in seconds. */
   now: () => number;
@@ -111,16 +113,20 @@ export class ChangeStreams {
   }
 
   #follow(guid: string): Followed {
-    const { watch, databases, directory } = this.#options;
+    const { watch, databases, directory, heldFeeds } = this.#options;
     const read: Read = async statement => {
       const tenant = await directory.tenant(guid);
       if (!tenant) throw problem('unavailable');
       return withDeadline(requestDeadlineMs, deadline => databases.open(tenant).reads.read(statement, deadline));
     };
     const streams = new Set<Stream>();
-    const feed = new TenantFeed(read, () => {
-      for (const stream of streams) this.#pump(followed, stream);
-    });
+    const feed = new TenantFeed(
+      read,
+      () => {
+        for (const stream of streams) this.#pump(followed, stream);
+      },
+      ({ isHeld }) => void heldFeeds.note(guid, isHeld, read),
+    );
     const unsubscribe = watch.subscribe(guid, () => feed.wake());
     const close = (): void => {
       unsubscribe();

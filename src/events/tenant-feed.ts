@@ -22,6 +22,7 @@ const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 export class TenantFeed {
   readonly #read: Read;
   readonly #onChanges: () => void;
+  readonly #onPage: (page: ChangePage) => void;
   /** The shared reads that have begun since the last wake, by their cursors, until they end. */
   readonly #shared = new Map<string, Promise<ChangePage>>();
   readonly #inTurn = pLimit(1);
@@ -30,9 +31,11 @@ export class TenantFeed {
   #pauseMs = minPauseMs;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(read: Read, onChanges: () => void) {
+  /** @param onPage called with each page that is read */
+  constructor(read: Read, onChanges: () => void, onPage: (page: ChangePage) => void = () => {}) {
     this.#read = read;
     this.#onChanges = onChanges;
+    this.#onPage = onPage;
   }
 
   /** There may be new changes. */
@@ -64,6 +67,7 @@ export class TenantFeed {
   async #readAll(after: Cursor): Promise<ChangePage> {
     const limit = this.#limit;
     const page = await readChanges(this.#read, { after, limit, maxBytes: pageBytes, filter: everything });
+    this.#onPage(page);
     const { length } = page.changes;
     this.#limit = page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
     if (!page.isHeld) this.#pauseMs = minPauseMs;

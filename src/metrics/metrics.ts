@@ -12,7 +12,7 @@ import { addCounter, addGauge, addValue, type Sample } from './collectors.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
-import { addWebhookMetrics, type DeliveryCounts } from './webhook-metrics.ts';
+import { addWebhookMetrics, type DeliveryCounts, type HeldFeed } from './webhook-metrics.ts';
 
 /** A metric with its current values, as JSON. */
 export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
@@ -36,6 +36,7 @@ export interface MetricsSources {
   unsentResponses: Pick<UnsentResponses, 'bytes' | 'cut'>;
   rateLimitStore: Pick<RateLimitStore, 'isFallback'>;
   webhooks: DeliveryCounts;
+  heldFeeds: HeldFeed;
   readFleet: () => Promise<FleetCounts | undefined>;
   /** The schema version of tenants in this build. */
   schemaVersion: string;
@@ -53,7 +54,7 @@ export function createMetrics(sources: MetricsSources) {
   addBuildMetric(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
-  addWebhookMetrics(registry, sources.webhooks);
+  addWebhookMetrics(registry, sources.webhooks, sources.heldFeeds);
   addConnectionMetrics(registry, databases.budgets.all);
   addCacheMetrics(registry, responseCache, feed);
   gauge(

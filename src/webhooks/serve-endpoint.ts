@@ -29,6 +29,8 @@ export interface EndpointServices {
   readonly now: () => number;
   /** False when nothing more may be sent: the process stops, or another one may serve the tenant. */
   readonly mayGoOn: () => boolean;
+  /** Called with whether changes follow the page that was read, which a transaction holds back. */
+  readonly onPage: (isHeld: boolean) => void;
   readonly onDisabled: (endpoint: StoredEndpoint, reason: DisabledReason) => void;
 }
 
@@ -53,7 +55,7 @@ const maxPositionAgeMs = 24 * 3_600_000;
  * batch is sent again with the same ids.
  */
 export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<EndpointResult> {
-  const { read, change, now, mayGoOn, onDisabled } = services;
+  const { read, change, now, mayGoOn, onPage, onDisabled } = services;
   const result: EndpointResult = { isOpen: false, inserted: 0, last: undefined };
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
@@ -68,6 +70,7 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     const isWaiting = nextAttemptAt !== null && nextAttemptAt > now();
     const page = isWaiting ? undefined : await readNext(read, endpoint, batchSize);
     result.isOpen ||= page?.isHeld ?? false;
+    if (page) onPage(page.isHeld);
     result.last = page?.last ?? result.last;
     const items = [
       ...(messages as unknown as StoredMessage[]).map(each => ({ ...each, type: typeOf(each.body), message: each })),

@@ -2,6 +2,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import type { TenantRecord } from '../control/records.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { problem } from '../errors.ts';
+import type { HeldFeeds } from '../events/held-feeds.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
@@ -21,6 +22,7 @@ export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   sender: WebhookSender;
   /** Begins the trace of serving a tenant; undefined: it is not traced. */
   beginTrace: () => Trace | undefined;
+  heldFeeds: Pick<HeldFeeds, 'note'>;
   /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: DisabledReason) => void;
   /** Aborted when the process stops: cuts off what is being sent. */
@@ -123,6 +125,7 @@ export function createTenantServing(options: ServeTenantOptions) {
       },
       now,
       mayGoOn,
+      onPage: isHeld => void options.heldFeeds.note(tenant.guid, isHeld, services.read),
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
     const { endpoints, isOpen, written, feedCursor } = await serveWebhooks(services, run.wakes, run.leased.feedCursor);

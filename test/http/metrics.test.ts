@@ -86,6 +86,7 @@ describe('metrics', () => {
       logOutput: { droppedLines: 0 },
       mails: { sent: 0, failed: 0, refused: 0 },
       rateLimitStore: { isFallback: false },
+      heldFeeds: { oldest: undefined },
       webhooks: { succeeded: 0, failed: 0, running: 0 },
       readFleet: async () => undefined,
       schemaVersion: '0001-first',

@@ -1,6 +1,7 @@
 import pLimit from 'p-limit';
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { holderName, readFeedHolder } from '../../events/held-feeds.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -117,6 +118,7 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, gui
     return findings;
   }
   const version = applied.at(-1) ?? null;
+  await checkFeed(client, version, head, report);
   checkVersion(tenant, version, head, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
   if (version !== head.version) return findings;
@@ -166,6 +168,33 @@ function wrongIdentity(found: string | null): string {
 }
 
 const asideName = (database: string): string => `${database}_aside`;
+
+/**
+ * Reports a transaction that has held back changes of the tenant for 30 s: its feed and its webhooks stand still until
+ * the transaction ends.
+ */
+async function checkFeed(
+  client: pg.Client,
+  version: string | null,
+  head: Head,
+  report: (report: Report) => void,
+): Promise<void> {
+  if (version !== head.version) return;
+
+  const holder = await readFeedHolder(async ({ text, values }) => (await client.query(text, values)).rows);
+  if (!holder) return;
+
+  const { pid, application, since } = holder;
+  report({
+    check: 'feed_held',
+    problem: `changes wait for a transaction that is open since ${since}, of ${holderName(holder)}: the feed and the webhooks stand still`,
+    remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
+    statements: [
+      pid === null ? `rollback prepared ${quoteLiteral(application)}` : `select pg_terminate_backend(${pid})`,
+    ],
+    kind: 'named',
+  });
+}
 
 /** The functions of PostgreSQL that create or change large objects and that PUBLIC may execute by default. */
 const writers = [

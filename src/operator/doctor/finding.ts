@@ -107,6 +107,7 @@ export const warnings = [
   'webhooks_behind',
   'mails_waiting',
   'mails_refused',
+  'feed_held',
   'purged_archives_left',
   'unknown_archives',
   'archives_not_removed',

@@ -1,3 +1,4 @@
+import { holderName } from '../../events/held-feeds.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, optionalArgument, parsePositive } from '../command/operation-fields.ts';
@@ -11,15 +12,22 @@ const list = defineOperation({
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
-    const { readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
+    const { readHolder, readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
     if (slug === undefined)
       return output.list(await readTenantWebhooks(installation), {
         row: ({ waiting, ...row }) => ({ ...row, waiting: waiting === null ? null : `${Math.round(waiting)} s` }),
         name: ({ tenant }) => tenant,
         empty: 'No tenant has webhooks.',
       });
-    return output.list(await readWebhooks(installation, slug), {
-      row: ({ failingSince: _, nextAttemptAt: __, ...row }) => row,
+    const holder = (await readHolder(installation, slug)) ?? null;
+    const webhooks = (await readWebhooks(installation, slug)).map(each => ({ ...each, holder }));
+    if (holder)
+      output.warn(
+        `The changes of ${slug} wait for ${holderName(holder)}, whose transaction is ${Math.round(holder.seconds)} s old: ` +
+          'nothing that follows it is sent. Let its owner end it, or see bin/backoffice doctor',
+      );
+    return output.list(webhooks, {
+      row: ({ failingSince: _, nextAttemptAt: __, holder: ___, ...row }) => row,
       wide: ({ failingSince, nextAttemptAt }) => ({ 'failing since': failingSince, 'next attempt': nextAttemptAt }),
       name: ({ id }) => id,
       empty: `${slug} has no webhooks.`,

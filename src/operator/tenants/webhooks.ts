@@ -1,3 +1,4 @@
+import { type FeedHolder, readFeedHolder } from '../../events/held-feeds.ts';
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
@@ -50,6 +51,11 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
         from webhooks w order by id`;
     return (await query({ name: '', text, values: [] })) as unknown as WebhookStatus[];
   });
+}
+
+/** Reads which transaction holds back the changes of a tenant, and so its webhooks; undefined: none has for 30 s. */
+export function readHolder(installation: Installation, slug: string): Promise<FeedHolder | undefined> {
+  return onTenant(installation, slug, readFeedHolder);
 }
 
 /**
