@@ -1,20 +1,29 @@
 import type pg from 'pg';
+import { quoteLiteral } from './quote.ts';
+
+/** The extensions that migrations create. Others, and what belongs to any of them, are no part of a schema. */
+const ownExtensions = ['pg_trgm'];
 
 /**
  * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no owners, OIDs, column
- * positions or rows. The group role of the tenants' logins has another name on each server; here it is always
+ * positions or rows. What belongs to an extension is nobody's: its version decides what it has. The group role of the tenants' logins has another name on each server; here it is always
  * `tenants`.
  *
  * Every run executes it in every database, on a new connection with empty caches. So it reads each system catalog once,
  * and from the long ones only the objects that are not PostgreSQL's own (OIDs from 16384).
  */
 const objectsQuery = `
-  with relations as materialized (
+  with members as materialized (
+    select classid, objid from pg_depend where refclassid = 'pg_extension'::regclass and deptype = 'e'
+  ), relations as materialized (
     select oid, relname::text as name, relkind as kind, relowner as owner, relacl as acl,
            relpersistence, relrowsecurity, reloptions
       from pg_class
      where oid >= 16384 and relnamespace = 'public'::regnamespace
        and relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
+       and not exists (select from members
+                        where classid = 'pg_class'::regclass
+                          and objid in (oid, (select indrelid from pg_index where indexrelid = oid)))
   ), tables as materialized (
     select * from relations where kind not in ('S', 'i', 'I')
   ), columns as materialized (
@@ -24,6 +33,7 @@ const objectsQuery = `
   ), functions as materialized (
     select oid, oid::regprocedure::text as name, proowner as owner, proacl as acl, prokind
       from pg_proc where oid >= 16384 and pronamespace = 'public'::regnamespace
+       and not exists (select from members where classid = 'pg_proc'::regclass and objid = oid)
   ), granted as (
     select case kind when 'S' then 'sequence' else 'table' end as what, name, owner, acl
       from relations where acl is not null
@@ -55,6 +65,8 @@ const objectsQuery = `
   union all
   select 'constraint', concat_ws('.', conrelid::regclass, conname), pg_get_constraintdef(oid)
     from pg_constraint where oid >= 16384 and connamespace = 'public'::regnamespace and contype not in ('n', 't')
+     and not exists (select from members
+                      where (classid, objid) in (('pg_class'::regclass, conrelid), ('pg_type'::regclass, contypid)))
   union all
   select 'index', name,
          (select concat_ws(' ', pg_get_indexdef(oid), case when not indisvalid then 'invalid' end)
@@ -73,8 +85,10 @@ const objectsQuery = `
   select 'type', typname::text, concat_ws(' ', typtype, format_type(nullif(typbasetype, 0), typtypmod), typdefault,
          (select string_agg(enumlabel, ', ' order by enumsortorder) from pg_enum where enumtypid = t.oid))
     from pg_type t where oid >= 16384 and typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
+     and not exists (select from members where classid = 'pg_type'::regclass and objid = t.oid)
   union all
-  select 'extension', extname::text, extversion from pg_extension where extname <> 'plpgsql'
+  select 'extension', extname::text, 'installed' from pg_extension
+   where extname in (${ownExtensions.map(quoteLiteral).join(', ')})
   union all
   select 'rights on ' || what, name || ' of ' || case when grantee = 0 then 'public' else
            regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end,

@@ -61,5 +61,4 @@ export const changes: [change: string, object: string][] = [
   ['grant usage on sequence numbers to pg_monitor', 'rights on sequence numbers of pg_monitor'],
   ['revoke execute on function half from public', 'rights on function half(integer) of public'],
   ['grant create on schema public to pg_monitor', 'rights on schema public of pg_monitor'],
-  ['create extension amcheck', 'extension amcheck'],
 ];

@@ -99,15 +99,19 @@ export async function addMissingColumns(
   client: pg.Client,
   tables: readonly Pick<DataTable, 'name' | 'columns' | 'types'>[],
 ): Promise<boolean> {
-  const { rows } = await client.query<{ table: string; column: string; type: string }>(
+  const { rows } = await client.query<{ table: string; column: string | null; type: string }>(
     `select name as table, "column", coalesce(to_regtype(type)::text, 'text') as type
-       from json_to_recordset($1) as t (name text, columns text[], types text[]), unnest(columns, types) as c ("column", type)
-      where not exists (select from pg_attribute
-                         where attrelid = to_regclass('public.' || quote_ident(name)) and attname = "column")`,
+       from json_to_recordset($1) as t (name text, columns text[], types text[])
+       left join unnest(columns, types) as c ("column", type) on true
+      where case when "column" is null then to_regclass('public.' || quote_ident(name)) is null
+                 else not exists (select from pg_attribute
+                                   where attrelid = to_regclass('public.' || quote_ident(name)) and attname = "column") end`,
     [JSON.stringify(tables.map(({ name, columns, types }) => ({ name, columns, types })))],
   );
   for (const { table, column, type } of rows) {
     await client.query(`create table if not exists public.${quoteIdentifier(table)} ()`);
+    if (column === null) continue;
+
     await client.query(`alter table public.${quoteIdentifier(table)} add ${quoteIdentifier(column)} ${type}`);
   }
   return rows.length > 0;

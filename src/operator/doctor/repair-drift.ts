@@ -34,8 +34,6 @@ export function driftRepair({ object, found, wanted }: Difference, group: string
       return isForeign ? keep(`alter routine ${name}`) : [`${wanted}`];
     case 'policy':
       return isForeign ? [`drop policy ${quote(part)} on ${quote(table)}`] : undefined;
-    case 'extension':
-      return isForeign ? [`drop extension ${quote(name)}`] : undefined;
     case 'table':
       return isForeign ? keep(`alter table ${quote(name)}`) : undefined;
     case 'sequence':

@@ -29,18 +29,23 @@ const clone = defineOperation({
     const plan = await planClone(installation, slug, newSlug);
     return {
       document: { ...plan, state: 'planned' },
-      text: () => `${newSlug} would be added on ${plan.server}, as a copy of ${slug}, isolated.`,
+      text: () =>
+        `${newSlug} would be added on ${plan.server}, as a copy of ${slug}, isolated.` +
+        (plan.leaves.length > 0 ? ` It would not have: ${plan.leaves.join(', ')}.` : ''),
     };
   },
   async run({ slug, newSlug, ...values }, { installation, output, progress }) {
     const { createPasswords } = await import('../../auth/passwords.ts');
-    const { cloneTenant } = await import('./clone.ts');
+    const { cloneTenant, readLeft } = await import('./clone.ts');
     progress.step(`cloning ${slug}`);
     const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
-    const { restored: _, ...facts } = Object.values(values).every(value => value === undefined)
+    const isPresent = Object.values(values).every(value => value === undefined);
+    const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
       : await restoreData(installation, await findTenant(installation, slug), values, { progress, output }, clone);
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
+    const leaves = isPresent ? await readLeft(installation, await findTenant(installation, slug)) : [];
+    if (leaves.length > 0) output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);
     output.result(document, () => fieldsText(document));
   },
 });

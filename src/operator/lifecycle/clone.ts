@@ -8,6 +8,7 @@ import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { beginOwnFeed } from '../databases/database-stamp.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyTables } from '../databases/fill-tables.ts';
+import { readForeignObjects, rowsLeft } from '../databases/foreign-objects.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
@@ -44,21 +45,31 @@ export async function cloneTenant(
 }
 
 /**
- * Checks that a tenant can be cloned, and returns where its clone would be; changes nothing.
+ * Checks that a tenant can be cloned, and returns where its clone would be, and what others have made in its database
+ * that no clone has; changes nothing.
  * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
  */
 export async function planClone(
   installation: Installation,
   slug: string,
   newSlug: string,
-): Promise<{ slug: string; of: string; server: string }> {
+): Promise<{ slug: string; of: string; server: string; leaves: string[] }> {
   const source = await findTenant(installation, slug);
   const { server } = manifestOf(source, newSlug);
   await requireNotPurging(installation, newSlug);
   const { em } = await installation.control();
   const existing = await em.fork().findOne(Tenant, { slug: newSlug });
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
-  return { slug: newSlug, of: slug, server: server ?? source.server.name };
+  const leaves = await readLeft(installation, source);
+  return { slug: newSlug, of: slug, server: server ?? source.server.name, leaves };
+}
+
+/** Returns what others have made in the database of a tenant that no clone of it has. */
+export async function readLeft(installation: Installation, source: Tenant): Promise<string[]> {
+  const { server, databaseName: database, roleName: role } = source;
+  const found = await readForeignObjects(installation, { server, database, role });
+
+  return [...rowsLeft(found), ...found.others];
 }
 
 /** Returns the manifest of a clone. It has no administrator: the users are copied. */

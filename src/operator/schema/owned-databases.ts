@@ -32,6 +32,8 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
     'select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2',
     [name],
   );
+  await requireNoUsers(client, name, 'dropped'); // to end these, somebody has to connect to it
+
   if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
 
   const drop = () => client.query(`drop database if exists ${quote(name)} with (force)`);
@@ -61,13 +63,6 @@ export async function renameOwned(client: pg.Client, from: string, to: string): 
   });
 }
 
-/** What uses a database, beside sessions. */
-interface Users {
-  readonly prepared: string[];
-  readonly slots: string[];
-  readonly subscriptions: number;
-}
-
 /**
  * Ends the sessions in a database.
  * @param cause why it could not be changed
@@ -75,6 +70,20 @@ interface Users {
  */
 async function requireUnused(client: pg.Client, name: string, change: string, cause: unknown): Promise<void> {
   const left = await endOtherSessions(client, name);
+  if (left.length > 0) throw sessionsLeft(client, `Database ${name} could not be ${change}`, left);
+
+  await requireNoUsers(client, name, change, cause);
+}
+
+/** What uses a database, beside sessions. */
+interface Users {
+  readonly prepared: string[];
+  readonly slots: string[];
+  readonly subscriptions: number;
+}
+
+/** @throws {OperatorError} when something uses a database beside sessions */
+async function requireNoUsers(client: pg.Client, name: string, change: string, cause?: unknown): Promise<void> {
   const { rows } = await client.query<Users>(
     `select array(select gid from pg_prepared_xacts where database = $1 order by 1) as prepared,
             array(select slot_name::text from pg_replication_slots where database = $1 and active order by 1) as slots,
@@ -82,12 +91,8 @@ async function requireUnused(client: pg.Client, name: string, change: string, ca
               as subscriptions`,
     [name],
   );
-  const [users] = rows;
-  const what = `Database ${name} could not be ${change}`;
-  if (left.length > 0) throw sessionsLeft(client, what, left);
-
-  const next = users && nextStep(users);
-  if (next) throw new OperatorError(`${what}: ${next}. Then run the command again`, { cause });
+  const next = rows[0] && nextStep(rows[0]);
+  if (next) throw new OperatorError(`Database ${name} could not be ${change}: ${next}. Then run the command again`, { cause });
 }
 
 function nextStep({ prepared, slots, subscriptions }: Users): string | undefined {

@@ -42,10 +42,14 @@ const catalogTables = `
     from pg_class c
    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'm', 'f')
      and c.relname <> all ($1)
+     and not exists (select from pg_depend
+                      where classid = 'pg_class'::regclass and objid = c.oid and refclassid = 'pg_extension'::regclass
+                        and deptype = 'e')
    order by c.relname`;
 
 /**
- * Returns the tables of the connected database. A table comes after the tables that it refers to.
+ * Returns the tables of the connected database, but those of extensions. A table comes after the tables that it refers
+ * to.
  * @param except names of tables that are left out
  * @throws {OperatorError} when rows would be left out, because a table is partitioned or foreign or a materialized view
  * @throws when foreign keys between different tables form a cycle
@@ -69,9 +73,10 @@ export async function listDataTables(client: pg.ClientBase, except: readonly str
   return ordered;
 }
 
-/** Returns a table with its stored columns, as `copy` takes it. */
+/** Returns a table with its stored columns, as `copy` takes it: it takes no empty list of them. */
 export function copyList({ name, columns }: Pick<DataTable, 'name' | 'columns'>): string {
-  return `${quoteIdentifier(name)} (${columns.map(quoteIdentifier).join(', ')})`;
+  const list = columns.length > 0 ? ` (${columns.map(quoteIdentifier).join(', ')})` : '';
+  return `${quoteIdentifier(name)}${list}`;
 }
 
 /** The contents of a table in two numbers. */

@@ -1,0 +1,147 @@
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { TwoServers } from '../../support/two-servers.ts';
+import { controlSql } from '../../support/world.ts';
+
+/** What people and programs make in a database that is not theirs alone. */
+const make = `
+  create extension pg_stat_statements;
+  create extension hstore;
+  create schema vectors;
+  create extension ltree with schema vectors;
+  create schema reporting;
+  create table reporting.sales as select 1 as id, 'kept only here' as note;
+  create view reporting.totals as select count(*) from reporting.sales;
+  create function reporting.noted() returns event_trigger language plpgsql as 'begin end';
+  create event trigger ddl_noted on ddl_command_end execute function reporting.noted();
+  create publication elsewhere for all tables;
+  create subscription incoming connection 'host=nowhere.invalid dbname=x' publication p
+    with (connect = false, enabled = false, slot_name = none);
+  select pg_create_logical_replication_slot('outgoing', 'pgoutput');
+  select lo_from_bytea(0, 'a large object');
+  grant usage on schema reporting to reader;
+  grant select on reporting.sales to reader`;
+const rows = ['large objects', 'schema reporting (sales)'];
+const others = [
+  'event trigger ddl_noted',
+  'extension hstore',
+  'extension ltree',
+  'extension pg_stat_statements',
+  'function reporting.noted()',
+  'publication elsewhere',
+  'replication slot outgoing',
+  'rights of reader',
+  'setting work_mem',
+  'setting statement_timeout of reader',
+  'subscription incoming',
+  'view reporting.totals',
+];
+
+/** The table of the handbook, *What becomes of what others have made in a tenant's database*, is held by this file. */
+describe('a tenant database with all that others can make in it', () => {
+  let servers: TwoServers;
+  let database: string;
+
+  const onSecond = (text: string, name = database) =>
+    withConnection(databaseUrl(servers.second.url, name), client => client.query(text));
+  const json = async (...args: string[]) => JSON.parse(await servers.runWell([...args, '--json']));
+  /** Returns the names of what the database has, as the commands name it. */
+  const held = async (): Promise<string[]> =>
+    (await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run')).leaves;
+
+  before(async () => {
+    servers = await TwoServers.start({}, ['wal_level=logical', 'max_wal_senders=2']);
+    await servers.move('acme', '--to', 'second');
+    database = (await servers.databases('acme')).find(({ state }) => state === 'current')?.database ?? '';
+    await onSecond('create role reader', 'postgres');
+    for (const statement of make.split(';\n')) await onSecond(statement);
+    await onSecond(`alter database "${database}" set work_mem = '16MB'`);
+    await onSecond(`alter role reader in database "${database}" set statement_timeout = '1min'`);
+    await onSecond('create database of_somebody_else', 'postgres');
+  });
+  after(() => servers.close());
+
+  it("doctor and migrate have no objection: what belongs to extensions and other schemas is nobody's drift", async () => {
+    await controlSql(servers.world, `update tenants set schema_fingerprint = null where slug = 'acme'`);
+
+    await servers.runWell(['migrate', 'acme']);
+    const { findings } = JSON.parse((await servers.run(['doctor', '--json'])).stdout);
+
+    expect(findings.filter(({ tenant }: Record<string, string>) => tenant === 'acme')).to.deep.equal([]);
+  });
+
+  it('a clone has the tables of public, also one without columns, and names what it does not have', async () => {
+    await onSecond('create table public.flags (); insert into public.flags default values');
+    await onSecond('alter table public.flags owner to operator');
+
+    const { code, stdout, stderr } = await servers.run(['clone', 'acme', 'acme-copy', '--json']);
+
+    expect(code, stderr).to.equal(0);
+    for (const name of [...rows, ...others]) expect(stderr).to.include(name);
+    const { database: copy } = JSON.parse(stdout);
+    expect((await onSecond('select count(*)::int as count from public.flags', copy)).rows).to.deep.equal([
+      { count: 1 },
+    ]);
+    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount).to.equal(0);
+    expect(await held()).to.include.members([...rows, ...others]);
+  });
+
+  it('a move takes the tables of public along, is refused while others would lose rows, and leaves the rest where it is', async () => {
+    const refused = await servers.run(['move', 'acme', '--to', 'default']);
+    const plan = await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run');
+
+    expect(refused.code).to.equal(1);
+    for (const name of rows) expect(refused.stderr).to.include(name);
+    expect(plan.leaves).to.include.members([...rows, ...others]);
+    expect(plan.withoutIndexes).to.deep.equal(['public.flags']);
+
+    await servers.move('acme', '--to', 'default', '--leave-schemas');
+    const moved = await withConnection(await servers.currentUrl('acme'), client =>
+      client.query('select count(*)::int as count from public.flags'),
+    );
+    expect(moved.rows).to.deep.equal([{ count: 1 }]);
+    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
+  });
+
+  it('databases prune, databases drop and move settle refuse the old database while it alone has rows, and name all of it', async () => {
+    await controlSql(
+      servers.world,
+      `update tenant_databases set keep_until = now() - interval '1 s' where kept_by = 'move'`,
+    );
+
+    for (const command of [
+      ['databases', 'prune', 'acme'],
+      ['databases', 'drop', 'acme', database, '--yes'],
+      ['move', 'settle', 'acme', '--yes'],
+    ]) {
+      const { code, stderr } = await servers.run(command);
+      expect(code, command.join(' ')).to.equal(1);
+      for (const name of rows) expect(stderr, command.join(' ')).to.include(name);
+    }
+    const [planned] = await json('databases', 'prune', 'acme', '--dry-run');
+    expect(planned.action).to.equal('refuse');
+    expect(planned.holds).to.include.members([...rows, ...others]);
+    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
+  });
+
+  it('a purge names all of it, then a subscription that keeps the database, and leaves the databases of others', async () => {
+    await servers.runWell(['delete', 'acme', '--yes']);
+    const { holds } = await json('purge', 'acme', '--dry-run');
+    expect(holds).to.include.members([...rows, ...others].map(name => `${name} in ${database}`));
+
+    const refused = await servers.run(['purge', 'acme', '--yes']);
+    expect(refused.code).to.equal(1);
+    expect(refused.stderr).to.include('it has a subscription');
+
+    await onSecond('drop subscription incoming');
+    await servers.runWell(['purge', 'acme', '--yes']);
+    const left = await onSecond(
+      `select datname as name from pg_database where datname in ('of_somebody_else', '${database}')`,
+      'postgres',
+    );
+    expect(left.rows).to.deep.equal([{ name: 'of_somebody_else' }]);
+    expect(await servers.serverOf('globex')).to.equal('default');
+    await servers.runWell(['migrate', 'globex']);
+  });
+});
