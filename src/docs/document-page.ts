@@ -47,6 +47,7 @@ const operatorPages: readonly Document[] = [
   operatePage('day-two', 'Day two'),
   operatePage('console', 'The console'),
   operatePage('people', 'People and access'),
+  operatePage('secrets', 'Secrets and certificates'),
   operatePage('moving', 'Servers and moves'),
   operatePage('backup', 'Backups and retention'),
   operatePage('restore', 'Restore'),

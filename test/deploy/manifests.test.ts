@@ -1,3 +1,4 @@
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -36,10 +37,35 @@ describe('manifests of Kubernetes', () => {
     expect(pods).to.have.length.greaterThan(6);
   });
 
-  it('the kustomization applies every file of the folder, and every manifest has a name of its own', async () => {
+  it('the kustomization and its components apply every file of their folders, and every manifest has a name of its own', async () => {
     expect(await filesOfKubernetes()).to.have.members([...(await manifestFiles()), 'settings.env']);
     const names = manifests.map(({ manifest }) => `${manifest.kind} ${manifest.metadata.name}`);
     expect(names).to.deep.equal([...new Set(names)]);
+  });
+
+  it('without a component, what is left is complete: no kind of an operator that only the component needs', async () => {
+    const core = manifests.filter(({ file }) => !file.startsWith('components/'));
+
+    const foreign = core.filter(({ manifest: { apiVersion } }) => /monitoring\.coreos\.com|cnpg\.io/.test(apiVersion));
+    expect(foreign.map(({ file }) => file)).to.deep.equal([]);
+
+    const sources = pods.flatMap(({ spec }) =>
+      spec.volumes.flatMap(({ projected }: Manifest) => projected?.sources ?? []),
+    );
+    const needed = sources.filter(({ secret }: Manifest) => /-ca$/.test(secret.name) && !secret.optional);
+    expect(needed, 'certificate authorities that CloudNativePG makes').to.deep.equal([]);
+  });
+
+  it('kubectl builds the kustomization, in which every pod has the named image and the present settings', function () {
+    if (spawnSync('kubectl', ['kustomize', '--help']).status !== 0) {
+      console.log('      kubectl is not installed: the kustomization is not built');
+      this.skip();
+    }
+    const built = execFileSync('kubectl', ['kustomize', join(root, 'deploy/kubernetes')], { encoding: 'utf8' });
+
+    expect(built).to.include('image: registry.example.com/backoffice:0.1.0').and.not.include('image: backoffice');
+    const settings = new Set(built.match(/backoffice-settings\S*/g));
+    expect([...settings], 'the name with the digest, everywhere').to.have.length(1);
   });
 
   it('every manifest has the fields and values of its kind in the schema of Kubernetes, and no unknown field', async () => {

@@ -1,5 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { root } from '../support/command-line.ts';
 
@@ -32,13 +32,19 @@ export async function readYaml(file: string): Promise<unknown[]> {
   });
 }
 
-/** Names of the files that `kustomization.yaml` applies. */
+/** Paths of the files that the kustomization and its components apply, also those of components in a comment. */
 export async function manifestFiles(): Promise<string[]> {
-  const [kustomization] = (await readYaml('kubernetes/kustomization.yaml')) as [{ resources: string[] }];
-  return kustomization.resources;
+  const components = await readdir(join(kubernetes, 'components'));
+  const folders = ['', ...components.map(name => `components/${name}/`)];
+
+  const files = folders.map(async folder => {
+    const [{ resources }] = (await readYaml(`kubernetes/${folder}kustomization.yaml`)) as [{ resources: string[] }];
+    return resources.map(file => `${folder}${file}`);
+  });
+  return (await Promise.all(files)).flat();
 }
 
-/** Every manifest that `kustomization.yaml` applies, with the name of its file. */
+/** Every manifest that the kustomization or a component of it applies, with the path of its file. */
 export async function readManifests(): Promise<{ file: string; manifest: Manifest }[]> {
   const manifests = await Promise.all(
     (await manifestFiles()).map(async file =>
@@ -48,9 +54,12 @@ export async function readManifests(): Promise<{ file: string; manifest: Manifes
   return manifests.flat();
 }
 
-/** Names of all files in the folder of the manifests. */
+/** Paths of all files in the folder of the manifests, without those that list the others. */
 export async function filesOfKubernetes(): Promise<string[]> {
-  return (await readdir(kubernetes)).filter(name => name !== 'kustomization.yaml');
+  const entries = await readdir(kubernetes, { recursive: true, withFileTypes: true });
+  const files = entries.filter(entry => entry.isFile() && entry.name !== 'kustomization.yaml');
+
+  return files.map(({ parentPath, name }) => relative(kubernetes, join(parentPath, name)));
 }
 
 /** The template of the pods that a manifest makes; undefined if it makes none. */

@@ -8,7 +8,6 @@ import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.
 const deliberatelyAbsent: Record<string, string> = {
   PORT: 'the default is the port of the image',
   MANAGEMENT_PORT: 'the default is the port of the image',
-  MASTER_KEY_PREVIOUS: 'only while the master key is being changed',
   RECOVERY_COMMAND: 'the image has no shell; the commands of deploy/recovery run where an operator works',
   CONTROL_CONNECTIONS: 'the default suits every number of processes',
   ACQUIRE_TIMEOUT_MS: 'the default suits balancers that wait for 60 s',
@@ -30,7 +29,7 @@ const deliberatelyAbsent: Record<string, string> = {
 
 /** Variables of other programs, of the commands of deploy/recovery, and of Node. */
 const foreign =
-  /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN|TLS_CERTIFICATE|TLS_KEY)$|GF_|NODE_EXTRA_CA_CERTS$)/;
+  /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN|TLS_CERTIFICATE|TLS_KEY)$|GF_|NODE_EXTRA_CA_CERTS$|NODE_COMPILE_CACHE$)/;
 
 describe('settings in deploy/', () => {
   let used: string[];

@@ -33,6 +33,7 @@ describe('units of systemd', () => {
       for (const [variable, id] of [
         ['DATABASE_URL', 'database-url'],
         ['MASTER_KEY', 'master-key'],
+        ['MASTER_KEY_PREVIOUS', 'master-key-previous'],
       ]) {
         expect(text, file).to.match(new RegExp(`^LoadCredential=${id}:/etc/backoffice/`, 'm'));
         expect(text, file).to.include(`\nEnvironment=${variable}_FILE=%d/${id}\n`);
@@ -61,6 +62,33 @@ describe('units of systemd', () => {
     expect(only.stderr).to.match(/^The service runs in one process, .* Run: systemctl restart backoffice\n$/);
     only.child.kill('SIGTERM');
     expect(await once(only.child, 'exit')).to.deep.equal([8, null]);
+  });
+
+  it('systemctl reload returns when every worker of before is gone, and does not wait for the new ones', async () => {
+    const code = `
+      import { spawn } from 'node:child_process';
+      import { once } from 'node:events';
+      const work = () => spawn(process.execPath, ['-e', 'process.stdin.resume()']);
+      const former = [work(), work()];
+      process.on('SIGHUP', async () => {
+        work();
+        for (const each of former) {
+          each.stdin.end();
+          await once(each, 'exit');
+        }
+        console.log('replaced');
+      });
+      console.log('ready');
+    `;
+    const primary = spawn(process.execPath, ['--input-type=module', '-e', code]);
+    const lines = primary.stdout.setEncoding('utf8')[Symbol.asyncIterator]();
+    expect((await lines.next()).value).to.equal('ready\n');
+
+    const { status } = spawnSync(join(root, 'deploy/systemd/reload'), [String(primary.pid)]);
+
+    expect(status).to.equal(0);
+    expect((await lines.next()).value).to.equal('replaced\n');
+    primary.kill('SIGKILL');
   });
 
   it('systemd-analyze rates the exposure of every unit as low', function () {

@@ -1,20 +1,23 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createKit, type Kit, shellLines } from '../deploy/kits/kit.ts';
 import { root } from '../support/command-line.ts';
+import { type S3Server, startS3Server } from '../support/s3-server.ts';
 
 /** The kits, as somebody installs them who pastes each line of the page into one shell. */
 describe('drill: kits of deploy/', () => {
   let page: string;
   let kit: Kit | undefined;
+  let store: S3Server | undefined;
 
   before(async () => {
     page = await readFile(join(root, 'docs/deploy.md'), 'utf8');
   });
   afterEach(async () => {
     await kit?.close();
-    kit = undefined;
+    await store?.close();
+    [kit, store] = [undefined, undefined];
   });
 
   it('every shell line of the page is in a section whose lines are run below', () => {
@@ -25,7 +28,8 @@ describe('drill: kits of deploy/', () => {
   });
 
   it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
-    kit = await createKit(['docker'], [['postgres-1', 'recovered'], ['postgres-2']]);
+    kit = await createKit(['docker', 'install'], [['postgres-1', 'recovered'], ['postgres-2']]);
+    await writeFile(join(kit.scratch, 'haproxy.pem'), 'a certificate and its key');
     const lines = ['The image', 'One machine, with Compose'].map(heading => shellLines(page, heading));
     const { code, stdout, stderr } = await kit.run(lines.join('\n'));
     expect(code, `${stdout}${stderr}`).to.equal(0);
@@ -33,17 +37,31 @@ describe('drill: kits of deploy/', () => {
     expect(url).to.match(
       /^postgresql:\/\/backoffice_service:[\w-]+@postgres-1(:5432)?\/backoffice\?sslmode=verify-full\n$/,
     );
-    expectServed(await kit.calls(), 4); // two processes, at the first start and in the upgrade
+    expectServed(await kit.calls(), 6); // two processes, at the first start, with TLS, and in the upgrade
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);
     expect(stdout).to.match(/^restoredFrom +recovered backoffice_tenant_/m);
   });
 
   it('the lines for Kubernetes, pasted one after another, start the service with a login of its own beside its commands', async () => {
-    kit = await createKit(['kubectl'], [['backoffice-control-rw'], ['backoffice-second-rw']]);
-    const { code, stdout, stderr } = await kit.run(shellLines(page, 'Kubernetes'));
+    const login = {
+      accessKeyId: 'AKIAEXAMPLE',
+      secretAccessKey: 'example',
+      sessionToken: undefined,
+      region: 'eu-central-1',
+    };
+    store = await startS3Server('backoffice-backup');
+    store.logins.push(login);
+    const url = store.environment.AWS_ENDPOINT_URL;
+    kit = await createKit(['kubectl'], [['backoffice-control-rw'], ['backoffice-second-rw']], url);
+    const lines = shellLines(page, 'Kubernetes')
+      .replace('backup-access-key-id=…', `backup-access-key-id=${login.accessKeyId}`)
+      .replace('backup-secret-access-key=…', `backup-secret-access-key=${login.secretAccessKey}`);
+
+    const { code, stdout, stderr } = await kit.run(lines);
+
     expect(code, `${stdout}${stderr}`).to.equal(0);
-    expectServed(await kit.calls(), 1);
+    expectServed(await kit.calls(), 2); // at the first start, and in the upgrade
     expectChecked(stdout);
   });
 

@@ -7,6 +7,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { nodeOptions, root, type ScriptResult } from '../../support/command-line.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { quickSettings } from '../../support/test-server.ts';
+import { PrintedLines } from '../engines/printed-lines.ts';
 
 /** A machine on which somebody pastes the lines of a page. */
 export interface Kit {
@@ -29,8 +30,13 @@ const idle = ['chown', 'sudoedit', 'npm'];
  * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot run.
  * @param standIns names of programs, each of which is a file of this folder
  * @param hosts for each PostgreSQL server, the names that it has in the network of the kit
+ * @param store URL of a store with the protocol of S3, which stands for that of Amazon
  */
-export async function createKit(standIns: readonly string[], hosts: readonly (readonly string[])[]): Promise<Kit> {
+export async function createKit(
+  standIns: readonly string[],
+  hosts: readonly (readonly string[])[],
+  store = '',
+): Promise<Kit> {
   const scratch = await mkdtemp(join(tmpdir(), 'backoffice-kit-'));
   const servers = await Promise.all(hosts.map(startServer));
   const bin = join(scratch, 'bin');
@@ -47,6 +53,8 @@ export async function createKit(standIns: readonly string[], hosts: readonly (re
     await mkdir(join(scratch, folder), { recursive: true });
   const program = (name: string, text: string) => writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
   for (const name of idle) await program(name, ':');
+  // The folder of systemd's page is the repository itself.
+  await program('chmod', '[ "$*" = "-R a+rX ." ] || exec /bin/chmod "$@"');
   await program('sudo', 'if [ "$1" = -u ]; then shift 2; fi\nexec "$@"');
   for (const name of standIns)
     await program(name, `exec ${[process.execPath, ...nodeOptions()].join(' ')} ${standInFile(name)} "$@"`);
@@ -59,6 +67,7 @@ export async function createKit(standIns: readonly string[], hosts: readonly (re
     TEST_RUN: process.env.TEST_RUN,
     KIT_SCRATCH: scratch,
     KIT_SERVERS: JSON.stringify(servers.map(({ url, folder }) => ({ url, folder }))),
+    KIT_STORE: store,
     KIT_NETWORK: JSON.stringify(Object.fromEntries(network)),
   };
   return {
@@ -86,6 +95,7 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
   const postgres = await startEmbeddedPostgres(folder, { settings });
   // As PostgreSQL is installed elsewhere.
   await withConnection(postgres.url, client => client.query('grant connect on database postgres to public'));
+
   return { folder, url: postgres.url, leave: () => postgres.leave() };
 }
 
@@ -101,7 +111,5 @@ function standInFile(name: string): string {
 
 /** Returns the shell lines of a page under a heading of level 2. */
 export function shellLines(page: string, heading: string): string {
-  const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-  const blocks = [...section.matchAll(/^( *)```sh\n([\s\S]*?)^ *```$/gm)];
-  return blocks.map(([, indent = '', text = '']) => text.replaceAll(new RegExp(`^${indent}`, 'gm'), '')).join('\n');
+  return new PrintedLines(page, heading).blocks.join('\n');
 }

@@ -5,7 +5,7 @@ import { makeCertificate } from '../../support/certificate.ts';
 import { type Manifest, podTemplate, readDeploy, readManifests } from '../read-deploy.ts';
 import { onMachine } from './kit.ts';
 import { beginServer } from './postgres.ts';
-import { fail, note, runInImage, scratch, tryService } from './programs.ts';
+import { fail, note, runInImage, scratch, tryService, variable } from './programs.ts';
 
 // Stands for kubectl, and for a cluster with CloudNativePG: does what the manifests say with the programs of this
 // machine.
@@ -55,6 +55,8 @@ async function startCluster(name: string): Promise<void> {
   const password = await readFile(join(secret, 'password'), 'utf8');
   const login = { name: await readFile(join(secret, 'username'), 'utf8'), password, attributes: 'createdb createrole' };
   const authority = state(`secret/${name}-ca`);
+  if (existsSync(authority)) return;
+
   await mkdir(authority, { recursive: true });
   const files = [join(authority, 'ca.crt'), join(authority, 'ca.key')] as const;
   await makeCertificate(`${name}-rw`, files);
@@ -98,7 +100,7 @@ async function variables(manifest: Manifest): Promise<Record<string, string>> {
   const env: { name: string; value: string }[] = container(manifest).env ?? [];
   return Object.fromEntries([
     ...settings.map(([, name, value = '']) => [name, value]),
-    // A folder of the machine stands for the bucket.
-    ...env.map(({ name, value }) => [name, onMachine(value.replace(/^s3:\/\/.*/, join(scratch, 'backup')), scratch)]),
+    ...env.map(({ name, value }) => [name, onMachine(value, scratch)]),
+    ['AWS_ENDPOINT_URL', variable('KIT_STORE')],
   ]);
 }

@@ -84,7 +84,10 @@ async function variables(lines: Lines): Promise<Record<string, string>> {
     await writeFile(join(credentials, id), await readFile(file), { mode: 0o400 });
   for (const folder of of('StateDirectory')) await mkdir(join(scratch, 'var/lib', folder), { recursive: true });
   const texts = await Promise.all(of('EnvironmentFile').map(file => readFile(file, 'utf8')));
-  const own = of('Environment').map(value => value.replace('%d', credentials).replace('%S', join(scratch, 'var/lib')));
+  const folders = { '%d': credentials, '%S': join(scratch, 'var/lib'), '%C': join(scratch, 'var/cache') };
+  const own = of('Environment').map(value =>
+    Object.entries(folders).reduce((text, [name, folder]) => text.replace(name, folder), value),
+  );
   const all = [...own, ...texts.flatMap(each => each.split('\n'))].filter(line => /^\w+=/.test(line));
   return {
     ...Object.fromEntries(all.map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)])),

@@ -1,0 +1,65 @@
+import { execFile, spawnSync } from 'node:child_process';
+import type { ScriptResult } from '../../support/command-line.ts';
+
+/** The variable that says that everything on this machine may be changed, and how it has to read. */
+const [variable, disposable] = ['DRILL_MACHINE', 'disposable'];
+
+/**
+ * Returns why the lines of a page are left out here; undefined if they can be typed.
+ * @param engine program that responds where the engine runs, and its arguments
+ */
+export function whyLeftOut(engine: readonly [program: string, ...args: string[]]): string | undefined {
+  const [program, ...args] = engine;
+  if (process.env[variable] !== disposable) {
+    return `the lines of the page change this machine: they are left out without ${variable}=${disposable}`;
+  }
+
+  const { status, stderr, error } = spawnSync(program, args, { encoding: 'utf8' });
+  if (status === 0) return undefined;
+
+  return `the lines of the page are left out: ${[program, ...args].join(' ')} fails (${error ?? stderr.trim()})`;
+}
+
+/** A shell in which somebody types the lines of a page, on this machine. Each block gets a shell of its own. */
+export class Terminal {
+  readonly folder: string;
+  readonly #definitions: string;
+
+  /**
+   * @param folder in which the lines are typed
+   * @param definitions lines that somebody types first in each shell
+   */
+  constructor(folder: string, definitions = '') {
+    this.folder = folder;
+    this.#definitions = definitions;
+  }
+
+  /** Returns this terminal, with further lines that come first in each shell. */
+  with(definitions: string): Terminal {
+    return new Terminal(this.folder, `${this.#definitions}${definitions}\n`);
+  }
+
+  /** Types lines, up to the first one that fails, without a terminal and without input. */
+  try(lines: string): Promise<ScriptResult> {
+    const script = `set -e -o pipefail\n${this.#definitions}\n${lines}`;
+
+    return new Promise(resolve => {
+      const options = { cwd: this.folder, maxBuffer: 2 ** 28 };
+      const child = execFile('bash', ['-c', script], options, (error, stdout, stderr) => {
+        resolve({ code: error ? Number(error.code ?? 1) : 0, signal: error?.signal ?? null, stdout, stderr });
+      });
+      child.stdin?.end();
+    });
+  }
+
+  /**
+   * Types lines of which none may fail.
+   * @returns what they print
+   */
+  async type(lines: string): Promise<string> {
+    const { code, stdout, stderr } = await this.try(lines);
+    if (code !== 0) throw new Error(`exit code ${code} of:\n${lines}\n${stdout}\n${stderr}`);
+
+    return stdout;
+  }
+}

@@ -1,0 +1,257 @@
+import { cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { Clients } from '../deploy/engines/clients.ts';
+import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { Northwind } from '../deploy/engines/northwind.ts';
+import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
+import { root } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+
+const compose = 'docker compose -f deploy/compose.yaml';
+/** What a clone has, without what is made in it. */
+const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
+
+/**
+ * What `docker logs -f` shows somebody, who presses Ctrl-C when it has printed a URL: this shell goes on then, or when
+ * the container has ended.
+ */
+const watched = `
+docker() {
+  if [ "$1 $2" = 'logs -f' ]; then
+    sed -u '/^postgresql:/q' < <(command docker "$@" 2>&1)
+  else
+    command docker "$@"
+  fi
+}
+`;
+
+/** The lines of "One machine, with Compose", as somebody types them in a clone that only its owner may read. */
+describe('drill: the lines for Compose in a real Docker', function () {
+  this.timeout(900_000);
+  this.bail(true);
+
+  let lines: PrintedLines;
+  let clone: string;
+  let terminal: Terminal;
+  let clients: Clients;
+  let northwind: Northwind;
+  let password: string;
+  let started = false;
+
+  before(async function () {
+    const reason = whyLeftOut(['docker', 'version']);
+    if (reason) {
+      console.log(`      ${reason}`);
+      this.skip();
+    }
+
+    lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
+    clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));
+    await cp(root, clone, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
+    terminal = new Terminal(clone, `umask 077\n${watched}`);
+    await allowFewFiles();
+    await terminal.type('chmod -R go= .');
+    started = true;
+  });
+
+  after(async () => {
+    if (!started) return;
+
+    clients?.close();
+    await terminal.try(`docker rm -f recovered; ${compose} --profile commands down --volumes --timeout 1`);
+    await rm(clone, { recursive: true, force: true });
+  });
+
+  /** Gives HAProxy fewer connections, and so fewer open files, on a machine that cannot have so many. */
+  async function allowFewFiles(): Promise<void> {
+    const most = await terminal.type('ulimit -Hn');
+    if (most.trim() === 'unlimited' || Number(most) >= 65_536) return;
+
+    console.log(`      this machine has ${most.trim()} open files: HAProxy gets 4,000 connections`);
+    await edit(join(clone, 'deploy/compose.yaml'), /nofile: 65536/, 'nofile: 10000');
+    await edit(join(clone, 'deploy/haproxy/haproxy.cfg'), /maxconn 20000/, 'maxconn 4000');
+  }
+
+  const secretsOf = (names: readonly string[]): Promise<string[]> =>
+    Promise.all(names.map(name => readFile(join(clone, 'deploy/secrets', name), 'utf8')));
+
+  it('typed once, with umask 077, they start an installation that serves a tenant through HAProxy', async () => {
+    await terminal.type(lines.block('backoffice:0.1.0'));
+    await terminal.type(lines.block('openssl rand'));
+    terminal = terminal.with(lines.block('backoffice() {'));
+    await terminal.type(lines.block('migrate-control\nurl='));
+    const printed = await terminal.type(lines.block('server add second'));
+    password = /^password +(\S+)$/m.exec(printed)?.[1] ?? '';
+
+    clients = new Clients(
+      '172.30.0.10',
+      Array.from({ length: 40 }, (_, number) => `172.30.0.${100 + number}`),
+    );
+    northwind = new Northwind(clients.send);
+    await northwind.login(password);
+    await northwind.add('first');
+    expect(await northwind.titles()).to.include('first');
+    expect(printed).to.match(/^Checked 1 tenant on 2 servers: /m);
+  });
+
+  it('no secret can be read by another login of the machine, whatever its umask was', async () => {
+    const folder = await stat(join(clone, 'deploy/secrets'));
+
+    expect(folder.mode & 0o077).to.equal(0);
+  });
+
+  it('every container runs, is healthy where it has a check, and keeps running', async () => {
+    await eventually(async () => {
+      const text = await terminal.type(`${compose} ps --all --format '{{.Service}} {{.State}} {{.Health}}'`);
+      const waiting = text.split('\n').filter(line => /restarting|starting|unhealthy|created/.test(line));
+      return waiting.length === 0;
+    }, 120_000);
+
+    const text = await terminal.type(`${compose} ps --all --format '{{.Service}} {{.State}} {{.ExitCode}}'`);
+    const ended = text.split('\n').filter(line => line && !/ running 0$|^migrate-\w+ exited 0$/.test(line));
+    expect(ended).to.deep.equal([]);
+  });
+
+  it('Prometheus reads both processes, and Grafana its files and its password', async () => {
+    const read = (path: string) => fetch(`http://127.0.0.1:9090/api/v1/query?query=${path}`).then(each => each.json());
+
+    const up = await eventually(async () => {
+      const { data } = (await read('up')) as { data: { result: { value: [number, string] }[] } };
+      const values = data.result.map(({ value }) => value[1]);
+      return values.length >= 3 && !values.includes('0') && data.result;
+    }, 60_000);
+    expect(JSON.stringify(up)).to.include('service-1:3001').and.include('service-2:3001');
+    const grafana = await terminal.type(`${compose} logs --no-log-prefix grafana 2>&1`);
+    expect(grafana).to.not.match(/EACCES|ENOENT|permission denied/i);
+  });
+
+  it('typed a second time, they stop or change nothing: no secret is replaced, and the tenant is served', async () => {
+    const names = ['master-key', 'postgres-password', 'tls-key', 'operator-database-url', 'service-database-url'];
+    const before = await secretsOf(names);
+
+    const secrets = await terminal.try(lines.block('openssl rand'));
+    expect(secrets.code).to.not.equal(0);
+    expect(secrets.stderr).to.match(/exist/i);
+    const login = await terminal.try(lines.block('migrate-control\nurl='));
+    expect(login.code).to.not.equal(0);
+    expect(login.stderr).to.include('--yes');
+    await terminal.type(`${compose} up -d`);
+    const again = await terminal.try(lines.block('server add second'));
+    expect(again.stderr).to.match(/exists/);
+
+    expect(await secretsOf(names)).to.deep.equal(before);
+    expect(await northwind.titles()).to.include('first');
+  });
+
+  it('the lines of backups archive the tenant, and prove the archive', async () => {
+    const printed = await terminal.type(lines.block('backoffice backup init'));
+
+    expect(printed).to.match(/^northwind: archived \d+ rows/m);
+  });
+
+  it('a moment that cannot be had is refused with a reason, which is still there afterwards', async () => {
+    const { stdout, stderr } = await terminal.try(lines.block('recovered default'));
+
+    expect(`${stdout}${stderr}`).to.match(/base backup of default|choose/);
+    const { stdout: kept } = await terminal.try('docker logs recovered 2>&1; docker rm -f recovered');
+    expect(kept).to.match(/base backup of default|choose/);
+  });
+
+  it('a moment that can be had is restored exactly: with the record from before it, and without the later one', async () => {
+    await eventually(
+      async () =>
+        (await terminal.try('docker exec deploy-base-backups-1-1 ls /archive/default/base')).stdout.includes('Z'),
+      120_000,
+    );
+    await northwind.add('before the moment');
+    const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"')`;
+    const psql = `${compose} exec -T postgres-1 psql -XAt -U operator -d postgres -c`;
+    const moment = (await terminal.type(`${psql} "${clock.replaceAll('"', '\\"')}"`)).trim();
+    await northwind.add('after the moment');
+
+    const block = lines.block('recovered default').replace(/\d{4}-\d\d-\d\d [\d:+]+/, moment);
+    await terminal.type(block);
+    const different = await terminal.type('backoffice restore diff northwind');
+    expect(different).to.match(/entity_statuses/);
+    await terminal.type('backoffice restore swap northwind --yes');
+
+    expect(await northwind.titles())
+      .to.include('before the moment')
+      .and.not.include('after the moment');
+    await terminal.type('backoffice restore back northwind --yes');
+    expect(await northwind.titles()).to.include.members(['before the moment', 'after the moment']);
+  });
+
+  it('the path of TLS, taken as the page says, serves the API on port 8443 with the given certificate', async () => {
+    const uncomment = (file: string, of: RegExp): Promise<void> => edit(join(clone, 'deploy', file), of, '$1$2');
+    await uncomment('haproxy/haproxy.cfg', /^( +)# (bind :8443 .*)$/gm);
+    await uncomment('compose.yaml', /^( +)# (- .*(?:8443|haproxy\.pem).*)$/gm);
+    await terminal.type(`
+      openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \\
+        -addext subjectAltName=DNS:localhost -keyout key -out certificate 2> /dev/null
+      cat certificate key > haproxy.pem
+    `);
+    await terminal.type(lines.block('haproxy.pem'));
+
+    const url = 'https://localhost:8443/api/v1/auth/login';
+    const { stdout } = await terminal.try(`
+      curl -sS --retry 20 --retry-all-errors --retry-delay 1 --cacert certificate -o /dev/null -w '%{http_version} %{http_code}' ${url}
+    `);
+    expect(stdout).to.match(/^2 4\d\d$/);
+    await northwind.login(password);
+    expect(await northwind.titles()).to.include('first');
+  });
+
+  it('a process that is killed under load loses no acknowledged write, and starts again', async () => {
+    await northwind.login(password);
+    const kill = async (): Promise<void> => {
+      for (const name of ['service-1', 'service-2']) {
+        await terminal.type(`kill -9 $(docker inspect -f '{{.State.Pid}}' deploy-${name}-1)`);
+        await terminal.type(`${compose} up -d --no-deps --wait ${name}`);
+      }
+    };
+
+    const { acknowledged, failed } = await northwind.load('killed', kill());
+
+    expect(await northwind.titles()).to.include.members(acknowledged);
+    expect(acknowledged).to.have.length.greaterThan(10);
+    expect(failed.length, 'requests that were under way').to.be.at.most(2 * 10);
+  });
+
+  it('a process that is stopped and started under load refuses no request', async () => {
+    const drain = async (): Promise<void> => {
+      for (const name of ['service-1', 'service-2']) {
+        await terminal.type(`${compose} stop ${name}`);
+        await terminal.type(`${compose} up -d --no-deps --wait ${name}`);
+      }
+    };
+
+    const { acknowledged, failed } = await northwind.load('drained', drain());
+
+    expect(failed).to.deep.equal([]);
+    expect(await northwind.titles()).to.include.members(acknowledged);
+  });
+
+  it('the lines of an upgrade, typed under load, replace both processes and refuse no request', async () => {
+    await edit(join(clone, 'docs/guide.md'), /$/, '\nA build that is newer.\n');
+    await northwind.login(password);
+
+    const { acknowledged, failed } = await northwind.load('upgraded', terminal.type(lines.block('migrate-tenants')));
+
+    expect(failed).to.deep.equal([]);
+    expect(await northwind.titles()).to.include.members(acknowledged);
+    const images = await terminal.type(`${compose} images --format json`);
+    expect(images.match(/"Tag":"0\.2\.0"/g)?.length).to.be.at.least(2);
+  });
+});
+
+/** Replaces a text that a file has. */
+async function edit(file: string, text: RegExp, replacement: string): Promise<void> {
+  const before = await readFile(file, 'utf8');
+  const after = before.replace(text, replacement);
+  if (after === before) throw new Error(`${file} has no ${text}`);
+
+  await writeFile(file, after);
+}

@@ -1,0 +1,204 @@
+import { cp, readFile, rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { Northwind, type Send } from '../deploy/engines/northwind.ts';
+import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
+import { root } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+
+const folder = '/opt/backoffice';
+/** What a clone has, without what is made in it. */
+const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
+const secrets = ['master-key', 'master-key-previous', 'operator-database-url', 'service-database-url'];
+
+/** Removes an installation from this machine, as far as it is there. */
+const removal = `
+systemctl disable --now 'backoffice*' 2> /dev/null
+systemctl stop 'backoffice*'
+rm -rf /etc/systemd/system/backoffice* /etc/backoffice ${folder} /mnt/backup /usr/local/bin/backoffice
+rm -rf /var/lib/backoffice* /var/lib/private/backoffice* /var/cache/backoffice* /etc/postgresql/*/main/conf.d/archive.conf
+systemctl daemon-reload
+systemctl restart postgresql
+for database in $(sudo -u postgres psql -XAtc "select datname from pg_database where datname like 'backoffice%'"); do
+  sudo -u postgres psql -qc "alter database $database is_template false" -c "drop database $database with (force)"
+done
+for role in $(sudo -u postgres psql -XAtc "select rolname from pg_roles where rolname like 'backoffice%' order by rolname desc"); do
+  sudo -u postgres psql -qc "drop owned by $role" -c "drop role $role"
+done
+userdel backoffice; userdel backoffice-operator
+mkdir -p /mnt/backup
+`;
+
+/** The lines of "systemd", as an administrator types them on a host with a PostgreSQL server. */
+describe('drill: the lines for systemd on a real host', function () {
+  this.timeout(900_000);
+  this.bail(true);
+
+  let lines: PrintedLines;
+  let terminal: Terminal;
+  let northwind: Northwind;
+  let password: string;
+
+  before(async function () {
+    const reason = whyLeftOut(['systemctl', 'list-units']);
+    if (reason) {
+      console.log(`      ${reason}`);
+      this.skip();
+    }
+
+    lines = new PrintedLines(await readPage('deploy'), 'systemd');
+    await new Terminal('/').try(`set +e\n${removal}`);
+    await cp(root, folder, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
+    terminal = new Terminal(folder, 'umask 077\nexport EDITOR=true\n');
+    await terminal.type('chmod -R go= .');
+    northwind = new Northwind(send);
+  });
+
+  /** Sends a request as a balancer on this machine does, with an address for each client. */
+  const send: Send = async (client, { method, path, headers, text }) => {
+    const from = { 'X-Forwarded-For': `192.0.2.${1 + (client % 200)}` };
+    const response = await fetch(`http://127.0.0.1:3000${path}`, {
+      method,
+      headers: { ...headers, ...from },
+      ...(text !== undefined && { body: text }),
+    });
+
+    return { status: response.status, body: await response.json() };
+  };
+
+  const isServed = (): Promise<boolean> =>
+    send(0, { method: 'GET', path: '/api/v1/none', headers: {}, text: undefined }).then(
+      ({ status }) => status > 0,
+      () => false,
+    );
+
+  const secretsOf = (): Promise<string[]> =>
+    Promise.all(secrets.map(name => readFile(`/etc/backoffice/${name}`, 'utf8')));
+
+  const mainProcess = async (): Promise<string> =>
+    (await terminal.type('systemctl show --property=MainPID --value backoffice')).trim();
+
+  it('typed once, with umask 077, they start a service that serves a tenant', async () => {
+    for (const text of ['npm ci', 'useradd', 'sudoedit', 'backoffice control migrate']) {
+      await terminal.type(lines.block(text));
+    }
+    const printed = await terminal.type(lines.block('enable --now backoffice.service'));
+    password = /^password +(\S+)$/m.exec(printed)?.[1] ?? '';
+
+    await northwind.login(password);
+    await northwind.add('first');
+    expect(await northwind.titles()).to.include('first');
+    expect(printed).to.match(/^Checked 1 tenant on 1 server: /m);
+  });
+
+  it('no login but root can read a secret, and no other login has the service', async () => {
+    for (const login of ['backoffice', 'backoffice-operator', 'postgres']) {
+      const { code } = await terminal.try(`sudo -u ${login} cat /etc/backoffice/master-key`);
+      expect(code, login).to.equal(1);
+    }
+  });
+
+  it('typed a second time, they replace no secret and no setting, and the tenant is served', async () => {
+    await terminal.type('echo CORS_ORIGINS=https://app.example.com >> /etc/backoffice/service.env');
+    const before = await secretsOf();
+
+    const users = await terminal.try(lines.block('useradd').replace(/^sudo useradd .*$/gm, ''));
+    expect(users.code).to.not.equal(0);
+    expect(users.stderr).to.include('already exists');
+    await terminal.type(lines.block('sudoedit'));
+    const login = await terminal.try(lines.block('backoffice control migrate'));
+    expect(login.code).to.not.equal(0);
+    expect(login.stderr + login.stdout).to.include('--yes');
+
+    expect(await secretsOf()).to.deep.equal(before);
+    expect(await readFile('/etc/backoffice/service.env', 'utf8')).to.include('CORS_ORIGINS=');
+    await terminal.type('systemctl restart backoffice');
+    await eventually(isServed);
+    expect(await northwind.titles()).to.include('first');
+  });
+
+  it('the lines of backups archive the tenant, and each unit of a timer succeeds', async () => {
+    await terminal.type(lines.block('backup init'));
+
+    for (const unit of ['backoffice-backup', 'backoffice-databases']) {
+      await terminal.type(`systemctl start ${unit}.service`);
+    }
+    const timers = await terminal.type('systemctl list-timers --all --no-pager');
+    expect(timers).to.include('backoffice-backup.timer').and.include('backoffice-databases.timer');
+  });
+
+  it('the compiled code is stored for the service and for the commands, and a start uses it', async () => {
+    const files = await terminal.type('find /var/cache/backoffice /var/cache/backoffice-operator -type f');
+
+    expect(files).to.match(/^\/var\/cache\/backoffice\/\S+$/m);
+    expect(files).to.match(/^\/var\/cache\/backoffice-operator\/\S+$/m);
+  });
+
+  it('a service of one process refuses a reload, and goes on', async () => {
+    const before = await mainProcess();
+
+    const { code } = await terminal.try('systemctl reload backoffice');
+
+    expect(code).to.equal(1);
+    expect(await mainProcess()).to.equal(before);
+    expect(await northwind.titles()).to.include('first');
+  });
+
+  it('a service that is killed under load loses no acknowledged write, and starts again', async () => {
+    const kill = async (): Promise<void> => {
+      const before = await mainProcess();
+      await terminal.type(`kill -9 ${before}`);
+      await eventually(async () => (await mainProcess()) !== before && (await isServed()));
+    };
+
+    const { acknowledged } = await northwind.load('killed', kill());
+
+    expect(await northwind.titles()).to.include.members(acknowledged);
+  });
+
+  it('with a Redis, a reload under load replaces every worker before it returns, and refuses no request', async function () {
+    if ((await terminal.try('redis-cli ping')).code !== 0) {
+      console.log('      no Redis responds: the lines of the Redis are left out');
+      this.skip();
+    }
+    await terminal.type(lines.block('redis-url'));
+    await eventually(isServed);
+    const workers = async (): Promise<string[]> => {
+      const text = await terminal.type(`cat /proc/${await mainProcess()}/task/*/children`);
+      return text.trim().split(/\s+/);
+    };
+    const before = await eventually(async () => {
+      const all = await workers();
+      return all.length > 1 && (await isServed()) && all;
+    });
+
+    const { failed } = await northwind.load('reloaded', terminal.type('systemctl reload backoffice'));
+
+    expect((await workers()).filter(worker => before.includes(worker))).to.deep.equal([]);
+    expect(failed).to.deep.equal([]);
+  });
+
+  it('a moment is restored exactly as the login of the server, and one that cannot be had is refused', async () => {
+    const backup = new PrintedLines(await readPage('operate/backup'), 'Archive the write-ahead log');
+    const version = (await terminal.type('ls /etc/postgresql')).trim();
+    const own = (text: string): string => text.replaceAll('/postgresql/18/', `/postgresql/${version}/`);
+    await terminal.type(own(backup.block('archive.conf')));
+    await terminal.type(`sed -i 's#postgresql/18/#postgresql/${version}/#' /etc/backoffice/operator.env`);
+    await eventually(isServed);
+    await eventually(async () => (await northwind.titles()).includes('first'));
+    await northwind.add('before the moment');
+    const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+    const moment = (await terminal.type(`sudo -u postgres psql -XAtc '${clock.replaceAll("'", "'\\''")}'`)).trim();
+    await northwind.add('after the moment');
+    await terminal.type(`sudo -u postgres psql -XAtc 'select pg_switch_wal()'`);
+
+    const block = backup.block('BACKOFFICE_LOGIN');
+    const refused = await terminal.try(block.replace(/\d{4}-\d\d-\d\dT\S+/, '2020-01-01T00:00:00Z'));
+    expect(refused.code).to.not.equal(0);
+    await terminal.type(block.replace(/\d{4}-\d\d-\d\dT\S+/, moment));
+    await terminal.type('backoffice restore swap northwind --yes');
+
+    const restored = await northwind.titles();
+    expect(restored).to.include('before the moment').and.not.include('after the moment');
+  });
+});
