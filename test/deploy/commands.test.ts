@@ -17,7 +17,9 @@ describe('commands in deploy/', () => {
   });
 
   it('no printed line empties its file, or stores nothing, when its command fails', async () => {
-    const pages = await Promise.all(['deploy', 'operate/backup', 'operate/day-one', 'operate/day-two'].map(readPage));
+    const pages = await Promise.all(
+      ['deploy', 'operate/backup', 'operate/day-one', 'operate/day-two', 'operate/secrets'].map(readPage),
+    );
     const lines = pages.flatMap(page => page.replaceAll(/ \\\n +/g, ' ').split('\n'));
 
     const risky = lines.filter(line =>
@@ -65,7 +67,7 @@ async function texts(): Promise<string[][]> {
     ),
   ];
   const lines = files.flatMap(file => [
-    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n)"]+)/g),
+    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n)">]+)/g),
   ]);
   return lines.map(([, words = '']) => words.trim().split(/\s+/));
 }

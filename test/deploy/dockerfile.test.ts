@@ -40,6 +40,20 @@ describe('Dockerfile', () => {
     for (const [run] of last.matchAll(/^RUN .*/gm)) expect(run).to.match(/^RUN \["\/nodejs\/bin\/node"/);
   });
 
+  it('the image says what it is, under which license, and of which image it is made', async () => {
+    const { description, license } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    const labels = new Map(
+      [...last.matchAll(/org\.opencontainers\.image\.([\w.]+)="?([^"\n]*?)"?(?: \\)?$/gm)].map(match => [
+        match[1],
+        match[2],
+      ]),
+    );
+
+    expect(labels.get('description')).to.equal(description);
+    expect(labels.get('licenses')).to.equal(license);
+    expect(labels.get('base.name')).to.equal(/^FROM (\S+)/m.exec(last)?.[1]);
+  });
+
   it('the image starts with the options of npm start', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const words = [...(/^ENTRYPOINT (\[.*\])$/m.exec(last)?.[1] ?? '').matchAll(/"([^"]+)"/g)].map(match => match[1]);

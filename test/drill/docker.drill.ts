@@ -96,6 +96,30 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(printed).to.match(/^Checked 1 tenant on 2 servers: /m);
   });
 
+  it('the image that is built for a registry says of which commit it is', async () => {
+    const image = new PrintedLines(await readPage('deploy'), 'The image').block('docker push');
+    await terminal.type(
+      'git init -q . && git -c user.name=n -c user.email=n@example.com commit -q --allow-empty -m clone',
+    );
+
+    await terminal.type(image.slice(0, image.indexOf('npm sbom')));
+
+    const labels = await terminal.type(
+      `docker image inspect --format '{{json .Config.Labels}}' registry.example.com/backoffice:0.1.0`,
+    );
+    expect(JSON.parse(labels)).to.include({
+      'org.opencontainers.image.version': '0.1.0',
+      'org.opencontainers.image.revision': (await terminal.type('git rev-parse HEAD')).trim(),
+      'org.opencontainers.image.licenses': 'MIT',
+    });
+  });
+
+  it('on a terminal, a command has the terminal of the shell', async () => {
+    const printed = await terminal.type(`export -f backoffice; script -qec 'bash -c "backoffice list"' /dev/null`);
+
+    expect(printed).to.include('northwind');
+  });
+
   it('no secret can be read by another login of the machine, whatever its umask was', async () => {
     const folder = await stat(join(clone, 'deploy/secrets'));
 
@@ -151,6 +175,19 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(printed).to.match(/^northwind: archived \d+ rows/m);
   });
 
+  it('each line of cron succeeds with the environment of cron, and prints nothing that would be mailed', async () => {
+    await terminal.type(lines.block('/etc/cron.d/backoffice'));
+    const table = await readFile('/etc/cron.d/backoffice', 'utf8');
+    const commands = [...table.matchAll(/^(?:\S+ ){5}root (.*)$/gm)].map(([, command = '']) => command);
+    expect(commands).to.have.length(3);
+
+    for (const command of commands) {
+      const { code, stdout } = await terminal.try(`env -i HOME=/root PATH=/usr/bin:/bin sh -c '${command}'`);
+      expect(code, command).to.equal(0);
+      expect(stdout).to.equal('');
+    }
+  });
+
   it('a moment that cannot be had is refused with a reason, which is still there afterwards', async () => {
     const { stdout, stderr } = await terminal.try(lines.block('recovered default'));
 
@@ -182,6 +219,16 @@ describe('drill: the lines for Compose in a real Docker', function () {
       .and.not.include('after the moment');
     await terminal.type('backoffice restore back northwind --yes');
     expect(await northwind.titles()).to.include.members(['before the moment', 'after the moment']);
+  });
+
+  it('the copy of both volumes has the target, the base backup and the archived log', async () => {
+    await terminal.type('mkdir elsewhere');
+
+    await terminal.type(lines.block('rsync').replace('backup@backup.example.com:', 'elsewhere/'));
+
+    const files = await terminal.type('find elsewhere -type f');
+    expect(files).to.include('backoffice-backup/target.json');
+    expect(files).to.match(/backoffice-archive\/default\/wal\/[0-9A-F]{24}/);
   });
 
   it('the path of TLS, taken as the page says, serves the API on port 8443 with the given certificate', async () => {
@@ -245,6 +292,70 @@ describe('drill: the lines for Compose in a real Docker', function () {
     const images = await terminal.type(`${compose} images --format json`);
     expect(images.match(/"Tag":"0\.2\.0"/g)?.length).to.be.at.least(2);
   });
+
+  it('the login of the service gets another password under load, and no request is refused', async () => {
+    const [before] = await secretsOf(['service-database-url']);
+
+    const { failed, acknowledged } = await northwind.load('service login', change('The login of the service'));
+
+    expect(failed).to.deep.equal([]);
+    expect(await northwind.titles()).to.include.members(acknowledged);
+    expect(await secretsOf(['service-database-url'])).to.not.deep.equal([before]);
+  });
+
+  it('the login of the operator gets another password on both servers, with which commands and base backups go on', async () => {
+    const [before] = await secretsOf(['postgres-password']);
+
+    await change('The login of the operator');
+
+    const [password] = await secretsOf(['postgres-password']);
+    expect(password).to.not.equal(before);
+    expect(await terminal.type('backoffice doctor')).to.match(/^Checked 1 tenant on 2 servers: /m);
+    for (const server of ['postgres-1', 'postgres-2']) {
+      const url = `postgresql://operator:${before}@${server}/backoffice`;
+      const { code, stderr } = await terminal.try(`docker exec deploy-${server}-1 psql '${url}' -c 'select 1'`);
+      expect(code, server).to.equal(2);
+      expect(stderr).to.include('password authentication failed');
+    }
+    const container = 'deploy-base-backups-1-1';
+    const connect = `PGPASSWORD=$(cat $POSTGRES_PASSWORD_FILE) psql -U operator -d postgres -XAtc 'select 1'`;
+    expect(await terminal.type(`docker exec ${container} bash -c "${connect.replaceAll('$', '\\$')}"`)).to.equal('1\n');
+  });
+
+  it('the master key is changed under load: no request is refused, and no user is logged out', async () => {
+    const [before] = await secretsOf(['master-key']);
+
+    const { failed } = await northwind.load('master key', change('The master key'));
+
+    expect(failed).to.deep.equal([]);
+    const [present, previous] = await secretsOf(['master-key', 'master-key-previous']);
+    expect(present).to.not.equal(before);
+    expect(previous, 'the lines for the end of the change').to.equal(present);
+    expect(await northwind.titles()).to.include('first');
+    expect(await terminal.type('backoffice doctor')).to.match(/^Checked 1 tenant on 2 servers: /m);
+  });
+
+  it('the certificate of PostgreSQL and Redis is renewed, and everything connects with the new one', async () => {
+    const before = await secretsOf(['tls-certificate', 'tls-key']);
+
+    await change('Certificates');
+
+    expect(await secretsOf(['tls-certificate', 'tls-key'])).to.not.deep.equal(before);
+    await eventually(async () => (await northwind.titles()).includes('first'));
+    expect(await terminal.type('backoffice doctor')).to.match(/^Checked 1 tenant on 2 servers: /m);
+    const log = await terminal.type(`${compose} logs --since 30s --no-log-prefix service-1 service-2`);
+    expect(log).to.not.match(/"event":"rate_limits_own"/);
+  });
+
+  /** Types all lines of a section about a secret, in the shell in which processes are restarted. */
+  async function change(heading: string): Promise<void> {
+    const page = await readPage('operate/secrets');
+    const shell = terminal.with(new PrintedLines(page, 'Restart the processes').blocks.join(''));
+
+    for (const block of new PrintedLines(page, heading).blocks) {
+      await shell.type(block);
+    }
+  }
 });
 
 /** Replaces a text that a file has. */

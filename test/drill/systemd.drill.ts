@@ -1,4 +1,4 @@
-import { cp, readFile, rm } from 'node:fs/promises';
+import { cp, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
 import { Northwind, type Send } from '../deploy/engines/northwind.ts';

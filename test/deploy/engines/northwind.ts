@@ -69,7 +69,8 @@ export class Northwind {
     });
 
     const failed = served.map(({ status }) => status).filter(status => status !== 200 && status !== 201);
-    console.log(`      ${name}: ${JSON.stringify(summaryOf(served))} ${JSON.stringify(failed)}`);
+    const counts = Object.entries(Object.groupBy(failed, String)).map(([text, all]) => `${text}: ${all?.length}`);
+    console.log(`      ${name}: ${JSON.stringify(summaryOf(served))} ${counts.join(', ')}`);
     return { failed, acknowledged };
   }
 

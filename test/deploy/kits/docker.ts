@@ -23,15 +23,19 @@ const args = process.argv.slice(3);
 await note(`docker ${args.join(' ')}`);
 const [file, verb] = [args[2], args[3]];
 if (args[0] === 'build' && !(args[1] === '-f' && existsSync(args[2] ?? ''))) fail(`no such file: ${args[2]}`);
+if (args[0] === 'volume') process.stdout.write(`${join(scratch, 'volumes', args.at(-1) ?? '')}\n`);
 if (args[0] === 'compose') {
   if (args[1] !== '-f' || file !== 'deploy/compose.yaml' || !existsSync(file)) fail(`no such file: ${file}`);
   if (verb === 'run') await runService(args.slice(4));
   if (verb === 'exec' && args[5] === 'psql')
     await withConnection(servers[0]?.url ?? '', client => client.query(args.at(-1) ?? ''));
   const named = args.slice(4).filter(arg => !arg.startsWith('-'));
-  if (verb === 'up')
-    for (const name of named.length > 0 ? named : ['service-1', 'service-2'])
+  if (verb === 'up') {
+    const started = named.length > 0 ? named : ['service-1', 'service-2'];
+    for (const name of started.filter(each => each.startsWith('service-'))) {
       await tryService(['src/main.ts'], await variables(name));
+    }
+  }
 }
 
 /** Runs a service once. Options that take no value have one word. */

@@ -23,8 +23,8 @@ export interface Kit {
 /** Folders of the machine that are in the scratch folder instead. */
 const folders = /(?<![\w./])\/(etc|usr\/local\/bin|var\/lib|mnt|run\/secrets)\//g;
 
-/** Programs that only change logins, owners, or files of an editor. */
-const idle = ['chown', 'sudoedit', 'npm'];
+/** Programs that only change logins, owners, files of an editor, or another machine. */
+const idle = ['chown', 'sudoedit', 'npm', 'rsync'];
 
 /**
  * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot run.
@@ -44,6 +44,7 @@ export async function createKit(
   await cp(join(root, 'deploy'), join(scratch, 'deploy'), { recursive: true });
   for (const folder of [
     'etc/systemd/system',
+    'etc/cron.d',
     'etc/postgresql/18/main/conf.d',
     'usr/local/bin',
     'var/lib',
