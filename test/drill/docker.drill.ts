@@ -175,6 +175,15 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(printed).to.match(/^northwind: archived \d+ rows/m);
   });
 
+  it('a container that is stopped while it still starts ends at once, and not by a kill after its time', async () => {
+    await terminal.type(`${compose} run -d --no-deps --name starting service-1`);
+
+    await terminal.type('docker stop starting');
+
+    const { stdout } = await terminal.try(`docker inspect -f '{{.State.ExitCode}}' starting; docker rm starting`);
+    expect(Number(stdout.split('\n')[0])).to.be.oneOf([0, 143]);
+  });
+
   it('each line of cron succeeds with the environment of cron, and prints nothing that would be mailed', async () => {
     await terminal.type(lines.block('/etc/cron.d/backoffice'));
     const table = await readFile('/etc/cron.d/backoffice', 'utf8');
