@@ -84,7 +84,7 @@ describe('sessions', () => {
 
     it('a refresh that waits for the hanging commit of the same one returns its successor, however long it hung', async () => {
       const client = await world.login(world.acme);
-      const em = world.installation.control.em.fork();
+      const em = (await world.installation.control()).em.fork();
       let response: Promise<ApiResponse> | undefined;
 
       await em.transactional(async hanging => {

@@ -60,7 +60,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       login: (address: string, email: string) => client.post(login, { email }, { 'X-Forwarded-For': address }),
     };
   };
-  const readId = async () => (await readInstallationIdentity(world.installation.control)).id;
+  const readId = async () => (await readInstallationIdentity(await world.installation.control())).id;
   const events = () =>
     world.logs.map(line => JSON.parse(line).event).filter(event => String(event).startsWith('rate_limits'));
   const logged = (event: string) => eventually(() => events().includes(event), patienceMs);
