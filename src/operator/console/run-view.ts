@@ -6,6 +6,7 @@ import { commandView, errorSummary, fieldView } from './form-view.ts';
 import { durationText, none, numberText, state, textBlock, time } from './format.ts';
 import { hiddenInputs, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
+import { needsRecoveryHost, recoveryHostText } from './recovery-host.ts';
 import type { Part, Run } from './runs.ts';
 import { facts, table } from './view.ts';
 
@@ -122,6 +123,8 @@ function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
 }
 
 function performForm({ tokenOf }: PageRequest, run: Run, errors: readonly FormError[]): Html {
+  if (needsRecoveryHost(run.form)) return html`<p class="note">${recoveryHostText}.</p>`;
+
   const path = `${runPath(run)}/perform`;
   const confirm = run.last.plan?.confirm;
   const label = `${confirm?.name} ${confirm?.consequence}. Type its ${confirm?.kind ?? 'slug'} to confirm`;

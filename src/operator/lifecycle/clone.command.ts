@@ -23,6 +23,7 @@ const clone = defineOperation({
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   effect: 'changes',
+  opensArchives: ({ archive }) => archive !== undefined,
   async plan({ slug, newSlug, ...values }, { installation }) {
     requireOneChoice(values);
     const { planClone } = await import('./clone.ts');

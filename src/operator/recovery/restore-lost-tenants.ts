@@ -3,6 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { findNewestArchives } from '../backup/restore/lost-archives.ts';
+import { readTenantKeys } from '../backup/restore/open-keys.ts';
 import { type FoundArchive, restoreArchive } from '../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import type { Context, Plan } from '../command/operation.ts';
@@ -28,6 +29,8 @@ interface Options {
   concurrency: number;
   /** Only tenants of the server with this name. */
   server?: string | undefined;
+  /** True: also from archives of which nobody knows who has written them. */
+  isKeyLost?: boolean;
 }
 
 interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'trace'> {
@@ -41,9 +44,12 @@ interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'tr
  */
 export async function restoreLostTenants(
   { installation, ...context }: Reporting,
-  { concurrency, server }: Options,
+  { concurrency, server, isKeyLost = false }: Options,
 ): Promise<LostTenant[]> {
-  const lost = await findLost(installation, server);
+  const lost = await findLost(installation, server, isKeyLost);
+  // Without an identity, all of them would fail with the same sentence.
+  if (lost.some(({ found }) => found)) await readTenantKeys(installation, isKeyLost);
+
   const options = { destination: '--lost', isOneOfMany: true, warn: (text: string) => context.output.warn(text) };
   const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
     const { ms, error } = await timed(async () => {
@@ -85,7 +91,7 @@ export async function restoreLostFleet({ server, concurrency }: Options, context
 
 /** Returns what `restoreLostFleet` would do, and changes nothing. */
 export async function planLostFleet(installation: Installation, server: string | undefined): Promise<Plan> {
-  const planned = (await findLost(installation, server)).map(summaryOf);
+  const planned = (await findLost(installation, server, false)).map(summaryOf);
   return {
     document: planned,
     text: () => tableText(planned, 'No database is lost.'),
@@ -105,7 +111,11 @@ function summaryOf({ tenant: { slug }, found }: Lost): Pick<LostTenant, 'slug' |
 }
 
 /** Returns the tenants without a begun purge whose databases are missing, with their newest archives. */
-async function findLost(installation: Installation, server: string | undefined): Promise<Lost[]> {
+async function findLost(
+  installation: Installation,
+  server: string | undefined,
+  isKeyLost: boolean,
+): Promise<Lost[]> {
   const { control, servers } = installation;
   const em = (await control()).em.fork();
   if (server !== undefined) await findServer(installation, server);
@@ -131,7 +141,7 @@ async function findLost(installation: Installation, server: string | undefined):
       }).catch(() => undefined),
     );
   const missing = tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
-  const archives = missing.length > 0 ? await findNewestArchives(installation, missing) : new Map();
+  const archives = missing.length > 0 ? await findNewestArchives(installation, missing, isKeyLost) : new Map();
 
   return missing.map(tenant => ({ tenant, found: archives.get(tenant.guid) }));
 }

@@ -48,6 +48,8 @@ and removed since, restore swap puts the restored data in place, and restore bac
 over HTTP clones it: clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
   effect: 'changes',
   isTraced: true,
+  opensArchives: ({ archive, at, from, lost }) =>
+    archive !== undefined || (lost && at === undefined && from === undefined),
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async plan(values, { installation }) {
     const { slug, server } = values;

@@ -1,7 +1,8 @@
-import { rename } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config/config.ts';
+import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { copyListing, recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { readListing } from '../../../src/operator/backup/listing.ts';
 import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
@@ -14,6 +15,7 @@ import { type OpenConsole, openConsole } from '../console/console-client.ts';
 describe('console: recovery by the listing of the target', () => {
   const world = useWorld();
   const folder = useFolder();
+  let environment: Record<string, string>;
   let opened: OpenConsole;
   let archive: string;
 
@@ -39,7 +41,8 @@ describe('console: recovery by the listing of the target', () => {
       await recordProof(control, proof, 'proved');
     });
     await controlSql(world, `update archive_folders set covered_at = '2026-01-02T12:00Z'`);
-    opened = await openConsole({ ...world.environment, BACKUP_TARGET: folder }, ['--no-browser']);
+    environment = { ...world.environment, BACKUP_TARGET: folder };
+    opened = await openConsole(environment, ['--no-browser']);
   });
   after(async () => {
     expect(await opened.stop()).to.equal(0);
@@ -65,6 +68,46 @@ describe('console: recovery by the listing of the target', () => {
       .and.include('from the log');
     expect(await textAt('01T11:00')).to.include('The last archive before it');
     expect(await textAt('01T09:00')).to.include('No archive is as old');
+  });
+
+  it('what opens an archive is a plan and a command for the recovery host, and runs only where an identity is', async () => {
+    const elsewhere = 'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below';
+    const chosen = { slug: 'acme', archive, step: 'run' };
+    const plans = {
+      '/operations/restore': [chosen, `acme would get data beside its present data, from ${archive}`],
+      '/operations/clone': [{ ...chosen, newSlug: 'acme-old' }, 'acme-old would be added on'],
+    } as const;
+
+    for (const [path, [fields, plan]] of Object.entries(plans)) {
+      const { text } = await opened.ended((await opened.submit(path, fields)).path);
+
+      expect(text).to.include(plan).and.include(elsewhere).and.include(`--archive=${archive}`);
+      expect(text, 'it is not done here').to.not.include('id="perform"');
+    }
+    for (const [path, fields, command] of [
+      ['/operations/backup/drill', {}, 'bin/backoffice backup drill'],
+      ['/operations/backup/verify', { open: 'on' }, 'bin/backoffice backup verify --open'],
+    ] as const) {
+      const { text } = await opened.submit(path, { ...fields, step: 'run' });
+
+      expect(text, command).to.include(elsewhere).and.include(command);
+    }
+
+    const { identity } = await makeIdentity();
+    const identityFile = `${folder}.identity`;
+    await writeFile(identityFile, `${identity}\n`, { mode: 0o600 });
+    const onRecoveryHost = await openConsole({ ...environment, BACKUP_IDENTITY_FILE: identityFile }, ['--no-browser']);
+    try {
+      const { path } = await onRecoveryHost.submit('/operations/restore', { ...chosen, step: 'plan' });
+      expect((await onRecoveryHost.ended(path)).text)
+        .to.include('id="perform"')
+        .and.not.include(elsewhere);
+      const run = await onRecoveryHost.submit('/operations/restore', chosen);
+      expect((await onRecoveryHost.ended(run.path)).text).to.include('does not begin as a file of age does');
+    } finally {
+      expect(await onRecoveryHost.stop()).to.equal(0);
+      await rm(identityFile);
+    }
   });
 
   it('a target that is away is said on the page, which shows the rest', async () => {

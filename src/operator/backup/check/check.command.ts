@@ -23,6 +23,7 @@ export const verifyOperation = defineOperation({
 the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
 them, only --open proves.`,
   effect: 'reads',
+  opensArchives: ({ open }) => open,
   json,
   async run({ slug, open }, context) {
     const { installation, output } = context;
@@ -64,6 +65,7 @@ export const drillOperation = defineOperation({
   effect: 'reads',
   isRoutine: true,
   isTraced: true,
+  opensArchives: () => true,
   json,
   async run({ count }, context) {
     const { installation, output } = context;

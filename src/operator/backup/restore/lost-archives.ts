@@ -2,26 +2,34 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { openBackupTarget } from '../target/open-target.ts';
 import { listArchivesOf } from './find-archive.ts';
-import { readTenantKeys } from './open-keys.ts';
+import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys.ts';
 import type { FoundArchive } from './restore-archive.ts';
 
 /**
  * Returns the newest archive of each of these tenants, by their guids; those without an archive
  * are not among them.
- * @throws {OperatorError} when the target cannot be used, or this host opens no archive
+ * @param withoutMac true: also archives of which nobody knows who has written them
+ * @throws {OperatorError} when the target cannot be used
  */
 export async function findNewestArchives(
   installation: Installation,
   tenants: readonly Pick<Tenant, 'guid'>[],
+  withoutMac: boolean,
 ): Promise<Map<string, FoundArchive>> {
   const target = await openBackupTarget();
   await target.check();
-  const keys = await readTenantKeys(installation);
+  const id = await readInstallationId(installation);
   const found = new Map<string, FoundArchive>();
 
+  let keys: Promise<TenantKeys> | undefined;
+  const readKeys = () => {
+    keys ??= readTenantKeys(installation, withoutMac);
+    return keys;
+  };
+
   for (const { guid } of tenants) {
-    const [archive] = await listArchivesOf(target, keys.installation, guid);
-    if (archive) found.set(guid, { target, archive, keys });
+    const [archive] = await listArchivesOf(target, id, guid);
+    if (archive) found.set(guid, { target, archive, readKeys });
   }
 
   return found;

@@ -14,6 +14,13 @@ export interface TenantKeys extends OpenKeys {
   readonly installation: string;
 }
 
+/** Returns the id of an installation. */
+export async function readInstallationId({ statements }: Pick<Installation, 'statements'>): Promise<string> {
+  const [row] = await statements.execute<{ id: string }[]>('select id from installation');
+
+  return row?.id ?? '';
+}
+
 /**
  * Reads what opens the archives of tenants.
  * @param withoutMac true: also archives of which nobody knows who has written them

@@ -8,13 +8,14 @@ import { openBackupTarget } from '../target/open-target.ts';
 import type { Target } from '../target/target.ts';
 import { archivedData, membersNotRestored, openArchive } from './archived-data.ts';
 import { chooseArchive, listArchivesOf } from './find-archive.ts';
-import { readTenantKeys, type TenantKeys } from './open-keys.ts';
+import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys.ts';
 
-/** An archive of a tenant, and what opens it. */
+/** An archive of a tenant. Finding it needs no identity, so that every host can show a plan. */
 export interface FoundArchive {
   readonly target: Target;
   readonly archive: ArchiveName;
-  readonly keys: TenantKeys;
+  /** Reads what opens it: only on the recovery host. */
+  readonly readKeys: () => Promise<TenantKeys>;
 }
 
 /**
@@ -22,7 +23,7 @@ export interface FoundArchive {
  * @param wanted a part of its name; `latest`, or undefined: the newest one
  * @param withoutMac the slug, as the operator typed it: also an archive of which nobody knows
  *   who has written it
- * @throws {OperatorError} when there is none, or this host opens none
+ * @throws {OperatorError} when there is none
  */
 export async function findArchive(
   installation: Installation,
@@ -37,10 +38,10 @@ export async function findArchive(
 
   const target = await openBackupTarget();
   await target.check();
-  const keys = await readTenantKeys(installation, withoutMac !== undefined);
-  const archives = await listArchivesOf(target, keys.installation, guid);
+  const archives = await listArchivesOf(target, await readInstallationId(installation), guid);
+  const readKeys = () => readTenantKeys(installation, withoutMac !== undefined);
 
-  return { target, archive: chooseArchive(archives, slug, wanted), keys };
+  return { target, archive: chooseArchive(archives, slug, wanted), readKeys };
 }
 
 interface RestoreOptions {
@@ -57,14 +58,17 @@ interface RestoreOptions {
 
 /**
  * Runs `restore` on the data of an archive of a tenant, every byte of which is checked before.
- * @throws {OperatorError} that names the archive and the tenant, when it cannot be used
+ * @throws {OperatorError} that names the archive and the tenant, when it cannot be used; or when
+ *   this host opens none
  */
 export async function restoreArchive<T>(
   { slug }: Pick<Tenant, 'slug'>,
-  { target, archive, keys }: FoundArchive,
+  { target, archive, readKeys }: FoundArchive,
   { destination, isOneOfMany = false, warn }: RestoreOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
+  const keys = await readKeys();
+
   try {
     const opened = await openArchive(target, archive, keys);
     const restored = await restore(archivedData(opened));

@@ -4,11 +4,12 @@ import { explain, OperatorError } from '../../../log/operator-error.ts';
 import { groups, isConfirmed } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
 import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
-import { checkForm, type FormError, formId, readForm, valuesOf } from '../form-values.ts';
+import { checkForm, type FormError, formId, readForm } from '../form-values.ts';
 import { formPage } from '../form-view.ts';
 import { state } from '../format.ts';
 import { operationLink } from '../links.ts';
 import { type Offer, type Offered, withheld } from '../offered.ts';
+import { needsRecoveryHost, recoveryHostText } from '../recovery-host.ts';
 import { runPath, runText, runView } from '../run-view.ts';
 import type { Run } from '../runs.ts';
 import { table } from '../view.ts';
@@ -51,9 +52,10 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
   if (!isAllowed)
     return refuse(`This console does not run ${operation.name}: it was started with --read-only or --allow`);
-  if (await needsRecoveryHost(form))
+  const isElsewhere = needsRecoveryHost(form);
+  if (isElsewhere && !operation.plan)
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
-  const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
+  const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation) || isElsewhere);
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.
     const submission = createHash('sha256').update(given.toString()).digest('base64url');
@@ -63,19 +65,6 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   } catch (error) {
     return refuse(explain(error));
   }
-}
-
-const recoveryHostText =
-  'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below to the recovery host';
-
-/** Returns whether a form opens archives, and this host has no identity. */
-async function needsRecoveryHost({ operation, texts }: FilledForm): Promise<boolean> {
-  if (!operation.opensArchives) return false;
-
-  const { readConfig } = await import('../../../config/config.ts');
-  if (readConfig().backup.identityFile !== undefined) return false;
-
-  return operation.opensArchives(valuesOf({ operation, texts }));
 }
 
 function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {

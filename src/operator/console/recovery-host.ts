@@ -1,0 +1,17 @@
+import { readConfig } from '../../config/config.ts';
+import type { FilledForm } from './command-line.ts';
+import { valuesOf } from './form-values.ts';
+
+/** Says where a command that opens archives is run, on a host that opens none. */
+export const recoveryHostText =
+  'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below to the recovery host';
+
+/**
+ * Returns whether a form opens archives, and this host has no identity. It has a plan all the
+ * same, if its operation has one: a plan opens no archive.
+ */
+export function needsRecoveryHost({ operation, texts }: FilledForm): boolean {
+  if (!operation.opensArchives || readConfig().backup.identityFile !== undefined) return false;
+
+  return operation.opensArchives(valuesOf({ operation, texts }));
+}
