@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { type Server, Tenant } from '../../control/control-entities.ts';
+import { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
@@ -43,16 +43,16 @@ export async function createArchiveWriter(installation: Installation): Promise<W
 class ArchiveWriter {
   readonly #installation: Installation;
   readonly #facts: RunFacts;
-  /** The objects that a tenant's database has by its schema, by the id of the server. */
-  readonly #known = new Map<number, Promise<Set<string>>>();
+  readonly #servers = new Map<string, Promise<KnownServer>>();
 
   constructor(installation: Installation, facts: RunFacts) {
     this.#installation = installation;
     this.#facts = facts;
   }
 
-  async write<T>({ name, recipients, tenant, server, url }: ArchiveOrder, store: (body: Readable) => Promise<T>) {
+  async write<T>(order: ArchiveOrder, store: (body: Readable) => Promise<T>) {
     const { tenantPages, controlPages, archiveKey, controlMacKey } = this.#facts;
+    const { name, recipients, tenant, server, url } = order;
     const subject = {
       kind: tenant ? ('tenant' as const) : ('control' as const),
       installation: name.installation,
@@ -62,34 +62,42 @@ class ArchiveWriter {
       recipients: [...recipients],
     };
     const source = tenant
-      ? { url, server, pages: tenantPages, listForeign: await this.#foreignOf(tenant.guid) }
+      ? { url, server, pages: tenantPages, listForeign: await this.#foreignOf(order) }
       : { url, server, pages: controlPages };
 
     const { manifest, written } = await archiveDatabase(source, subject, tenant ? archiveKey : controlMacKey, store);
     return { rows: countRows(manifest), written };
   }
 
-  /** Returns what lists the objects that somebody else has made; without it, an archive is made all the same. */
-  async #foreignOf(guid: string): Promise<ArchiveSource['listForeign']> {
-    const { em } = await this.#installation.control();
-    const tenant = await em.fork().findOne(Tenant, { guid }, { populate: ['server'] });
-    if (!tenant) return undefined;
+  /**
+   * Returns what lists the objects that somebody else has made; without it, an archive is made all
+   * the same.
+   */
+  async #foreignOf({ role, server: name }: ArchiveOrder): Promise<ArchiveSource['listForeign']> {
+    const found = await this.#serverOf(name).catch(() => undefined);
+    if (!found || role === null) return undefined;
 
-    const { server, roleName: role } = tenant;
-    const known = await this.#knownOn(server).catch(() => undefined);
-    return known && (client => listForeignObjects(client, { server, role }, known));
+    const { server, known } = found;
+    return client => listForeignObjects(client, { server, role }, known);
   }
 
-  #knownOn(server: Server): Promise<Set<string>> {
+  #serverOf(name: string): Promise<KnownServer> {
     const installation = this.#installation;
-    const read = async (): Promise<Set<string>> => {
-      const adminUrl = installation.servers.adminUrl(server);
-      await headFingerprint(installation.control, server, adminUrl); // stores what `knownObjects` reads
-      return knownObjects(installation, server);
+    const read = async (): Promise<KnownServer> => {
+      const { em } = await installation.control();
+      const server = await em.fork().findOneOrFail(Server, { name });
+      await headFingerprint(installation.control, server, installation.servers.adminUrl(server)); // stores what `knownObjects` reads
+      return { server, known: await knownObjects(installation, server) };
     };
 
-    const known = this.#known.get(server.id) ?? read();
-    this.#known.set(server.id, known);
-    return known;
+    const found = this.#servers.get(name) ?? read();
+    this.#servers.set(name, found);
+    return found;
   }
+}
+
+/** A server, with the objects that a tenant's database there has by its schema. */
+interface KnownServer {
+  readonly server: Server;
+  readonly known: ReadonlySet<string>;
 }

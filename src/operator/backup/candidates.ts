@@ -14,6 +14,8 @@ export interface BackupCandidate {
   readonly guid: string;
   readonly slug: string;
   readonly name: string;
+  /** The login role of the tenant. */
+  readonly role: string;
   readonly server: string;
   readonly database: string;
   /** With the rights of the operator; undefined while the server cannot be used. */
@@ -31,7 +33,7 @@ export interface BackupCandidate {
 interface CandidateRow
   extends Pick<
     BackupCandidate,
-    'tenantId' | 'guid' | 'slug' | 'name' | 'database' | 'archive' | 'archiveBytes' | 'archiveProof'
+    'tenantId' | 'guid' | 'slug' | 'name' | 'role' | 'database' | 'archive' | 'archiveBytes' | 'archiveProof'
   > {
   readonly status: TenantStatus;
   readonly serverId: number;
@@ -50,7 +52,7 @@ export async function findCandidates(
 ): Promise<BackupCandidate[]> {
   const { rows } = await control.query<{ [Field in keyof CandidateRow]: CandidateRow[Field] }>(
     `select t.id as "tenantId", guid, slug, name, status, t.server_id as "serverId",
-            t.database_name as database, archive, archive_bytes::float8 as "archiveBytes",
+            t.role_name as role, t.database_name as database, archive, archive_bytes::float8 as "archiveBytes",
             archive_proof as "archiveProof"
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where status <> 'provisioning' and purging_at is null

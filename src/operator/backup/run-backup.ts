@@ -25,6 +25,8 @@ export interface ArchiveOrder {
   readonly recipients: readonly string[];
   /** Null: the control database. */
   readonly tenant: { readonly guid: string; readonly slug: string; readonly name: string } | null;
+  /** The login role of the tenant; null: the control database. */
+  readonly role: string | null;
   /** The name of the server in the control database. */
   readonly server: string;
   readonly database: string;
@@ -191,7 +193,8 @@ class BackupRun {
     const database = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
 
     await this.#attempt(null, async () => {
-      const written = await this.#write({ tenant: null, server: 'control', database, url: installation.controlUrl });
+      const { controlUrl: url } = installation;
+      const written = await this.#write({ tenant: null, role: null, server: 'control', database, url });
       this.covered.add(null);
       return written;
     });
@@ -199,7 +202,7 @@ class BackupRun {
 
   async #archiveTenant(candidate: BackupCandidate): Promise<void> {
     const { control, observers } = this.#context;
-    const { tenantId, guid, slug, name, server, fault, counters } = candidate;
+    const { tenantId, guid, slug, name, role, server, fault, counters } = candidate;
 
     await this.#attempt(slug, async () => {
       if (observers.signal?.aborted) throw new Error('the run was interrupted before this tenant');
@@ -214,8 +217,9 @@ class BackupRun {
           if (present.database !== candidate.database)
             throw new Error('it has got another database meanwhile: the next run archives it');
 
-          written = await this.#write({ tenant: { guid, slug, name }, server, database: present.database, url });
-          await recordArchive(control, present.databaseId, written.archive, counters?.fingerprint ?? null);
+          const { databaseId, database } = present;
+          written = await this.#write({ tenant: { guid, slug, name }, role, server, database, url });
+          await recordArchive(control, databaseId, written.archive, counters?.fingerprint ?? null);
           this.covered.add(guid);
         });
       } catch (error) {

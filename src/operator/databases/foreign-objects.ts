@@ -51,7 +51,8 @@ const objectsQuery = `
     select datacl as acl, datdba as owner from databases
     union all select acl, owner from relations
     union all select nspacl, nspowner from pg_namespace join schemas using (oid)
-    union all select attacl, owner from pg_attribute join relations r on r.oid = attrelid where attacl is not null
+    union all select attacl, owner from relations r, lateral (
+      select attacl from pg_attribute where attrelid = r.oid and attacl is not null offset 0) as columns
     union all select proacl, proowner from pg_proc join schemas s on s.oid = pronamespace
                where not exists (select from members where classid = 'pg_proc'::regclass and objid = pg_proc.oid)
   )

@@ -1,6 +1,13 @@
 const quote = 0x22;
 const lineFeed = 0x0a;
 
+/** Returns the header row of a table, as `copy` writes it. */
+export function csvHeader(columns: readonly string[]): Buffer {
+  const values = columns.map(name => (/[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name));
+
+  return Buffer.from(`${values.join()}\n`);
+}
+
 /** A part of a table as CSV: its header row, and whole rows. */
 export interface CsvPiece {
   readonly bytes: Buffer;
@@ -94,20 +101,21 @@ class CsvCutter {
 
   #cut(): CsvPiece {
     const rows = this.#rows;
-    const body = this.#take(this.#rowEnd);
+    const bytes = this.#take(this.#rowEnd, this.#header);
     this.#rowEnd = 0;
     this.#rows = 0;
 
-    return { bytes: Buffer.concat([this.#header ?? Buffer.alloc(0), body]), rows };
+    return { bytes, rows };
   }
 
-  /** Removes the first bytes. */
-  #take(length: number): Buffer {
-    const all = this.#chunks.length === 1 && this.#chunks[0] ? this.#chunks[0] : Buffer.concat(this.#chunks);
-    const rest = all.subarray(length);
+  /** Removes the first bytes, and returns them after `before`: all of it is copied once. */
+  #take(length: number, before: Buffer = Buffer.alloc(0)): Buffer {
+    const all = Buffer.concat([before, ...this.#chunks]);
+    const end = before.length + length;
+    const rest = all.subarray(end);
     this.#chunks = rest.length > 0 ? [rest] : [];
     this.#bytes = rest.length;
 
-    return all.subarray(0, length);
+    return all.subarray(0, end);
   }
 }
