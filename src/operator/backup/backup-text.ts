@@ -7,11 +7,14 @@ const controlName = '(control database)';
 const maxNamed = 3;
 
 /** Formats the result of a run for one database as one line. */
-export function outcomeText({ slug, state, rows, bytes, ms, error }: BackupOutcome): string {
+export function outcomeText({ slug, state, rows, bytes, leftOut, ms, error }: BackupOutcome): string {
   const name = slug ?? controlName;
   if (state === 'failed') return `${name}: failed: ${error}`;
   if (state === 'unchanged') return `${name}: unchanged`;
-  return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)`;
+
+  const rest = leftOut.map(({ name: object, reason }) => `${object} (${reason})`);
+  const without = rest.length > 0 ? `; without ${namesText(rest)}` : '';
+  return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)${without}`;
 }
 
 /** Formats what a run would do: the tenants that it would archive, and the number of the others. */

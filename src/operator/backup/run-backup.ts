@@ -8,6 +8,7 @@ import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
+import type { LeftOut } from './archive/archive-documents.ts';
 import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { type BackupCandidate, currentArchive, findCandidates, lostArchives, readPresentTenant } from './candidates.ts';
@@ -41,7 +42,14 @@ export interface ArchiveOrder {
 export type WriteArchive = <T>(
   order: ArchiveOrder,
   store: (body: Readable) => Promise<T>,
-) => Promise<{ readonly rows: number; readonly written: T }>;
+) => Promise<WrittenContents & { readonly written: T }>;
+
+/** What a run says of the contents of an archive. */
+interface WrittenContents {
+  readonly rows: number;
+  /** What the database has and the archive lacks, with the reason, where somebody else has made it. */
+  readonly leftOut: readonly LeftOut[];
+}
 
 /** What a backup run is to archive. */
 export interface BackupRequest {
@@ -62,6 +70,8 @@ export interface BackupOutcome {
   archive: string | null;
   rows: number;
   bytes: number;
+  /** What the database has and the archive lacks. */
+  leftOut: readonly LeftOut[];
   ms: number;
   error: string | null;
 }
@@ -240,8 +250,9 @@ class BackupRun {
       const written = await work();
       if (!written) return;
 
-      const { archive, rows } = written;
-      this.#report({ slug, state: 'archived', archive: archive.name, rows, bytes: archive.size, ms: ms() });
+      const { archive, rows, leftOut } = written;
+      const { name, size: bytes } = archive;
+      this.#report({ slug, state: 'archived', archive: name, rows, bytes, leftOut, ms: ms() });
     } catch (error) {
       this.#report({ slug, state: 'failed', archive: null, ms: ms(), error: errorText(error) });
     }
@@ -258,24 +269,23 @@ class BackupRun {
     });
 
     const store = (body: Readable) => target.write(name.name, body);
-    const { rows, written } = await write({ ...subject, name, recipients }, store);
+    const { written, ...contents } = await write({ ...subject, name, recipients }, store);
     const archive: StoredArchive = { ...name, size: written.size, modifiedAt: name.time };
     listing.add(archive);
 
-    return { archive, rows };
+    return { archive, ...contents };
   }
 
   #report(outcome: Partial<BackupOutcome> & Pick<BackupOutcome, 'slug' | 'state' | 'archive'>): void {
-    const whole: BackupOutcome = { rows: 0, bytes: 0, ms: 0, error: null, ...outcome };
+    const whole: BackupOutcome = { rows: 0, bytes: 0, leftOut: [], ms: 0, error: null, ...outcome };
     this.counts[whole.state]++;
     this.counts.bytes += whole.bytes;
     this.#context.observers.onOutcome?.(whole);
   }
 }
 
-interface WrittenArchive {
+interface WrittenArchive extends WrittenContents {
   readonly archive: StoredArchive;
-  readonly rows: number;
 }
 
 /** Removes what `BACKUP_KEEP` does not keep, and what is left of purged tenants. */

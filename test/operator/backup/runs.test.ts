@@ -204,7 +204,7 @@ describe('backup runs by the listing of their target', () => {
         yield Buffer.alloc(1_000);
         throw new Error('the connection to the database is lost');
       }
-      return { rows: 0, written: await store(Readable.from(body())) };
+      return { rows: 0, leftOut: [], written: await store(Readable.from(body())) };
     };
     const before = await namesIn();
 

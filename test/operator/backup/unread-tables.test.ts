@@ -1,0 +1,103 @@
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { membersOf } from '../../support/age-archives.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
+import { jsonLines } from '../../support/json-lines.ts';
+import { createPlainServer } from '../../support/plain-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
+import { succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
+
+describe('archives by a login that may not read everything', () => {
+  const server = use(() => createPlainServer('createdb createrole'));
+  const folder = useServerFolder('archives');
+  let environment: Record<string, string>;
+  let database: string;
+
+  const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
+  const inTenant = (text: string) =>
+    withConnection(server.superuserUrl(database), async client => (await client.query(text)).rows);
+
+  before(async () => {
+    environment = {
+      DATABASE_URL: server.url('backoffice'),
+      MASTER_KEY: randomBytes(32).toString('base64'),
+      ...(await backupSettings(folder)),
+    };
+    await succeed(environment, 'control', ['migrate']);
+    for (const slug of ['acme', 'globex']) {
+      await tenant('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
+    }
+    [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json'));
+
+    await inTenant(`
+      create schema reports;
+      create table reports.open as select 42 as total;
+      create table reports.closed as select 43 as total;
+      create table reports.hidden as select 44 as total;
+      alter table reports.hidden enable row level security;
+      create view reports.summary as select total from reports.open;
+      grant usage on schema reports to operator;
+      grant select on reports.open, reports.hidden to operator;
+      insert into currencies (code, name) values ('EUR', 'Euro')`);
+    await tenant('backup', 'init');
+  });
+
+  it('tables that it may not read are named in the output and the manifest, and all others are archived and restored', async () => {
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+
+    expect(code, stderr + stdout).to.equal(0);
+    for (const named of [
+      'table reports.closed (the login may not read it)',
+      'table reports.hidden (a policy hides rows from the login)',
+      'view reports.summary (it has no rows of its own)',
+    ]) {
+      expect(stdout).to.match(new RegExp(`^acme: archived .*; without .*${named.replace(/[().]/g, '\\$&')}`, 'm'));
+    }
+    expect(stdout).to.match(/^globex: archived [^;]*$/m);
+
+    const [newest] = JSON.parse(await tenant('backup', 'list', 'acme', '--json'));
+    const identity = await readFile(environment.BACKUP_IDENTITY_FILE ?? '', 'utf8');
+    const members = await membersOf({
+      bytes: await readFile(join(folder, newest.name)),
+      identity: { identity: identity.trim(), recipient: environment.BACKUP_RECIPIENTS ?? '' },
+    });
+    const { leftOut } = JSON.parse(members.at(-1)?.content.toString() ?? '');
+    expect(leftOut).to.deep.include({ name: 'table reports.closed', reason: 'the login may not read it' });
+    expect(members.map(({ name }) => name).filter(name => name.includes('reports'))).to.have.length(1);
+
+    const restored = await runCommand(
+      'scripts/tenant.ts',
+      ['restore', 'acme', '--archive', 'latest', '--json'],
+      environment,
+    );
+    expect(restored.code, restored.stderr).to.equal(0);
+    ({ database } = JSON.parse(restored.stdout));
+    expect(await inTenant('select code from currencies')).to.deep.equal([{ code: 'EUR' }]);
+  });
+
+  it('what it may not read in the schema of the tenant fails the archive of that tenant alone, by name', async () => {
+    [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
+      ({ state }: { state: string }) => state === 'current',
+    );
+    await inTenant(`create table notes as select 'a note' as text; alter table notes owner to postgres`).catch(() =>
+      inTenant(`create table notes as select 'a note' as text`),
+    );
+
+    const { code, stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['backup', 'run', 'acme', 'globex', '--json'],
+      environment,
+    );
+
+    expect(code).to.equal(1);
+    const outcomes = new Map(jsonLines(stdout).map(({ slug, state, error }) => [slug, { state, error }]));
+    expect(outcomes.get('acme')?.state).to.equal('failed');
+    expect(outcomes.get('acme')?.error).to.match(/permission denied for table notes/);
+    expect(outcomes.get('globex')?.state).not.to.equal('failed');
+  });
+});
