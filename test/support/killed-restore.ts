@@ -34,8 +34,8 @@ if (kind === 'control') {
   const access = await openControlAccess(installation.secrets, false);
   const source = archivedControl(await openNamedControl(access, subject));
   const { newest } = await findNewestControl(access);
-  const later = newest && archivedControl(newest);
-  await restoreControl(installation, source, later && later.at > source.at ? later : undefined, onStep);
+  const later = newest && newest.time > source.at ? archivedControl(newest) : undefined;
+  await restoreControl(installation, { source, later, isKeyLost: false }, onStep);
   onStep('end');
 } else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);

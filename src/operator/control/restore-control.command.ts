@@ -8,6 +8,7 @@ import { countText } from '../command/texts.ts';
 import { fromField } from '../recovery/restore-data.ts';
 import type { NewestControl } from './control-archives.ts';
 import type { ControlSource } from './control-source.ts';
+import type { LostSecrets } from './replace-master-key.ts';
 import { replayedLines } from './replay.ts';
 import type { RestoredControl } from './restore-control.ts';
 
@@ -18,7 +19,8 @@ const fields = {
   concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
   withoutMac: option(
     '<name>',
-    'the master key is lost: take an archive although nobody knows who has written it. Type the name of the database',
+    'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody knows who has written it. ' +
+      'Type the name of the database',
   ),
   withoutReplay: option(
     '<name>',
@@ -71,11 +73,12 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
     for (const line of refusedLines(refused)) {
       output.warn(line);
     }
-    const restored = await restoreControl(installation, source, later, step => progress.step(step));
+    const isKeyLost = chosen.withoutMac !== undefined;
+    const restored = await restoreControl(installation, { source, later, isKeyLost }, step => progress.step(step));
     const span = { from: knownUntil.toISOString(), until: new Date().toISOString() };
     output.part({ ...restored, unknown: span }, () => restoredText(restored));
 
-    const tenants = all ? await restoreTenants(context, concurrency) : [];
+    const tenants = all ? await restoreTenants(context, concurrency, isKeyLost) : [];
     const failed = tenants.filter(hasFailed).length;
     if (failed === 0) await endRestore(installation);
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
@@ -94,10 +97,10 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
   },
 });
 
-async function restoreTenants(context: Context, concurrency: number) {
+async function restoreTenants(context: Context, concurrency: number, isKeyLost: boolean) {
   const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
 
-  return restoreLostTenants(context, { concurrency });
+  return restoreLostTenants(context, { concurrency, isKeyLost });
 }
 
 interface Choice extends Pick<NewestControl, 'refused'> {
@@ -164,7 +167,8 @@ function noArchive(target: string, refused: NewestControl['refused']): OperatorE
 
   return new OperatorError(
     `No archive of a control database in ${target} can be used. The newest, ${first.name}: ${first.reason}. Set the ` +
-      'MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE to an identity of its recipients',
+      'MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE to an identity of its recipients. If that key is ' +
+      'lost, and you know where the archive comes from: --without-mac <name of the database>',
   );
 }
 
@@ -175,6 +179,20 @@ function refusedLines(refused: NewestControl['refused']): string[] {
 function restoredText({ source, report }: RestoredControl): string {
   const lines = [`Restored the control database from ${source}.`];
   if (report?.replayed) lines.push(...replayedLines(report.replayed));
+  if (report?.lost) lines.push(...lostLines(report.lost));
 
   return lines.join('\n');
+}
+
+/** Says what is to be done for the secrets that the lost master key has sealed. */
+function lostLines({ tenants, webhookTenants, servers }: LostSecrets): string[] {
+  return [
+    'MASTER_KEY is the master key from now on. What the lost one has sealed, nobody can open:',
+    ...servers.map(name => `The URL of server ${name}. Give it again: bin/backoffice server add ${name} < url-file`),
+    `The passwords of the login roles of ${countText(tenants, 'tenant')}. Replace them, with the commands of: bin/backoffice doctor`,
+    ...(webhookTenants > 0
+      ? [`The secrets of the webhooks of ${countText(webhookTenants, 'tenant')}. Their administrators rotate them.`]
+      : []),
+    'The key of archives. Older archives of tenants are restored with --without-mac. Make new ones: bin/backoffice backup run --all',
+  ];
 }

@@ -7,6 +7,7 @@ import { statementsOf } from '../../postgres/statements.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
+import { type LostSecrets, replaceLostMasterKey } from './replace-master-key.ts';
 import { type LaterState, type Replayed, readLaterState, replay } from './replay.ts';
 import {
   createEmpty,
@@ -22,7 +23,19 @@ export interface RestoredControl {
   /** The archive, or what was recovered. */
   source: string;
   /** Undefined when an earlier run has done it. */
-  report: AfterRestoreReport<Replayed> | undefined;
+  report: (AfterRestoreReport<Replayed> & { readonly lost: LostSecrets | undefined }) | undefined;
+}
+
+/** What is restored. */
+export interface RestoreSources {
+  readonly source: ControlSource;
+  /**
+   * The newest state that is known, if the source is an older one: what it has taken away stays
+   * away.
+   */
+  readonly later: ControlSource | undefined;
+  /** True: the master key of the source is lost, and `MASTER_KEY` takes its place. */
+  readonly isKeyLost: boolean;
 }
 
 /** The steps of a restore of the control database, in this order. */
@@ -52,24 +65,22 @@ type OnStep = (step: (typeof controlSteps)[number]) => void;
  *   C3 (no other way) Until then, every other command and the service refuse to start, so that
  *      none of them fills the empty control database (`requireNoRestore`).
  *
- * @param later the newest state that is known, if the source is an older one: what it has taken
- *   away stays away
  * @throws {OperatorError} when the control database is not empty, or the data cannot be read
  */
 export async function restoreControl(
   installation: Installation,
-  source: ControlSource,
-  later: ControlSource | undefined,
+  sources: RestoreSources,
   onStep: OnStep = () => {},
 ): Promise<RestoredControl> {
   const { controlUrl } = installation;
+  const { source } = sources;
   const name = databaseNameOf(controlUrl);
 
   return onServer(controlUrl, async lock => {
     await acquireLock(lock, lockSpaces.control, lockKey(name));
     const isInPlace = (await requireRestorable(controlUrl, source))?.restoredFrom !== undefined;
 
-    const report = isInPlace ? undefined : await restoreAside(installation, source, later, onStep);
+    const report = isInPlace ? undefined : await restoreAside(installation, sources, onStep);
     if (!isInPlace) {
       onStep('remove empty control database');
       await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
@@ -83,17 +94,21 @@ export async function restoreControl(
 
 async function restoreAside(
   { controlUrl, secrets }: Installation,
-  source: ControlSource,
-  later: ControlSource | undefined,
+  { source, later, isKeyLost }: RestoreSources,
   onStep: OnStep,
-): Promise<AfterRestoreReport<Replayed>> {
+): Promise<NonNullable<RestoredControl['report']>> {
   onStep('create database');
   const url = await createEmpty(controlUrl, restoringName(databaseNameOf(controlUrl)));
   onStep('load data');
   await source.load(url);
   onStep('migrate');
   await migrateControl(url);
-  await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
+  const lost = await withConnection(url, async client => {
+    if (isKeyLost) return replaceLostMasterKey(client, secrets);
+
+    await requireMasterKey(statementsOf(client), secrets);
+    return undefined;
+  });
 
   const laterState = later && (await readLater(controlUrl, later, onStep));
   onStep('end sessions and replace keys');
@@ -102,7 +117,7 @@ async function restoreAside(
   onStep('mark as ready');
   await markReady(url, source.description);
 
-  return report;
+  return { ...report, lost };
 }
 
 async function readLater(controlUrl: string, later: ControlSource, onStep: OnStep): Promise<LaterState> {

@@ -204,6 +204,53 @@ describe('restore of the control database from an archive sealed with age', () =
     const { code, stderr } = await restore();
     expect(code, stderr).to.equal(0);
     await rm(`${folder}.stranger`);
+  });
+
+  it('when the master key is lost, a new one takes its place with the name typed, and what the lost one sealed is named and replaced', async () => {
+    await tenant('suspend', 'acme', '--yes');
+    await tenant('resume', 'acme');
+    await tenant('backup', 'init', '--take-over');
+    await tenant('backup', 'run', '--all');
+    await dropControl();
+    const acme = await server.sql<{ name: string }>(
+      `select datname as name from pg_database where datname like '%\\_tenant\\_%' order by 1 limit 1`,
+    );
+    await server.sql(`drop database "${acme[0]?.name}" with (force)`);
+    environment = { ...environment, MASTER_KEY: Buffer.alloc(32, 9).toString('base64') };
+
+    const refused = await restore();
+    expect(refused.stderr).to.include('--without-mac <name of the database>');
+    const { code, stdout, stderr } = await restore('--all', '--without-mac', 'office');
+
+    expect(code, stderr + stdout).to.equal(0);
+    for (const line of [
+      'MASTER_KEY is the master key from now on.',
+      'The passwords of the login roles of 3 tenants. Replace them, with the commands of: bin/backoffice doctor',
+      '1 tenant restored, 0 failed',
+    ]) {
+      expect(stdout).to.include(line);
+    }
+    const errors = async () => {
+      const { stdout: document } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+      return JSON.parse(document).findings.filter(({ severity }: { severity: string }) => severity === 'error');
+    };
+    const found = await errors();
+    expect(
+      found.map(({ tenant: slug, problem }: { tenant: string; problem: string }) => [slug, problem.slice(0, 16)]),
+    ).to.deep.equal([
+      ['globex', 'the password of '],
+      ['initech', 'the password of '],
+    ]);
+    await tenant('doctor', '--fix', ...found.map(({ id }: { id: string }) => id));
+    expect(await errors()).to.deep.equal([]);
+
+    await tenant('backup', 'init', '--take-over');
+    await tenant('backup', 'run', '--all');
+    await tenant('backup', 'drill', '--count', '3');
+    await succeed({ ...environment, MASTER_KEY_PREVIOUS: environment.MASTER_KEY ?? '' }, 'control', [
+      'reseal',
+      '--yes',
+    ]);
     await rm(`${folder}.identity`);
   });
 });
