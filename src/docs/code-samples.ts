@@ -111,10 +111,7 @@ function callOptions(endpoint: Endpoint, values: SampleValues): object {
   return {
     ...(Object.keys(params).length > 0 && { params }),
     ...(body && { body: isText ? new Expression('csv') : body.example }),
-    ...(isText && {
-      bodySerializer: new Expression('(text: string) => text'),
-      headers: { 'Content-Type': body.mediaType },
-    }),
+    ...(isText && { headers: { 'Content-Type': body.mediaType } }),
   };
 }
 

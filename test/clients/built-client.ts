@@ -16,7 +16,7 @@ export async function withBuiltClient<T>(work: (folder: string) => Promise<T>): 
     await mkdir(packageFolder, { recursive: true });
     await cp(join(clientSource, 'package.json'), join(packageFolder, 'package.json'));
     compileProject(clientSource, join(packageFolder, 'dist'));
-    for (const name of ['openapi-fetch', 'openapi-typescript-helpers', '@types', 'undici-types'])
+    for (const name of ['@types', 'undici-types'])
       await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name));
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
     return await work(folder);

@@ -11,7 +11,6 @@ import { controlSql, useWorld } from '../support/world.ts';
 
 /** The page of an application, with the client as browsers load it. */
 const application = `<!doctype html><title>Application</title>
-<script type="importmap">{"imports": {"openapi-fetch": "/app/openapi-fetch.js"}}</script>
 <script type="module">
 import { createBackOffice } from '/app/client/back-office.ts';
 window.create = createBackOffice;
@@ -43,9 +42,7 @@ describe('TypeScript client in two tabs of a browser', () => {
     await context.route('**/app/**', async route => {
       const path = new URL(route.request().url()).pathname.replace('/app/', '');
       if (path === '') return route.fulfill({ contentType: 'text/html', body: application });
-      const file = path.startsWith('client/')
-        ? join(root, 'clients/typescript/src', path.replace('client/', ''))
-        : join(root, 'node_modules/openapi-fetch/dist/index.mjs');
+      const file = join(root, 'clients/typescript/src', path.replace('client/', ''));
       const body = stripTypeScriptTypes(await readFile(file, 'utf8'));
       await route.fulfill({ contentType: 'text/javascript', body });
     });

@@ -158,6 +158,54 @@ describe('TypeScript client', () => {
     await followed.return();
   });
 
+  it('a call sends lists, filters, texts and headers as the service reads them, and returns CSV as a text or a stream', async () => {
+    const client = await clientOf(world.acme);
+    const csv = 'CountryCode,CountryName\nÖ/1,"Ö & Ü"\nÖ2,Ö?\n';
+
+    const imported = await client.POST('/api/v1/Imports', {
+      params: { query: { resource: 'Country' }, header: { 'Idempotency-Key': 'calls' } },
+      body: csv,
+      headers: { 'Content-Type': 'text/csv' },
+    });
+    const filter = { CountryCode: 'Ö/1' };
+    const found = await client.GET(countries, {
+      params: { query: { filter, sort: ['-CountryCode', 'CountryName'], limit: 5 } },
+    });
+    const one = await client.GET('/api/v1/Countries/code/{code}', { params: { path: { code: 'Ö/1' } } });
+    const options = { params: { query: { filter } }, headers: { Accept: 'text/csv' } };
+    const text = await client.GET(countries, { ...options, parseAs: 'text' });
+    const stream = await client.GET(countries, { ...options, parseAs: 'stream' });
+
+    expect(imported.data?.Created).to.equal(2);
+    expect(found.data?.map(({ CountryName }) => CountryName)).to.deep.equal(['Ö & Ü']);
+    expect(one.data?.CountryName).to.equal('Ö & Ü');
+    expect(text.data).to.match(/^CountryCode,.*\r\nÖ\/1,Ö & Ü,/);
+    expect(await new Response(stream.data).text()).to.equal(text.data);
+  });
+
+  it('a response that is no success and has no problem is an error with its status, and one without a body has no data', async () => {
+    const answers: Response[] = [];
+    const client = await clientOf(world.acme, {
+      fetch: request =>
+        request.url.includes('/auth/') ? count(request) : Promise.resolve(answers.shift() as Response),
+    });
+
+    answers.push(new Response('<h1>Too large</h1>', { status: 413, headers: { 'Content-Type': 'text/html' } }));
+    const refused = await client.GET(countries);
+    answers.push(new Response(null, { status: 404 }));
+    const empty = await client.GET(countries);
+    answers.push(new Response('{"code":', { status: 400, headers: { 'Content-Type': 'application/problem+json' } }));
+    const cut = await client.GET(countries);
+    answers.push(new Response(null, { status: 304 }));
+    const same = await client.GET(countries);
+
+    expect(refused.error).to.deep.equal({ status: 413, title: 'Status 413' });
+    expect(empty.error?.status).to.equal(404);
+    expect(cut.error?.status).to.equal(400);
+    expect(same).to.include({ data: undefined });
+    expect(same.error).to.equal(undefined);
+  });
+
   it('all and login throw a ProblemError with the code of the service', async () => {
     const client = await clientOf(world.acme);
     const wrong = await client.login(world.acme.admin.email, 'wrong password').catch(error => error);

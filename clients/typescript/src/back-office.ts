@@ -1,5 +1,5 @@
-import createClient, { type Client } from 'openapi-fetch';
-import type { components, paths } from './api.ts';
+import type { components } from './api.ts';
+import { type Calls, createCalls } from './calls.ts';
 import { type Change, type ChangesQuery, followChanges } from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
@@ -7,6 +7,7 @@ import { createSession, type Tokens } from './session.ts';
 import type { TokenStorage } from './tabs.ts';
 
 export type { components, paths } from './api.ts';
+export type { CallError, CallResult } from './calls.ts';
 export type { Change, ChangesQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
@@ -38,8 +39,8 @@ export interface BackOfficeOptions {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` of openapi-fetch, whose types are those of the API. */
-export interface BackOffice extends Client<paths> {
+/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` with the paths and types of the API, and what is made of them. */
+export interface BackOffice extends Calls {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
   /** Ends the session. @throws {ProblemError} unless it has ended */
@@ -71,13 +72,8 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
   const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
   const session = createSession({ send, baseUrl, tenant, tokens, storage, onTokens });
   const connection = { send: session.send, baseUrl };
-  const client = createClient<paths>({
-    baseUrl,
-    fetch: session.send,
-    querySerializer: { array: { style: 'form', explode: false } },
-  });
   return {
-    ...client,
+    ...createCalls(connection),
     login: session.login,
     logout: session.logout,
     // An empty `q` finds all, and makes the service send `Link`.

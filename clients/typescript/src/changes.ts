@@ -1,6 +1,6 @@
 import type { components } from './api.ts';
-import { serialize } from './pages.ts';
 import { bodyOf } from './problem-error.ts';
+import { writeQuery } from './query.ts';
 
 export type Change = components['schemas']['Change'];
 
@@ -30,7 +30,7 @@ export async function* followChanges(
   signal?: AbortSignal,
 ): AsyncGenerator<Change, void> {
   for (let last = after, retryMs = minRetryMs; ; ) {
-    const address = `${baseUrl}/api/v1/Changes/stream?${serialize({ ...query, after: last })}`;
+    const address = `${baseUrl}/api/v1/Changes/stream?${writeQuery({ ...query, after: last })}`;
     const headers = { Accept: 'text/event-stream' };
     try {
       const response = await send(new Request(address, { headers, ...(signal && { signal }) }));

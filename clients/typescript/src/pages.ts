@@ -1,6 +1,6 @@
-import { createQuerySerializer } from 'openapi-fetch';
 import type { paths } from './api.ts';
 import { bodyOf } from './problem-error.ts';
+import { writeQuery } from './query.ts';
 
 type ResponseOf<Path extends keyof paths> = paths[Path] extends {
   get: { responses: { 200: { content: { 'application/json': infer Body } } } };
@@ -26,12 +26,10 @@ interface ReadOptions {
 }
 
 const defaultPage = 200;
-/** Writes the parameters of a query as the service reads them. */
-export const serialize = createQuerySerializer({ array: { style: 'form', explode: false } });
 
 /** Yields the records of all pages of a list. @throws {ProblemError} when the service refuses a page */
 export async function* readPages<Item>({ send, baseUrl, path, query }: ReadOptions): AsyncGenerator<Item, void> {
-  const first = `${path}?${serialize({ limit: defaultPage, ...query })}`;
+  const first = `${path}?${writeQuery({ limit: defaultPage, ...query })}`;
   for (let next: string | undefined = first; next !== undefined; ) {
     const response: Response = await send(new Request(`${baseUrl}${next}`));
     yield* await bodyOf<Item[]>(response);
