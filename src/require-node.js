@@ -1,14 +1,36 @@
 // Loaded before everything else with `node --import`. Plain JavaScript, because an old Node cannot load a TypeScript
 // file.
 
+import { accessSync, constants, existsSync } from 'node:fs';
 import module from 'node:module';
 import { fileURLToPath } from 'node:url';
 
+const packages = fileURLToPath(new URL('../node_modules/', import.meta.url));
+
+if (!existsSync(`${packages}koa`)) {
+  end('The packages of the service are not installed: run npm ci in its folder.');
+}
+
 if (!process.features.typescript) {
-  console.error(
-    `This is Node ${process.versions.node}, and the service needs Node 22.18 or newer: start it with npm, ` +
-      'which uses the Node 24 that npm ci installs on Linux, or install Node 24.',
-  );
+  end(`This is Node ${process.versions.node}, and the service needs Node 22.18 or newer: ${remedy()}.`);
+}
+
+/** What makes another Node run the service. */
+function remedy() {
+  const [program] = ['x64', 'arm64'].map(machine => `${packages}node-linux-${machine}/bin/node`).filter(existsSync);
+  if (!program) return 'install Node 24';
+
+  try {
+    accessSync(program, constants.X_OK);
+  } catch {
+    return `${program} may not be executed, as on a file system with noexec: move the project, or install Node 24`;
+  }
+  return 'start it with npm or with bin/backoffice, which use the Node 24 that npm ci has installed';
+}
+
+/** Ends the process, and says why. @param {string} text */
+function end(text) {
+  console.error(text);
   process.exit(1);
 }
 
@@ -18,7 +40,7 @@ if (!process.features.typescript) {
 // that can write there could change the code itself. Its entries are found by paths relative to it, so a copy of the
 // project that shares `node_modules`, or one that was moved, uses them; Node before 24.12 finds them by absolute paths.
 process.env.NODE_COMPILE_CACHE_PORTABLE = '1';
-module.enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));
+module.enableCompileCache(`${packages}.cache/compile`);
 
 // Linux gives a process 1, such as that of a container, no signal that it does not handle: without this, the first
 // SIGTERM would be lost while the modules load, and the container would be killed when its time to stop has passed.

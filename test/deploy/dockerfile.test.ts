@@ -58,8 +58,8 @@ describe('Dockerfile', () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const words = [...(/^ENTRYPOINT (\[.*\])$/m.exec(last)?.[1] ?? '').matchAll(/"([^"]+)"/g)].map(match => match[1]);
     const unit = /^ExecStart=\S+ (.*)$/m.exec(await readDeploy('systemd/backoffice.service'))?.[1];
-    expect(`exec node ${words.slice(1).join(' ')} src/main.ts`).to.equal(scripts.start);
-    expect(`exec node ${unit}`).to.equal(scripts.start);
+    expect(`exec sh scripts/node.sh ${words.slice(1).join(' ')} src/main.ts`).to.equal(scripts.start);
+    expect(`exec sh scripts/node.sh ${unit}`).to.equal(scripts.start);
   });
 
   it('the builder receives what the Dockerfile copies, and nothing else', async () => {
