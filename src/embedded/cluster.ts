@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { formatPostgresUrl, parsePostgresUrl } from '../config/postgres-url.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
+import { failureLine } from './failure-line.ts';
 import { findServer } from './pid-file.ts';
 
 /**
@@ -42,7 +43,7 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
   }
 }
 
-/** @throws with the last line of the output, unless the exit code is 0 */
+/** @throws {OperatorError} with the line of the output that says why, unless the exit code is 0 */
 async function waitForInitdb(child: ChildProcess): Promise<void> {
   let output = '';
   child.stdout?.on('data', chunk => (output += chunk));
@@ -50,7 +51,9 @@ async function waitForInitdb(child: ChildProcess): Promise<void> {
   const code = await new Promise<number | null>((resolve, reject) =>
     child.once('error', reject).once('close', resolve),
   );
-  if (code !== 0) throw new OperatorError(`initdb failed: ${output.trim().split('\n').at(-1)}`);
+  if (code !== 0) {
+    throw new OperatorError(`the embedded PostgreSQL cannot create its data: ${failureLine(output)}`);
+  }
 }
 
 export async function pathExists(path: string): Promise<boolean> {

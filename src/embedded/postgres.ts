@@ -12,6 +12,7 @@ import { sqlState } from '../postgres/database-error.ts';
 import { SessionClient } from '../postgres/session-client.ts';
 import { createRunner, postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } from './cluster.ts';
+import { failureLine } from './failure-line.ts';
 import { canSignal, findServer, isServerOf, pidFile, type RunningServer, readPidFile } from './pid-file.ts';
 import { claimServer, isClaimed, requireOwnFileSystem } from './server-claim.ts';
 
@@ -77,8 +78,8 @@ const pollMs = 15;
  * Maximum launches of a start: another program may take the port of one before PostgreSQL does.
  */
 const maxLaunches = 3;
-/** A server that is ready and unreachable for so long is in another network namespace. */
-const unreachableMs = 5_000;
+/** A server that is ready and refuses connections for so long goes on to do so. */
+const refusedMs = 5_000;
 const rejoinMs = 200;
 /** Pause between two launches after a loss; doubles until a server has run for `steadyMs`. */
 const [minPauseMs, maxPauseMs, steadyMs] = [1_000, 60_000, 60_000];
@@ -162,6 +163,7 @@ class EmbeddedServer implements EmbeddedPostgres {
   /**
    * @param isFirst false after a loss: the port stays the same then, and the wait does not keep
    *   the process running
+   * @throws {OperatorError} with the line of the server's log that says why it cannot be used
    */
   async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
     const { folder, data, runner, settings, password, log } = this.#options;
@@ -169,52 +171,73 @@ class EmbeddedServer implements EmbeddedPostgres {
     const logLength = await lengthOf(logFile(folder));
     let launched: ChildProcess | undefined;
     let launches = 0;
-    let unreachableAt: number | undefined;
+    let refusedAt: number | undefined;
 
-    while (performance.now() < deadline && !this.#hasLeft) {
-      const server = await readPidFile(data);
-      const runs = (server && (await isServerOf(data, server.pid))) || (await isClaimed(folder));
+    try {
+      while (performance.now() < deadline && !this.#hasLeft) {
+        const server = await readPidFile(data);
+        const runs = (server && (await isServerOf(data, server.pid))) || (await isClaimed(folder));
 
-      if (runs && server?.isReady && (isFirst || server.port === this.#port)) {
-        const client = await joinServer(server, password);
-        if (client === 'unreachable') {
-          unreachableAt ??= performance.now();
-          if (isFirst && performance.now() - unreachableAt > unreachableMs) throw unreachable(data, server.port);
-        } else if (client) {
-          if (launched) await prepareServer(client);
-          return { client, port: server.port };
+        if (runs && server?.isReady && (isFirst || server.port === this.#port)) {
+          const { client, refusal } = await joinServer(server, password);
+          if (client) {
+            if (launched) await prepareServer(client);
+            return { client, port: server.port };
+          }
+
+          refusedAt = refusal === 'busy' ? undefined : (refusedAt ?? performance.now());
+          const isRefused = refusedAt !== undefined && performance.now() - refusedAt > refusedMs;
+          if (isFirst && (isRefused || (launched && refusal === 'no_loopback'))) {
+            throw await this.#refused(launched ? refusal : 'elsewhere', server.port, logLength);
+          }
+        } else if (!runs && launches === (isFirst ? maxLaunches : 1)) {
+          break;
+        } else if (!runs && (isFirst || (log && performance.now() >= this.#nextLaunchAt))) {
+          const port = isFirst ? await freePort(server?.port) : this.#port;
+          const child = await launchServer(data, folder, runner, settings, port);
+          if (child) {
+            launched = child;
+            launches++;
+            this.#delayNextLaunch();
+          }
         }
-      } else if (!runs && launches === (isFirst ? maxLaunches : 1)) {
-        break;
-      } else if (!runs && (isFirst || (log && performance.now() >= this.#nextLaunchAt))) {
-        const port = isFirst ? await freePort(server?.port) : this.#port;
-        const child = await launchServer(data, folder, runner, settings, port);
-        if (child) {
-          launched = child;
-          launches++;
-          this.#delayNextLaunch();
-        }
+
+        const pauseMs = isFirst ? pollMs * (1 + Math.random()) : rejoinMs;
+        await sleep(pauseMs, undefined, { ref: isFirst });
       }
 
-      const pauseMs = isFirst ? pollMs * (1 + Math.random()) : rejoinMs;
-      await sleep(pauseMs, undefined, { ref: isFirst });
+      throw new OperatorError(`the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`);
+    } catch (error) {
+      launched?.kill('SIGINT'); // nobody uses it
+      throw error;
     }
+  }
 
-    launched?.kill('SIGINT'); // nobody uses it
-    throw new OperatorError(`the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`);
+  /** @param logLength where the server's log ended before this start */
+  async #refused(refusal: Refusal, port: number, logLength: number): Promise<OperatorError> {
+    const { data, folder } = this.#options;
+    switch (refusal) {
+      case 'no_loopback':
+        return new OperatorError(
+          'the embedded PostgreSQL cannot be reached on 127.0.0.1, because the loopback interface is down: run ' +
+            'ip link set lo up, or set DATABASE_URL and MASTER_KEY',
+        );
+      case 'elsewhere':
+        return new OperatorError(
+          `A PostgreSQL already uses ${data}, and does not answer here on port ${port}: it was started in another ` +
+            'container or namespace, or is about to end. Run this where it was started, or stop it first',
+        );
+      default:
+        return new OperatorError(
+          `the embedded PostgreSQL runs and refuses connections: ${await reasonIn(logFile(folder), logLength)}`,
+        );
+    }
   }
 
   #delayNextLaunch(): void {
     this.#nextLaunchAt = performance.now() + this.#pauseMs;
     this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
   }
-}
-
-function unreachable(data: string, port: number): OperatorError {
-  return new OperatorError(
-    `A PostgreSQL already uses ${data}, and does not answer here on port ${port}: it was started in another container ` +
-      'or namespace, or is about to end. Run this where it was started, or stop it first',
-  );
 }
 
 /** An advisory lock: two processes that start the server must not change its rights at the same time. */
@@ -302,13 +325,12 @@ async function lengthOf(path: string): Promise<number> {
 }
 
 /**
- * Returns the line of the server's log that says why it did not start.
+ * Returns the line of the server's log that says why it cannot be used.
  * @param from where to begin
  */
 async function reasonIn(path: string, from: number): Promise<string> {
   const log = await readFile(path).catch(() => Buffer.alloc(0));
-  const lines = log.subarray(from).toString().trim().split('\n');
-  return lines.findLast(line => /(FATAL|PANIC): /.test(line)) || lines.at(-1) || 'its log has no new line';
+  return failureLine(log.subarray(from).toString()) || 'its log has no new line';
 }
 
 /** Returns a port that no program uses. @param preferred is returned if it is one */
@@ -332,28 +354,34 @@ async function freePort(preferred = 0): Promise<number> {
 const usersLock = 727_100_001;
 
 /**
- * Opens the connection that makes this process a user of the server. Returns undefined while
- * the server starts or stops, and `unreachable` if no connection leads to it.
+ * Why a server cannot be joined. `elsewhere`: it is in another network namespace, in which another
+ * server may have its port, with another password. `busy`: it starts or ends.
  */
-async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | 'unreachable' | undefined> {
+type Refusal = 'no_loopback' | 'elsewhere' | 'busy' | 'broken';
+
+const refusals: Readonly<Record<string, Refusal>> = {
+  ENETUNREACH: 'no_loopback',
+  EHOSTUNREACH: 'no_loopback',
+  EADDRNOTAVAIL: 'no_loopback',
+  ECONNREFUSED: 'elsewhere',
+  ETIMEDOUT: 'elsewhere',
+  '28P01': 'elsewhere',
+  '57P01': 'busy',
+  '57P03': 'busy',
+};
+
+type Joined = { client: pg.Client; refusal?: never } | { client?: never; refusal: Refusal };
+
+/** Opens the connection that makes this process a user of the server. */
+async function joinServer({ port }: RunningServer, password: string): Promise<Joined> {
   const client = new SessionClient(connectionConfig(serverUrl(port, password), 'embedded'));
   client.on('error', () => {}); // the running query fails, or 'end' follows
   try {
     await client.connect();
     await client.query('select pg_advisory_lock_shared($1)', [usersLock]);
-    return client;
+    return { client };
   } catch (error) {
     client.end().catch(() => {});
-    return unreachableCodes.has(sqlState(error) ?? '') ? 'unreachable' : undefined;
+    return { refusal: refusals[sqlState(error) ?? ''] ?? 'broken' };
   }
 }
-
-/** Another server may have the same port in this network namespace, with another password. */
-const unreachableCodes = new Set([
-  'ECONNREFUSED',
-  'ENETUNREACH',
-  'EHOSTUNREACH',
-  'EADDRNOTAVAIL',
-  'ETIMEDOUT',
-  '28P01',
-]);

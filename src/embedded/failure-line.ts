@@ -1,0 +1,36 @@
+/** The end of a line in which PostgreSQL passes on what the system said, such as that the disk is full. */
+const systemReason = new RegExp(
+  [
+    'No space left on device',
+    'Disk quota exceeded',
+    'File too large',
+    'Read-only file system',
+    'Input/output error',
+    'Too many open files( in system)?',
+    'Cannot allocate memory',
+    'Resource temporarily unavailable',
+    'Permission denied',
+    'Operation not permitted',
+    'Bus error',
+  ].join('|'),
+);
+
+/** A connection that came while the server started or ended says nothing of why it did not start. */
+const refusal = /FATAL: {2}(the database system is|terminating connection|canceling)/;
+
+/**
+ * Returns the line of the output of a PostgreSQL program that says why it failed: the last one
+ * with a reason of the system, or else the last error. The last line is often only a consequence
+ * or a hint.
+ */
+export function failureLine(output: string): string {
+  const lines = output.trim().split('\n');
+  const failures = lines.filter(line => !refusal.test(line));
+
+  return (
+    failures.findLast(line => systemReason.test(line)) ??
+    failures.findLast(line => /\b(FATAL|PANIC|error):/.test(line)) ??
+    lines.at(-1) ??
+    ''
+  );
+}
