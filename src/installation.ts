@@ -55,18 +55,25 @@ export interface Installation extends InstallationAccess, ControlStatements {
  */
 const firstConnections = { command: 1, service: 2 };
 
+/** How an embedded PostgreSQL is opened. */
+export interface EmbeddedUse {
+  /** With it, this process starts the server again when it was killed, and logs that. */
+  readonly log?: Logger;
+  /** True for work that only reads: a folder without data is refused, and stays empty. */
+  readonly isReading?: boolean;
+}
+
 /**
  * Opens the configured control database, which connects on first use. If none is configured, starts
  * or joins the embedded PostgreSQL.
  * @param kind of the process; without it, the process takes no part in the connection budget
- * @param log with it, this process starts an embedded PostgreSQL again that was killed
  */
 export async function openInstallation(
   config: Config,
   kind?: ProcessIdentity['kind'],
-  log?: Logger,
+  use: EmbeddedUse = {},
 ): Promise<Installation> {
-  const access = await openAccess(config, log);
+  const access = await openAccess(config, use);
   const member = kind && {
     process: newProcess(kind),
     maxControl: () => firstConnections[kind],
@@ -104,13 +111,25 @@ export function openControl(
   };
 }
 
-/** Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL. */
-async function openAccess(config: Config, log?: Logger): Promise<InstallationAccess> {
+/**
+ * Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL.
+ * @throws {OperatorError} when the folder of that PostgreSQL cannot be used
+ */
+async function openAccess(config: Config, { log, isReading }: EmbeddedUse = {}): Promise<InstallationAccess> {
   if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
+  if (isReading) await requireData(config.dataDir);
   await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   const postgres = await startEmbeddedPostgres(config.dataDir, { log });
   return assemble(config, embeddedControlUrl(postgres.url), masterKey, postgres.leave);
+}
+
+/** @throws {OperatorError} when the folder has no data of an embedded PostgreSQL */
+async function requireData(folder: string): Promise<void> {
+  if (await pathExists(join(folder, 'postgres'))) return;
+  throw new OperatorError(
+    `there are no data in ${folder}: set DATA_DIR or DATABASE_URL as for the service, or start the service first`,
+  );
 }
 
 /** @throws {OperatorError} when the folder does not exist and cannot be created, or files in it cannot be created */
@@ -123,10 +142,11 @@ async function requireWritableFolder(folder: string): Promise<void> {
     await rm(probe);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
-    throw new OperatorError(
-      `DATA_DIR cannot be written (${code}): set it to a folder that this login may write, or set DATABASE_URL`,
-      { cause },
-    );
+    const remedy =
+      code === 'ENOSPC' || code === 'EDQUOT'
+        ? 'its disk is full: make room, or set DATA_DIR to a folder on another disk'
+        : 'set it to a folder that this login may write, or set DATABASE_URL';
+    throw new OperatorError(`DATA_DIR cannot be written (${code}): ${remedy}`, { cause });
   }
 }
 

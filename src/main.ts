@@ -7,6 +7,7 @@ import { explain } from './log/operator-error.ts';
 import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
 import { prepareInstallation } from './process/prepare-installation.ts';
 import { runService } from './process/run-service.ts';
+import { stopSignals } from './runtime/signals.ts';
 import { within } from './runtime/within.ts';
 import { RestartSignal } from './workers/restart-signal.ts';
 import { runWorker, runWorkers } from './workers/run-worker.ts';
@@ -25,8 +26,8 @@ async function main(): Promise<void> {
   const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
   for (const warning of [...settingWarnings(), ...mailWarnings(config)]) log.warn({ event: 'setting' }, warning);
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
-  const opening = openInstallation(config, 'service', log);
-  const ignoreEarlySignals = exitOnSignals(async () => {
+  const opening = openInstallation(config, 'service', { log });
+  const ignoreEarlySignals = exitOnSignals(restarts?.stopSignals ?? stopSignals, async () => {
     killWorkers();
     await (await opening).close();
   });

@@ -1,14 +1,18 @@
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { readConfig } from '../src/config/config.ts';
 import { controlHead } from '../src/control/control-version.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import type { ScriptResult } from './support/command-line.ts';
+import { nodeOptions, root, type ScriptResult } from './support/command-line.ts';
 import { runCommand } from './support/run-command.ts';
 import { postgresUrl } from './support/test-server.ts';
 import { useWorld } from './support/world.ts';
+
+const provision = ['provision', 'acme', '--name', 'Acme', '--admin-email', 'admin@acme.test'];
 
 describe('failures that an operator can resolve', () => {
   const world = useWorld();
@@ -17,6 +21,36 @@ describe('failures that an operator can resolve', () => {
     expect({ code, stdout, stderr }).to.deep.equal({ code: 1, stdout: '', stderr: `${text}\n` });
   }
 
+  it('a command that only reads makes nothing in a DATA_DIR without data, and says where it has looked', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-empty-'));
+    for (const args of [['list'], ['doctor'], [...provision, '--dry-run']]) {
+      const text =
+        `there are no data in ${folder}: set DATA_DIR or DATABASE_URL as for the service, or start the service ` +
+        'first.';
+      expectOneLine(await runCommand('scripts/tenant.ts', args, { DATA_DIR: folder }), text);
+      expect(await readdir(folder)).to.deep.equal([]);
+    }
+    await rm(folder, { recursive: true });
+  });
+
+  it('a relative path in a setting begins in the folder of the project, wherever a command is started', async () => {
+    const { dataDir, backup } = readConfig({ DATA_DIR: 'data', BACKUP_IDENTITY_FILE: 'identity.txt' });
+    expect(dataDir).to.equal(join(root, 'data'));
+    expect(backup.identityFile).to.equal(join(root, 'identity.txt'));
+
+    const args = [...nodeOptions(), join(root, 'scripts/backoffice.ts'), 'list'];
+    const elsewhere = spawnSync(process.execPath, args, {
+      cwd: tmpdir(),
+      env: { PATH: process.env.PATH, DATA_DIR: 'no-such-data' },
+      encoding: 'utf8',
+    });
+    expect(elsewhere.stderr).to.include(`there are no data in ${join(root, 'no-such-data')}: `);
+  });
+
+  it('a byte order mark before the first name in an .env file does not hide the setting', () => {
+    expect(readConfig({ '\uFEFFPORT': '4711' }).port).to.equal(4711);
+  });
+
   it('a DATA_DIR that cannot be written is named by the service and by the command line', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-file-'));
     const file = join(folder, 'file');
@@ -24,7 +58,7 @@ describe('failures that an operator can resolve', () => {
     const text =
       'DATA_DIR cannot be written (ENOTDIR): set it to a folder that this login may write, or set DATABASE_URL.';
     expectOneLine(await runCommand('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
-    expectOneLine(await runCommand('scripts/tenant.ts', ['list'], { DATA_DIR: join(file, 'data') }), text);
+    expectOneLine(await runCommand('scripts/tenant.ts', provision, { DATA_DIR: join(file, 'data') }), text);
     await rm(folder, { recursive: true });
   });
 
@@ -33,7 +67,7 @@ describe('failures that an operator can resolve', () => {
     const text =
       'DATA_DIR cannot be written (ENOENT): set it to a folder that this login may write, or set DATABASE_URL.';
     for (const folder of ['/proc/backoffice', '/proc/backoffice/data'])
-      expectOneLine(await runCommand('scripts/tenant.ts', ['list'], { DATA_DIR: folder }), text);
+      expectOneLine(await runCommand('scripts/tenant.ts', provision, { DATA_DIR: folder }), text);
   });
 
   it('a HOST or MANAGEMENT_HOST that is not an address of the machine is reported by name, and the port is not', async () => {

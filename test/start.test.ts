@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -38,7 +39,7 @@ describe('npm start', () => {
     expect(service.password).to.be.a('string');
     await expectServing(service);
 
-    const curl = /^ +curl -s (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(service.output.stdout);
+    const curl = /^ +curl -sS (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(service.output.stdout);
     const [, url = '', tenant = '', type = '', body = ''] = curl ?? [];
     const headers = Object.fromEntries([tenant, type].map(header => header.split(': ')));
     const response = await fetch(url, { method: 'POST', headers, body });
@@ -54,16 +55,19 @@ describe('npm start', () => {
 
   it('the printed lines, pasted into a shell, list countries, make a customer of the demo tenant and find it', async () => {
     const { output } = await running();
-    const lines = /^ +TOKEN=\$\((.+\n)+/m.exec(`${output.stdout}\n`)?.[0] ?? '';
-    const { code, stdout } = await startProgram('bash', ['-c', lines], {}).ended;
-    expect(code).to.equal(0);
-    const [countries, made, found] = stdout
-      .trimEnd()
-      .split('\n')
-      .map(text => JSON.parse(text));
-    expect(countries).to.have.length(3);
-    expect(made).to.include({ Name: 'Blue Harbour Ltd', EntityType: 'customer' });
-    expect(found.map(({ Id }: { Id: number }) => Id)).to.include(made.Id);
+    const lines = /^ +export TOKEN=\$\((.+\n)+/m.exec(`${output.stdout}\n`)?.[0] ?? '';
+
+    for (const shell of ['bash', 'zsh', 'fish'].filter(name => !spawnSync(name, ['-c', 'true']).error)) {
+      const { code, stdout } = await startProgram(shell, ['-c', lines], {}).ended;
+      expect(code, shell).to.equal(0);
+      const [countries, made, found] = stdout
+        .trimEnd()
+        .split('\n')
+        .map(text => JSON.parse(text));
+      expect(countries).to.have.length(3);
+      expect(made).to.include({ Name: 'Blue Harbour Ltd', EntityType: 'customer' });
+      expect(found.map(({ Id }: { Id: number }) => Id)).to.include(made.Id);
+    }
   });
 
   it('no list of the demo tenant is empty at the first start', async () => {

@@ -1,10 +1,10 @@
-import { resolve } from 'node:path';
 import type { z } from 'zod';
 import { cleanText } from './clean-text.ts';
 import { ConfigError } from './config-error.ts';
 import { variables } from './config-variables.ts';
 import { processCount } from './process-count.ts';
 import { environment } from './process-environment.ts';
+import { projectPath } from './project-path.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
@@ -39,9 +39,9 @@ export function settingWarnings(values: NodeJS.ProcessEnv = environment()): stri
   return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
 }
 
-/** Returns the variables that are set, as their authors mean them. */
+/** Returns the variables that are set, as their authors mean them. The first name in a file may follow a mark. */
 function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
-  const cleaned = Object.entries(values).map(([name, value = '']) => [name, cleanText(value)] as const);
+  const cleaned = Object.entries(values).map(([name, value = '']) => [cleanText(name), cleanText(value)] as const);
   return Object.fromEntries(cleaned.filter(([, value]) => value));
 }
 
@@ -73,7 +73,7 @@ function toConfig(env: z.output<typeof variables>) {
     /** The other master key, while the key is being changed. */
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
-    dataDir: resolve(env.DATA_DIR),
+    dataDir: projectPath(env.DATA_DIR),
     /** The program that recovers a server to a moment, for `restore --at`; undefined = there is none. */
     recoveryCommand: env.RECOVERY_COMMAND,
     /**
@@ -140,7 +140,7 @@ function toConfig(env: z.output<typeof variables>) {
       /** For whom archives are sealed: recipients of age. */
       recipients: env.BACKUP_RECIPIENTS,
       /** The file with the identities of age that open archives; undefined = this host opens none. */
-      identityFile: env.BACKUP_IDENTITY_FILE,
+      identityFile: env.BACKUP_IDENTITY_FILE && projectPath(env.BACKUP_IDENTITY_FILE),
       /** Which archives of a database are kept. */
       keep: env.BACKUP_KEEP,
       /**

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { cleanText } from './clean-text.ts';
+import { projectPath } from './project-path.ts';
 
 /**
  * The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`.
@@ -57,6 +58,6 @@ export function secretFileWarnings(set: Variables): string[] {
 function secretFiles(set: Variables): { name: string; path: string }[] {
   return secretVariables.flatMap(name => {
     const path = set[`${name}_FILE`];
-    return path === undefined ? [] : [{ name, path }];
+    return path === undefined ? [] : [{ name, path: projectPath(path) }];
   });
 }

@@ -29,8 +29,10 @@ function listenError(code: string, port: number, host: string, names: SettingNam
   return new OperatorError(`${host} is not an address that this process can listen on (${code}): ${remedy}`);
 }
 
-/** Returns the base of URLs that lead to an address. */
+/** Returns the base of URLs that lead to an address; from this machine, if it stands for all addresses. */
 export function httpAddress(host: string, port: number): string {
+  // A machine without IPv6 may listen on `::`, too, and then answers on its IPv4 addresses only.
+  if (host === '::' || host === '0.0.0.0') return `http://127.0.0.1:${port}`;
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 

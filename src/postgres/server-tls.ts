@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
 import type { PostgresUrl } from '../config/postgres-url.ts';
+import { projectPath } from '../config/project-path.ts';
 import { PoolError } from './database-error.ts';
 
 /**
@@ -30,7 +31,7 @@ export function serverTls({ parameters }: Pick<PostgresUrl, 'parameters'>): Conn
 
 function readFile(path: string): string {
   try {
-    return readFileSync(path, 'utf8');
+    return readFileSync(projectPath(path), 'utf8');
   } catch (cause) {
     const text = 'a file that the URL names cannot be read';
     throw Object.assign(new PoolError('TLS_FILE', text), { cause });

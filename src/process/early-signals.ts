@@ -1,5 +1,4 @@
-/** Exit codes after a signal: 128 and its number, as shells report it. */
-const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
+import { exitCodes, type StopSignal } from '../runtime/signals.ts';
 
 const maxCleanUpMs = 3_000;
 
@@ -8,9 +7,13 @@ export function isEndedBySignal(): boolean {
   return Object.values<unknown>(exitCodes).includes(process.exitCode);
 }
 
-/** Ends the process at a signal, without waiting for the start to finish. @returns a function that ends this */
-export function exitOnSignals(cleanUp: () => Promise<void>): () => void {
-  const handlers = Object.entries(exitCodes).map(([signal, code]) => {
+/**
+ * Ends the process at one of the signals, without waiting for the start to finish.
+ * @returns a function that ends this
+ */
+export function exitOnSignals(signals: readonly StopSignal[], cleanUp: () => Promise<void>): () => void {
+  const handlers = signals.map(signal => {
+    const code = exitCodes[signal];
     const handler = (): void => {
       process.exitCode = code;
       setTimeout(() => process.exit(code), maxCleanUpMs).unref();

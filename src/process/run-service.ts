@@ -1,8 +1,9 @@
 import type { Logger } from 'pino';
 import type { Config } from '../config/config.ts';
+import { environment } from '../config/process-environment.ts';
 import { httpAddress } from '../http/server-ports.ts';
 import type { LogOutput } from '../log/log-output.ts';
-import { onStopSignal } from '../runtime/signals.ts';
+import { onStopSignal, type StopSignal, stopSignals } from '../runtime/signals.ts';
 import { startServer } from '../server.ts';
 import type { DemoLogin } from './demo-login.ts';
 import { onFault } from './faults.ts';
@@ -32,9 +33,9 @@ export async function runService({ config, prepared, log, output, ignoreEarlySig
 }
 
 /** Resolves when the process must end: on a signal, or on an error that nothing handled. */
-function serviceEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
+function serviceEnd(log: Logger): Promise<StopSignal | 'fault'> {
   return new Promise(resolve => {
-    onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
+    onStopSignal(stopSignals, resolve, () => process.exit(1));
     onFault(log, () => resolve('fault'));
   });
 }
@@ -49,22 +50,36 @@ export function reportListening({ config, log, output, ports, demo }: Listening)
   const { port, managementPort } = ports;
   const { host, processes } = config;
   log.info({ event: 'listening', port, managementPort, ...(processes > 1 && { processes }) }, 'listening');
-  if (demo) output.write(`${welcome({ host, port, managementPort }, demo)}\n`);
+  if (demo) output.write(`${welcome({ host, port, managementPort, hasProxy: hasProxy() }, demo)}\n`);
+}
+
+/** True if this environment, which is probably that of the shell, lets `curl` use a proxy. */
+function hasProxy(): boolean {
+  return Object.keys(environment()).some(name => /^(http|all)_proxy$/i.test(name));
 }
 
 interface Addresses {
   readonly host: string;
   readonly port: number;
   readonly managementPort: number;
+  /** True if `curl` would use a proxy, which leads nowhere from this machine to itself. */
+  readonly hasProxy: boolean;
 }
 
-/** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
-export function welcome({ host, port, managementPort }: Addresses, { tenant, email, password }: DemoLogin): string {
+/**
+ * Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. Its lines are
+ * for Bash, Zsh and Fish.
+ */
+export function welcome(
+  { host, port, managementPort, hasProxy }: Addresses,
+  { tenant, email, password }: DemoLogin,
+): string {
   const base = httpAddress(host, port);
   const json = `-H 'Content-Type: application/json'`;
-  const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;
+  const curl = hasProxy ? `curl -sS --noproxy '*'` : 'curl -sS';
+  const call = `${curl} -w '\\n' -H "Authorization: Bearer $TOKEN"`;
   const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password ?? '<password>'}"}'`;
-  const login = `curl -s ${base}/api/v1/auth/login ${credentials}`;
+  const login = `${curl} ${base}/api/v1/auth/login ${credentials}`;
   const setPassword = `bin/backoffice user password ${tenant.slug} ${email}`;
   return [
     '',
@@ -82,7 +97,7 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, ema
     `  ${login}`,
     '',
     '  Log in, read a list, make a customer, and find it:',
-    `  TOKEN=$(${login} | sed -n 's/.*"accessToken":"\\([^"]*\\)".*/\\1/p')`,
+    `  export TOKEN=$(${login} | sed -n 's/.*"accessToken":"\\([^"]*\\)".*/\\1/p')`,
     `  ${call} '${base}/api/v1/Countries?limit=3'`,
     `  ${call} ${base}/api/v1/Entities ${json} -d '{"Name":"Blue Harbour Ltd","EntityType":"customer"}'`,
     `  ${call} '${base}/api/v1/Entities?q=harbour'`,

@@ -1,4 +1,9 @@
-type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
+/** The signals that end a process. A terminal that is closed sends SIGHUP. */
+export const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+export type StopSignal = (typeof stopSignals)[number];
+
+/** Exit codes after a signal: 128 and its number, as shells report it. */
+export const exitCodes: Readonly<Record<StopSignal, number>> = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
 
 /**
  * A program that npm or `node --watch` runs receives one Ctrl-C twice within milliseconds: from the terminal, which
@@ -13,7 +18,7 @@ const repetitionMs = 1_000;
 export function onStopSignal<Signal extends StopSignal>(
   signals: readonly Signal[],
   stop: (signal: Signal) => void,
-  abort: () => void,
+  abort: (signal: Signal) => void,
 ): void {
   let stoppedAt: number | undefined;
   for (const signal of signals) {
@@ -22,7 +27,7 @@ export function onStopSignal<Signal extends StopSignal>(
         stoppedAt = performance.now();
         stop(signal);
       } else if (performance.now() - stoppedAt > repetitionMs) {
-        abort();
+        abort(signal);
       }
     });
   }

@@ -1,5 +1,6 @@
 import { isatty } from 'node:tty';
 import type { Logger } from 'pino';
+import { type StopSignal, stopSignals } from '../runtime/signals.ts';
 import { logReport } from './log-report.ts';
 
 /**
@@ -8,13 +9,17 @@ import { logReport } from './log-report.ts';
  * handled here.
  */
 export class RestartSignal {
+  /** The signals that end the process: on a terminal, SIGHUP is one of them. */
+  readonly stopSignals: readonly StopSignal[];
   readonly #log: Logger;
   #isRequested = false;
   #restart: (() => void) | undefined;
 
   constructor(log: Logger) {
     this.#log = log;
-    if (!isatty(0)) process.on('SIGHUP', () => this.#receive());
+    const hasTerminal = isatty(0);
+    this.stopSignals = stopSignals.filter(signal => signal !== 'SIGHUP' || hasTerminal);
+    if (!hasTerminal) process.on('SIGHUP', () => this.#receive());
   }
 
   /**

@@ -1,4 +1,3 @@
-import { isatty } from 'node:tty';
 import type { Logger } from 'pino';
 import { createPasswords, hashConcurrency } from '../auth/passwords.ts';
 import { type Config, readConfig } from '../config/config.ts';
@@ -11,7 +10,7 @@ import { explain } from '../log/operator-error.ts';
 import { requireControlHead } from '../operator/control/control-head.ts';
 import { onFault } from '../process/faults.ts';
 import { type RunOptions, reportListening } from '../process/run-service.ts';
-import { onStopSignal } from '../runtime/signals.ts';
+import { onStopSignal, type StopSignal } from '../runtime/signals.ts';
 import { type RunningApi, startApi } from '../server.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
 import type { RestartSignal } from './restart-signal.ts';
@@ -119,7 +118,7 @@ export async function runWorkers(
     throw error;
   }
   ignoreEarlySignals();
-  const stopped = primaryEnd(log, workers);
+  const stopped = primaryEnd(log, workers, restarts);
   restarts.onRestart(() => workers.restart());
   reportListening({ config, log, output, demo, ports: { port: workers.port, managementPort: portOf(management) } });
 
@@ -132,18 +131,14 @@ export async function runWorkers(
   await new Promise(resolve => management.close(resolve));
 }
 
-/**
- * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP
- * is one of these signals only on a terminal, where it means that the terminal was closed.
- */
-function primaryEnd(log: Logger, workers: Workers): Promise<'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'fault'> {
-  const hasTerminal = isatty(0);
+/** Resolves when the process must end: on a signal, or on an error that nothing handled. */
+function primaryEnd(log: Logger, workers: Workers, { stopSignals }: RestartSignal): Promise<StopSignal | 'fault'> {
   return new Promise(resolve => {
     const abort = (): void => {
       workers.kill();
       process.exit(1);
     };
-    onStopSignal(['SIGTERM', 'SIGINT', ...(hasTerminal ? (['SIGHUP'] as const) : [])], resolve, abort);
+    onStopSignal(stopSignals, resolve, abort);
     onFault(log, () => resolve('fault'));
   });
 }

@@ -47,17 +47,18 @@ describe('units of systemd', () => {
     );
     const program = join(root, reload?.[1] ?? '');
     const run = async (code: string) => {
-      const child = spawn(process.execPath, ['-e', `${code}; setInterval(() => {}, 1_000); console.log('ready')`]);
+      const child = spawn(process.execPath, ['-e', `setInterval(() => {}, 1_000); ${code}; console.log('ready')`]);
       await once(child.stdout, 'data');
       const { status, stderr } = spawnSync(program, [String(child.pid)], { encoding: 'utf8' });
       return { child, status, stderr };
     };
 
-    const primary = await run("process.on('SIGHUP', () => process.exit(7))");
+    const worker = `const worker = require('node:child_process').spawn('sleep', ['60'])`;
+    const primary = await run(`${worker}; process.on('SIGHUP', () => { worker.kill(); process.exit(7); })`);
     expect(primary.status).to.equal(0);
     expect(await once(primary.child, 'exit')).to.deep.equal([7, null]);
 
-    const only = await run("process.on('SIGTERM', () => process.exit(8))");
+    const only = await run("for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(8))");
     expect(only.status).to.equal(1);
     expect(only.stderr).to.match(/^The service runs in one process, .* Run: systemctl restart backoffice\n$/);
     only.child.kill('SIGTERM');

@@ -82,7 +82,7 @@ export function useStarts(settings: Record<string, string> = {}) {
   /** Waits for the welcome text of a process. */
   async function ready(running: RunningScript): Promise<StartedService> {
     const { output, process: child } = running;
-    await eventually(() => /curl -s .*\n/.test(output.stdout) || child.exitCode !== null, startMs);
+    await eventually(() => /curl -sS .*\n/.test(output.stdout) || child.exitCode !== null, startMs);
     const { stdout, stderr } = output;
     expect({ exitCode: child.exitCode, stderr }).to.deep.equal({ exitCode: null, stderr: '' });
     expect(stdout.match(/Sales back office/g)).to.have.length(1);

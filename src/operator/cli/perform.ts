@@ -48,8 +48,9 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   const { isOffline, makesControl } = call.operation;
   if (isOffline) return performOn(call, frontEnd, undefined);
 
+  const isReading = call.dryRun || call.operation.effect === 'reads';
   const { openInstallation } = await import('../../installation.ts');
-  const installation = await openInstallation(await readSettings(), 'command');
+  const installation = await openInstallation(await readSettings(), 'command', { isReading });
   const work = (): Promise<unknown> => performOn(call, frontEnd, installation);
   try {
     return await (makesControl ? makingControl : onControlHead)(installation, call, work);
@@ -104,7 +105,8 @@ async function performOn(call: Call, frontEnd: FrontEnd, installation: Installat
     installation: installation as Installation, // an operation without one does not use it
     output: frontEnd.output(isRepeated),
     progress,
-    signal: interruptSignal(operation, progress, installation),
+    // A command that is repeated ends with the turn in which a signal comes: see `watch`.
+    signal: isRepeated ? new AbortController().signal : interruptSignal(operation, progress, installation),
     agree,
   };
   try {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../log/operator-error.ts';
-import { onStopSignal } from '../../runtime/signals.ts';
+import { exitCodes, onStopSignal, stopSignals } from '../../runtime/signals.ts';
 import { startScreen, wantsDocuments } from './output.ts';
 
 const intervalMs = 2_000;
@@ -25,9 +25,9 @@ export async function watch(
     );
   const stopped = new AbortController();
   onStopSignal(
-    ['SIGINT', 'SIGTERM'],
+    stopSignals,
     () => stopped.abort(),
-    () => process.exit(130), // 128 and the number of SIGINT, as shells report it
+    signal => process.exit(exitCodes[signal]),
   );
   process.stdout.once('error', () => stopped.abort()); // the reader has closed the pipe
   while (!stopped.signal.aborted) {

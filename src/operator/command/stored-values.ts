@@ -1,8 +1,8 @@
-import { resolve } from 'node:path';
 import type pg from 'pg';
 import { cleanText } from '../../config/clean-text.ts';
 import { normalPostgresUrl } from '../../config/postgres-url.ts';
 import { environment } from '../../config/process-environment.ts';
+import { projectPath } from '../../config/project-path.ts';
 import { readSecretFiles } from '../../config/secret-files.ts';
 import { connectionConfig } from '../../postgres/connection.ts';
 import { SessionClient } from '../../postgres/session-client.ts';
@@ -83,5 +83,5 @@ async function controlUrl(): Promise<string> {
   const url = cleanText(variables.DATABASE_URL ?? '') || readSecretFiles(variables).values.DATABASE_URL;
   if (url) return normalPostgresUrl(url);
   const { runningEmbeddedUrl } = await import('../../embedded/cluster.ts');
-  return runningEmbeddedUrl(resolve(cleanText(variables.DATA_DIR ?? '') || '.data'));
+  return runningEmbeddedUrl(projectPath(cleanText(variables.DATA_DIR ?? '') || '.data'));
 }
