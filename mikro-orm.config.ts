@@ -1,6 +1,6 @@
 import type { MikroORM as AnyMikroORM } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
-import { MikroORM, type Options, SchemaGenerator } from '@mikro-orm/postgresql';
+import { type EntityManager, MikroORM, type Options, SchemaGenerator } from '@mikro-orm/postgresql';
 import { readConfig } from './src/config/config.ts';
 import { Tenant } from './src/control/control-entities.ts';
 import { controlOptions } from './src/control/database.ts';
@@ -61,8 +61,9 @@ async function withWriter(options: Options, folder: MigrationFolder, command: st
     override execute = refuse;
   }
   const register = (orm: AnyMikroORM): void => {
-    orm.config.registerExtension('@mikro-orm/schema-generator', () => new SchemaReader(orm.em));
-    orm.config.registerExtension('@mikro-orm/migrator', () => new MigrationWriter(orm.em));
+    const em = orm.em as EntityManager;
+    orm.config.registerExtension('@mikro-orm/schema-generator', () => new SchemaReader(em));
+    orm.config.registerExtension('@mikro-orm/migrator', () => new MigrationWriter(em));
   };
 
   // Under this name, MikroORM takes it for its own extension, which it would add otherwise.
