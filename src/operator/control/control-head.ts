@@ -38,8 +38,8 @@ export async function requireControlHead(
     if (!embedded) await requireUsableControl(client, { url: controlUrl, isOperator });
     const control = statementsOf(client);
     await requireControlVersion(control, dataFolder);
-    await requireNoRestore(control, controlUrl);
     isChecked = true;
+    await requireNoRestore(control, controlUrl);
     await requireMasterKey(control, secrets);
   }).catch(async error => {
     if (isChecked) throw error;
