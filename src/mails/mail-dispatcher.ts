@@ -123,6 +123,7 @@ export class MailDispatcher {
     const { control, directory, rate, log } = this.#options;
     const fields = fieldsOf(mail);
 
+    if (mail.isExpired && mail.userId === null) return this.#queue.drop(mail);
     if (mail.isExpired) return this.#refuse(mail, 'its link has expired', {});
     if (mail.userId === null) {
       const found = await this.#inTurn(() => findRecipient(control, mail, rate));
@@ -140,9 +141,7 @@ export class MailDispatcher {
     }
 
     const begun = await this.#queue.begin(mail);
-    if (begun) return this.#send(mail, begun, tenant);
-    if (!mail.mayHaveArrived) return this.#queue.drop(mail);
-    return this.#queue.refuse(mail, 'a later mail is in its place', true);
+    return begun ? this.#send(mail, begun, tenant) : this.#queue.endReplaced(mail);
   }
 
   /**

@@ -71,6 +71,11 @@ const beginText = `
     from begun b join users u on u.id = b.user_id left join registrations r on r.delivery_id = b.id`;
 const dropText = `delete from mail_deliveries m where id = $1 and holder = $2`;
 const free = 'holder = null, leased_until = now()';
+const dropReplacedText = `${dropText} and ${isReplaced} and tried_at is null`;
+const settleReplacedText = `
+  update mail_deliveries m
+     set state = 'refused', reason = 'a later mail is in its place', settled_at = now(), ${free}
+   where id = $1 and holder = $2 and state = 'waiting' and ${isReplaced}`;
 const settleText = `
   update mail_deliveries
      set state = $3, reason = $4, settled_at = now(), ${free},
@@ -125,6 +130,16 @@ export class MailQueue {
   async drop({ id }: LeasedMail): Promise<void> {
     this.leases.forget(id);
     await this.#query('drop', dropText, [id, this.#holder]);
+  }
+
+  /**
+   * Ends the attempts of a mail that a later one has replaced; it stays if it may have arrived.
+   * Does nothing to one whose lease is lost: it is tried again.
+   */
+  async endReplaced({ id }: LeasedMail): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('drop_replaced', dropReplacedText, [id, this.#holder]);
+    await this.#query('settle_replaced', settleReplacedText, [id, this.#holder]);
   }
 
   /** Ends the attempts: the mail server has accepted the mail. */

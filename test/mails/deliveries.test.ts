@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
+import { type LeasedMail, MailQueue } from '../../src/mails/mail-queue.ts';
 import { diagnose } from '../../src/operator/doctor/doctor.ts';
 import { addSampleUser, type SampleUser } from '../auth/sample-users.ts';
 import { expectProblem, invitation, newAddress, usersPath } from '../people/people-world.ts';
@@ -265,6 +267,26 @@ describe('deliveries of mails', () => {
       [user.id],
     );
 
+    expect(await useToken(await mail.waitForToken(user.email))).to.equal(204);
+  });
+
+  it('a process that lost its lease while it was paused neither sends the mail nor removes it', async () => {
+    const user = await addSampleUser(world, world.acme);
+    mail.refuse(user.email, { ...greylisting, times: 1 });
+    await requestReset(user);
+    const paused = randomUUID();
+    const [row] = await controlSql<{ id: string }>(
+      world,
+      'update mail_deliveries set holder = ?, leased_until = now() where user_id = ? returning id',
+      [paused, user.id],
+    );
+    const queue = new MailQueue(world.control, paused);
+    const leased = { id: Number(row?.id) } as LeasedMail;
+
+    expect(await queue.begin(leased)).to.equal(undefined);
+    await queue.endReplaced(leased);
+
+    await tryMailsNow(world);
     expect(await useToken(await mail.waitForToken(user.email))).to.equal(204);
   });
 
