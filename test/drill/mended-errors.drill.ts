@@ -198,6 +198,12 @@ describe('drill: errors of doctor', () => {
       make: async () => server.sql(`alter database "${await databaseOf('acme')}" allow_connections false`),
     },
     {
+      title: 'indexes in the order of an older C library',
+      check: 'old_collation',
+      make: async () =>
+        server.sql(`update pg_database set datcollversion = '1.0' where datname = '${await databaseOf('acme')}'`),
+    },
+    {
       title: 'a database of nobody',
       check: 'orphan_database',
       make: async () => {

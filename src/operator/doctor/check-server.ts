@@ -8,6 +8,7 @@ import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { headFingerprint, migrationsDigest } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
+import { checkCollations } from './check-collations.ts';
 import { checkOldTemplates, checkTenantDatabase, checkUnusedDatabases } from './check-databases.ts';
 import { checkOperatorRights } from './check-operator-rights.ts';
 import { checkOrphans } from './check-orphans.ts';
@@ -116,7 +117,7 @@ function isUsable(databases: ServerFacts['databases'], { databaseName }: Checked
 
 /** Compares the databases and roles of a server with what the control database records. Makes no query. */
 function checkServerFacts(
-  { secrets }: Installation,
+  { secrets, controlUrl }: Installation,
   server: Server,
   control: ControlFacts,
   facts: ServerFacts,
@@ -140,6 +141,7 @@ function checkServerFacts(
   }
   checkOrphans(context);
   checkUnusedDatabases(context);
+  checkCollations(context, controlUrl);
   checkOldTemplates(context, digest);
   checkPublicAccess(context);
   checkOperatorRights(context);

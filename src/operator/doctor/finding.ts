@@ -61,6 +61,7 @@ export const errors = {
   ],
   renamed_database: ['bin/backoffice doctor --fix FINDING'],
   half_dropped_database: ['bin/backoffice restore TENANT --lost', 'bin/backoffice doctor --fix FINDING'],
+  old_collation: ['bin/backoffice doctor --fix FINDING'],
   closed_database: ['bin/backoffice doctor --fix FINDING'],
   orphan_database: [`psql "$DATABASE_URL" -c 'drop database "DATABASE"'`, 'bin/backoffice doctor --fix FINDING'],
   orphan_role: ['bin/backoffice doctor --fix FINDING'],

@@ -152,6 +152,22 @@ describe('doctor', () => {
       },
     ],
     [
+      'texts that the C library sorts in another way than the indexes of a tenant and of the control database',
+      {
+        inject: async () => {
+          await server.sql(`update pg_database set datcollversion = '1.0' where datname in ('${acme}', 'office')`);
+        },
+        findings: [
+          ['old_collation', null],
+          ['old_collation', 'acme'],
+        ],
+        problems: [/indexes of database office have .* version 1\.0 .* sorts them as version/, /office_tenant_\w+ have/],
+        restore: async () => {
+          for (const name of [acme, 'office']) await server.sql(`alter database "${name}" refresh collation version`);
+        },
+      },
+    ],
+    [
       'an identity with another version than the migrations',
       {
         inject: async () => {
