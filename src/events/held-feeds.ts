@@ -73,7 +73,10 @@ interface HeldFeed {
   holder: FeedHolder | undefined;
 }
 
-/** What holds a feed is read again after this time. A feed that nobody reads any more is forgotten after three times that. */
+/**
+ * What holds a feed is read again after this time. A feed that nobody reads any more is forgotten
+ * after three times that.
+ */
 const readMs = 10_000;
 
 /** The feeds of tenants, as this process reads them, that a transaction holds back. */
