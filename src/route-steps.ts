@@ -8,7 +8,7 @@ import { extendDuration } from './http/limit-duration.ts';
 import { ListExport } from './http/lists/list-export.ts';
 import { contentRange, Page } from './http/lists/list-page.ts';
 import { readBody } from './http/read-body.ts';
-import { prefersStrict, readFields, readPatch, unknownNames } from './http/read-fields.ts';
+import { inexactErrors, prefersStrict, readFields, readPatch, unknownNames } from './http/read-fields.ts';
 import { type QueryInput, readParameters } from './http/read-parameters.ts';
 import { readUpload } from './http/read-upload.ts';
 import { preconditionOf, Representation } from './http/representation.ts';
@@ -119,8 +119,9 @@ async function readInput(
 ): Promise<object> {
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
   const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
+  const errors = { ...unknown, ...inexactErrors(ctx.state.inexactFields ?? [], contract) };
   if (route.method === 'POST' && caller) enforceScope(body, caller);
-  return route.method === 'PATCH' ? readPatch(contract, body, unknown) : readFields(contract, body, unknown);
+  return route.method === 'PATCH' ? readPatch(contract, body, errors) : readFields(contract, body, errors);
 }
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

@@ -4,7 +4,6 @@ import { koaBody } from 'koa-body';
 import { Problem, problem } from '../errors.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { isExactNumber } from '../runtime/exact-number.ts';
-import type { FieldError } from '../runtime/field-error.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
@@ -14,7 +13,7 @@ const maxLevels = 100;
 /**
  * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. PATCH may also send
  * it as a JSON merge patch. A request without a body gives an empty object. A second call for the same request returns
- * the same promise.
+ * the same promise. `ctx.state.inexactFields` then names the members with a number that JavaScript cannot keep.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`, `request_timeout`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {
@@ -43,7 +42,7 @@ async function read(ctx: Context, limit: number): Promise<object> {
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
   if (isDeeper(body, maxLevels))
     throw problem('malformed_json', { detail: `The body must have at most ${maxLevels} levels.` });
-  requireExactNumbers(text);
+  ctx.state.inexactFields = inexactFields(text);
   return body;
 }
 
@@ -51,18 +50,17 @@ async function read(ctx: Context, limit: number): Promise<object> {
 const longNumber = /[\d.]{16}/;
 const inexact = Symbol('inexact');
 
-/** @throws {Problem} `validation_failed`, which names each field with a number that would be another one when stored */
-function requireExactNumbers(text: string): void {
-  if (!longNumber.test(text)) return;
+/** Returns the members of a body that have a number which would be another one when stored. */
+function inexactFields(text: string): string[] {
+  if (!longNumber.test(text)) return [];
 
   const mark: Reviver = (_, value, { source }) =>
     typeof value === 'number' && source !== undefined && !isExactNumber(source) ? inexact : value;
   const marked = (JSON.parse as (text: string, reviver: Reviver) => object)(text, mark);
-  const fields = Object.entries(marked).filter(([, value]) => hasInexact(value));
-  if (fields.length === 0) return;
 
-  const error: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
-  throw problem('validation_failed', { errors: Object.fromEntries(fields.map(([name]) => [name, [error]])) });
+  return Object.entries(marked)
+    .filter(([, value]) => hasInexact(value))
+    .map(([name]) => name);
 }
 
 /** A reviver that gets the text of a value (ECMAScript 2026). */

@@ -135,3 +135,11 @@ export function unknownNames(names: Iterable<string>, contract: z.ZodObject, mes
   const unknown = [...new Set(names)].filter(name => !known.has(name));
   return Object.fromEntries(unknown.map(name => [name, [{ message, code: 'unknown' as const }]]));
 }
+
+/** Returns an error for each field of the contract whose number has more digits than JavaScript keeps. */
+export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
+  const message = 'has more digits than a number can keep';
+  const fields = Object.keys(contract.shape).filter(field => names.includes(field) || names.includes(camelCase(field)));
+
+  return Object.fromEntries(fields.map(field => [field, [{ message, code: 'out_of_range' as const }]]));
+}

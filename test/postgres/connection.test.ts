@@ -105,7 +105,7 @@ describe('connections to PostgreSQL', () => {
       /new (pg\.)?Client\(|new ScramClient\(|connectionString/.test(texts[index] ?? ''),
     );
     const pools = paths.filter((_, index) =>
-      /new (pg\.)?Pool\(\{(?! \.\.\.connectionConfig\()/.test(texts[index] ?? ''),
+      /new (pg\.)?Pool\(\{(?!\s*\.\.\.connectionConfig\()/.test(texts[index] ?? ''),
     );
 
     expect(others).to.deep.equal([]);

@@ -1,4 +1,3 @@
-import { request } from 'node:http';
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
@@ -529,13 +528,6 @@ describe('contract of the resources', () => {
           expect(await list()).to.deep.equal(others);
         });
 
-        it(`the ${name} codes "." and ".." are found when the client does not resolve the dots`, async () => {
-          for (const code of ['.', '..']) {
-            const record = await create({ ...example.first(refs), [String(unique)]: code });
-            expect(await getUnresolved(`${world.url}${path}/code/`, code, admin)).to.deep.equal(record);
-          }
-        });
-
         it(`a ${name} code that no record can have is a 404`, async () => {
           for (const code of invalidCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
         });
@@ -566,18 +558,3 @@ describe('contract of the resources', () => {
     });
   }
 });
-
-/** Requests a path as it is; `fetch` resolves dots in a path. */
-function getUnresolved(base: string, lastSegment: string, { tokens }: Client): Promise<unknown> {
-  const { hostname, port, pathname } = new URL(base);
-  const headers = { Authorization: `Bearer ${tokens?.accessToken}` };
-  return new Promise((resolve, reject) => {
-    request({ hostname, port, path: `${pathname}${lastSegment}`, headers }, response => {
-      let text = '';
-      response.setEncoding('utf8').on('data', chunk => (text += chunk));
-      response.on('end', () => resolve(JSON.parse(text)));
-    })
-      .on('error', reject)
-      .end();
-  });
-}
