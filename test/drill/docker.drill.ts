@@ -236,7 +236,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     await terminal.type(lines.block('rsync').replace('backup@backup.example.com:', 'elsewhere/'));
 
     const files = await terminal.type('find elsewhere -type f');
-    expect(files).to.include('backoffice-backup/target.json');
+    expect(files).to.include('backoffice-backup/backup-target.txt');
     expect(files).to.match(/backoffice-archive\/default\/wal\/[0-9A-F]{24}/);
   });
 
