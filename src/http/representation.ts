@@ -127,10 +127,11 @@ export class Representation {
 }
 
 /**
- * Checks a record before its change, given what a client has received of it: its view.
+ * Checks a record before its change, given what a client has received of it: its view, and other
+ * views of the same state, from which it differs in fields that change by themselves.
  * @throws {Problem} `precondition_failed`
  */
-export type Precondition = (viewed: unknown) => void;
+export type Precondition = (...views: readonly [unknown, ...unknown[]]) => void;
 
 /**
  * Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined without
@@ -143,11 +144,11 @@ export function preconditionOf(headers: IncomingHttpHeaders): Precondition | und
   if (required !== undefined) requireTags('If-Match', required);
   if (refused !== undefined) requireTags('If-None-Match', refused);
 
-  return viewed => {
-    const { tag } = Representation.of(viewed);
-    const isRefused = refused !== undefined && nameOf(refused, tag) !== undefined;
-    const isMissed = required !== undefined && nameOf(required, tag) === undefined;
-    if (isRefused || isMissed) throw problem('precondition_failed');
+  return (...views) => {
+    const tags = views.map(view => Representation.of(view).tag);
+    const isRefused = refused !== undefined && tags.some(tag => nameOf(refused, tag) !== undefined);
+    const isMet = required === undefined || tags.some(tag => nameOf(required, tag) !== undefined);
+    if (isRefused || !isMet) throw problem('precondition_failed');
   };
 }
 

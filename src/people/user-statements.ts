@@ -44,7 +44,7 @@ const PersonSchema = defineEntity({
       .nullable(),
     mailAt: p
       .datetime()
-      .formula(users => lastMail(users, 'coalesce(settled_at, created_at)'))
+      .formula(users => lastMail(users, 'created_at'))
       .nullable(),
   },
 });
@@ -93,7 +93,7 @@ export const userView = describeFields(
       'How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not ' +
       'tried again; null if there was none in the last weeks.',
     MailReason: 'Why the last mail was refused, or waits; null if nothing has failed.',
-    MailAt: 'When the last mail was accepted or refused, and while it waits, when it was asked for.',
+    MailAt: 'When the last mail was asked for.',
   },
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;

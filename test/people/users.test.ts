@@ -262,6 +262,14 @@ describe('users of a tenant', () => {
     expectProblem(await admin.put(path, changed(read), tag), 412, 'precondition_failed');
     expectProblem(await admin.delete(`${path}/sessions`, tag), 412, 'precondition_failed');
 
+    const invited = await admin.post(usersPath, invitation());
+    const invitedTag = { 'If-Match': invited.headers.get('etag') ?? '' };
+    await mailsSettled(world);
+    const invitedPath = `${usersPath}/${invited.body.Id}`;
+    expect((await admin.get(invitedPath)).body.MailState).to.equal('sent');
+    expect((await admin.put(invitedPath, changed(invited, { LastName: 'Sent' }), invitedTag)).status).to.equal(200);
+    expectProblem(await admin.put(invitedPath, changed(invited), invitedTag), 412, 'precondition_failed');
+
     const role = await admin.post(rolesPath, { Name: 'Tagged', Permissions: [] });
     const rolePath = `${rolesPath}/${role.body.Id}`;
     const roleTag = { 'If-Match': role.headers.get('etag') ?? '' };

@@ -1557,7 +1557,7 @@ export interface components {
             MailState: ("waiting" | "sent" | "refused") | null;
             /** @description Why the last mail was refused, or waits; null if nothing has failed. */
             MailReason: string | null;
-            /** @description When the last mail was accepted or refused, and while it waits, when it was asked for. */
+            /** @description When the last mail was asked for. */
             MailAt: string | null;
         };
         /** Role */
@@ -3980,7 +3980,7 @@ export interface operations {
                         MailState: ("waiting" | "sent" | "refused") | null;
                         /** @description Why the last mail was refused, or waits; null if nothing has failed. */
                         MailReason: string | null;
-                        /** @description When the last mail was accepted or refused, and while it waits, when it was asked for. */
+                        /** @description When the last mail was asked for. */
                         MailAt: string | null;
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
