@@ -8,7 +8,6 @@ import { operationsOf } from '../../src/operator/command/operation.ts';
 import { generatePassword } from '../../src/operator/people/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { backupSettings } from '../support/backup-settings.ts';
-import type { Client } from '../support/client.ts';
 import { runScript, type ScriptResult } from '../support/command-line.ts';
 import { LoadedServices } from '../support/loaded-services.ts';
 import { useServerFolder } from '../support/server-folder.ts';
@@ -16,7 +15,7 @@ import { useServiceProcesses } from '../support/service-processes.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { TwoServers } from '../support/two-servers.ts';
 import { use } from '../support/use.ts';
-import { sql } from '../support/world.ts';
+import { sql, type TestTenant } from '../support/world.ts';
 
 const budget = Number(process.env.BUDGET ?? 12);
 const services = 2;
@@ -67,15 +66,14 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
   before(async () => {
     const { world } = servers;
     folder = await mkdtemp(join(tmpdir(), 'backoffice-drill-'));
-    const clients: Client[] = [];
+    const tenants: TestTenant[] = [];
     for (let n = 0; n < servedTenants; n++) {
-      const tenant = await world.provision(`served-${n}`, n % 2 ? 'second' : 'default');
-      clients.push(await world.login(tenant));
+      tenants.push(await world.provision(`served-${n}`, n % 2 ? 'second' : 'default'));
     }
     await world.service.stop();
     await servers.runWell(['backup', 'init']);
 
-    loaded = new LoadedServices(budget, processes, clients);
+    loaded = new LoadedServices(budget, processes, tenants);
     await loaded.watch(postgresUrl());
     await loaded.watch(servers.second.url);
     const url = await createServiceLogin(world.environment.DATABASE_URL ?? '', generatePassword());

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import type { Client } from './client.ts';
+import { Client } from './client.ts';
 import type { ServiceProcess, ServiceProcesses } from './service-processes.ts';
+import type { TestTenant } from './world.ts';
 
 const path = '/api/v1/EntityStatus';
 const uncached = { 'Cache-Control': 'no-cache' };
@@ -44,18 +45,21 @@ export class LoadedServices {
   services: LoadedService[] = [];
   readonly #budget: number;
   readonly #processes: ServiceProcesses;
-  readonly #clients: readonly Client[];
+  readonly #tenants: readonly TestTenant[];
+  /** The administrators of the tenants, as they were logged in last. */
+  readonly #clients = new Map<TestTenant, Client>();
+  readonly #logins = new Map<TestTenant, Promise<void>>();
   readonly #sessions: pg.Client[] = [];
   readonly #seen: Seen[] = [];
   readonly #background: Promise<void>[] = [];
   #isRunning = true;
   #written = 0;
 
-  /** @param clients of tenants; each request is of one of them, at random */
-  constructor(budget: number, processes: ServiceProcesses, clients: readonly Client[]) {
+  /** @param tenants each request is of one of them, at random */
+  constructor(budget: number, processes: ServiceProcesses, tenants: readonly TestTenant[]) {
     this.#budget = budget;
     this.#processes = processes;
-    this.#clients = clients;
+    this.#tenants = tenants;
   }
 
   /** The connections to each server now. */
@@ -154,10 +158,22 @@ export class LoadedServices {
     const { process: child } = service;
     const isServing = (): boolean => !service.isEnding && child.exitCode === null && child.signalCode === null;
     while (this.#isRunning && isServing()) {
-      const client = this.#clients[Math.floor(Math.random() * this.#clients.length)]?.at(service.url);
+      const tenant = this.#tenants[Math.floor(Math.random() * this.#tenants.length)] as TestTenant;
+      const administrator = this.#clients.get(tenant);
+      if (!administrator) {
+        await this.#logIn(tenant, service.url);
+        continue;
+      }
+
+      const client = administrator.at(service.url);
       const isWrite = Math.random() < 0.1;
-      const sent = isWrite ? client?.post(path, { Title: `title ${this.#written++}` }) : client?.get(path, uncached);
-      const response = await sent?.catch(() => undefined);
+      const sent = isWrite ? client.post(path, { Title: `title ${this.#written++}` }) : client.get(path, uncached);
+      const response = await sent.catch(() => undefined);
+      if (response?.body?.code === 'token_expired') {
+        if (this.#clients.get(tenant) === administrator) this.#clients.delete(tenant);
+        continue;
+      }
+
       const key = String(response?.status ?? 'cut');
       this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
 
@@ -172,6 +188,20 @@ export class LoadedServices {
         await delay(20);
       }
     }
+  }
+
+  /** Logs in an administrator, once for all who wait for that: an access token is valid for 15 minutes. */
+  async #logIn(tenant: TestTenant, url: string): Promise<void> {
+    const logIn = async (): Promise<void> => {
+      const login = new Client(url).post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
+      const response = await login.catch(() => undefined);
+      if (response?.status === 200) this.#clients.set(tenant, new Client(url, response.body));
+      else await delay(100);
+    };
+    const running = this.#logins.get(tenant) ?? logIn().finally(() => this.#logins.delete(tenant));
+    this.#logins.set(tenant, running);
+
+    await running;
   }
 }
 

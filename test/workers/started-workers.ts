@@ -3,11 +3,11 @@ import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
+import { startMs } from '../support/starts.ts';
 import { use } from '../support/use.ts';
 import type { World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
-const startMs = 60_000;
 /**
  * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache
  * of require-node.js.
@@ -79,7 +79,13 @@ export async function startWorkers(world: World, settings: Record<string, string
       .split('\n')
       .slice(0, -1) // what follows the last line feed is not yet a whole line
       .map(line => JSON.parse(line));
-  await eventually(() => running.output.stdout.includes('"listening"') || running.process.exitCode !== null, startMs);
+  const isStarted = (): boolean => running.output.stdout.includes('"listening"') || running.process.exitCode !== null;
+  try {
+    await eventually(isStarted, Number(settings.PROCESSES ?? 2) * startMs);
+  } catch (error) {
+    running.process.kill('SIGKILL');
+    throw error;
+  }
   const managementUrl = `http://127.0.0.1:${ports.MANAGEMENT_PORT}`;
   return {
     ...running,
