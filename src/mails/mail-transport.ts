@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { createTransport, type Transporter } from 'nodemailer';
+import type { Transporter } from 'nodemailer';
 import type { Logger } from 'pino';
 import type { Config } from '../config/config.ts';
 import { isLocal } from '../postgres/unverified-host.ts';
@@ -46,6 +47,11 @@ const envelopeMs = 60_000;
  */
 const acceptMs = 300_000;
 
+/** Loads the package when it is needed: its 39 modules are not part of a start without a mail server. */
+function nodemailer(): typeof import('nodemailer') {
+  return createRequire(import.meta.url)('nodemailer') as typeof import('nodemailer');
+}
+
 /** Opens the mail server of the settings; without one, mails are files. */
 export function openMailTransport(
   { smtpUrl, dataDir, publicUrl }: Pick<Config, 'smtpUrl' | 'dataDir' | 'publicUrl'>,
@@ -87,7 +93,7 @@ export class SmtpTransport implements MailTransport {
       transactionLog: true,
       logger: this.#ehlo.logger,
     };
-    this.#transport = createTransport(options);
+    this.#transport = nodemailer().createTransport(options);
     this.#transport.use('stream', (mail, done) => {
       const { onHandedOver } = mail.data as { onHandedOver?: () => void };
       mail.message.transform(() => new PassThrough().once('end', () => onHandedOver?.()));
@@ -193,9 +199,12 @@ function helloName(publicUrl: string): string | undefined {
 
 /** Writes `.eml` files that a mail program can open. */
 function fileTransport(folder: string, log: Logger): MailTransport {
-  const transport = createTransport({ streamTransport: true, buffer: true });
+  const open = () => nodemailer().createTransport({ streamTransport: true, buffer: true });
+  let transport: ReturnType<typeof open> | undefined;
+
   return {
     async send(message, onHandedOver) {
+      transport ??= open();
       const { message: content } = await transport.sendMail(addressed(message));
       await mkdir(folder, { recursive: true, mode: 0o700 });
       const file = join(folder, `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}.eml`);

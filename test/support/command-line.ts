@@ -1,7 +1,7 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 /**
@@ -17,7 +17,12 @@ export function buildOf(script: string): string {
  * find the compiled code of its files, which takes up to 0.5 s of CPU time.
  */
 export function nodeOptions(build = root): string[] {
-  return ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => ['--import', join(build, 'src', file)]);
+  return ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => ['--import', pathToFileURL(join(build, 'src', file)).href]);
+}
+
+/** Returns words as a line of a POSIX shell, whatever letters they have. */
+export function shellLine(words: readonly string[]): string {
+  return words.map(word => `'${word.replaceAll("'", "'\\''")}'`).join(' ');
 }
 
 /** Exit status and output of a process that has ended. */

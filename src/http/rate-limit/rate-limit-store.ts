@@ -2,7 +2,6 @@ import type { Logger } from 'pino';
 import { Breaker } from './breaker.ts';
 import { createProcessWindows, type ProcessWindows } from './process-windows.ts';
 import { isOfCluster, redisFailure } from './redis-failure.ts';
-import { RedisWindows } from './redis-windows.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
 
@@ -53,7 +52,10 @@ export async function createRateLimitStore({
   now,
 }: RateLimitStoreOptions): Promise<RateLimitStore> {
   const own = createProcessWindows(now);
-  if (redisUrl) return shareWindows(own, new RedisWindows({ url: redisUrl, installationId, now }), log);
+  if (redisUrl) {
+    const { RedisWindows } = await import('./redis-windows.ts'); // loads ioredis
+    return shareWindows(own, new RedisWindows({ url: redisUrl, installationId, now }), log);
+  }
 
   return {
     hit: async (key, rate) => own.hit(key, rate),

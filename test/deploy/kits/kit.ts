@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { nodeOptions, root, type ScriptResult } from '../../support/command-line.ts';
+import { nodeOptions, root, type ScriptResult, shellLine } from '../../support/command-line.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { quickSettings } from '../../support/test-server.ts';
 import { PrintedLines } from '../engines/printed-lines.ts';
@@ -56,9 +56,11 @@ export async function createKit(
   for (const name of idle) await program(name, ':');
   // The folder of systemd's page is the repository itself.
   await program('chmod', '[ "$*" = "-R a+rX ." ] || exec /bin/chmod "$@"');
-  await program('sudo', 'if [ "$1" = -u ]; then shift 2; fi\nexec "$@"');
+  // The repository has the packages that the page removes from its host.
+  const keepPackages = 'if [ "$1 $2" = "rm -r" ]; then exit; fi';
+  await program('sudo', `${keepPackages}\nif [ "$1" = -u ]; then shift 2; fi\nexec "$@"`);
   for (const name of standIns)
-    await program(name, `exec ${[process.execPath, ...nodeOptions()].join(' ')} ${standInFile(name)} "$@"`);
+    await program(name, `exec ${shellLine([process.execPath, ...nodeOptions(), ...standIn(name)])} "$@"`);
   const network = servers.flatMap(({ url }, number) =>
     (hosts[number] ?? []).map(host => [host, Number(new URL(url).port)] as const),
   );
@@ -106,8 +108,8 @@ export function onMachine(text: string, scratch: string): string {
 }
 
 /** The file of a stand-in, and its first argument. */
-function standInFile(name: string): string {
-  return `${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts ${name}`;
+function standIn(name: string): string[] {
+  return [`${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts`, name];
 }
 
 /** Returns the shell lines of a page under a heading of level 2. */

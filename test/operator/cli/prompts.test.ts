@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { expect } from 'chai';
-import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
+import { nodeOptions, root, shellLine, startProgram } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';
@@ -12,7 +12,7 @@ describe('questions of the command line', () => {
 
   /** Runs a command on a terminal, and types the answers, each when its question is on the screen. */
   async function onTerminal(args: string[], answers: [question: string, answer: string][]) {
-    const line = [process.execPath, ...nodeOptions(), `${root}scripts/backoffice.ts`, ...args].join(' ');
+    const line = shellLine([process.execPath, ...nodeOptions(), `${root}scripts/backoffice.ts`, ...args]);
     const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
     for (const [question, answer] of answers) {
       await eventually(async () => running.output.stdout.includes(question));

@@ -1,0 +1,24 @@
+import { expect } from 'chai';
+import { nodeOptions, startProgram } from './support/command-line.ts';
+
+describe('packages that a start loads', () => {
+  it('ioredis and nodemailer are not among them without REDIS_URL and SMTP_URL', async () => {
+    const program = `
+      const { createRequire } = await import('node:module');
+      const { createRateLimitStore } = await import('./src/http/rate-limit/rate-limit-store.ts');
+      const { openMailTransport } = await import('./src/mails/mail-transport.ts');
+      await import('./src/server.ts');
+      await createRateLimitStore({ redisUrl: undefined });
+      const files = Object.keys(createRequire(process.cwd() + '/x.js').cache);
+      const loaded = name => files.some(file => file.includes('/node_modules/' + name + '/'));
+      const before = ['koa', 'ioredis', 'nodemailer'].filter(loaded);
+      openMailTransport({ smtpUrl: 'smtp://127.0.0.1:1', publicUrl: 'http://127.0.0.1' });
+      console.log(JSON.stringify({ before, after: loaded('nodemailer') }));
+      process.exit();`;
+
+    const { stdout, stderr } = await startProgram(process.execPath, [...nodeOptions(), '--eval', program], {}).ended;
+
+    expect(stderr).to.equal('');
+    expect(JSON.parse(stdout)).to.deep.equal({ before: ['koa'], after: true });
+  });
+});
