@@ -10,7 +10,11 @@ describe('command line of MikroORM', () => {
   const world = useWorld();
   const contexts = () => [
     { name: 'default', folder: 'control', command: 'bin/backoffice control migrate' } as const,
-    { name: `tenant:${world.acme.slug}`, folder: 'tenant', command: `bin/backoffice migrate ${world.acme.slug}` } as const,
+    {
+      name: `tenant:${world.acme.slug}`,
+      folder: 'tenant',
+      command: `bin/backoffice migrate ${world.acme.slug}`,
+    } as const,
   ];
 
   /** Runs `npx mikro-orm` on a database. */
@@ -23,7 +27,9 @@ describe('command line of MikroORM', () => {
     for (const { name } of contexts()) {
       const { code, stdout } = await mikroOrm(name, 'debug');
       expect({ code, stdout }).to.have.property('code', 0);
-      expect(stdout).to.match(/configuration found/).and.match(/database connection successful/);
+      expect(stdout)
+        .to.match(/configuration found/)
+        .and.match(/database connection successful/);
     }
   });
 
@@ -31,7 +37,15 @@ describe('command line of MikroORM', () => {
     const path = await mkdtemp(join(tmpdir(), 'backoffice-migrations-'));
     for (const { name, folder } of contexts()) {
       const last = Number((await migrationNames(folder)).at(-1)?.slice(0, 4));
-      const { code, stderr } = await mikroOrm(name, 'migration:create', '--blank', '--name', 'add brands', '--path', path);
+      const { code, stderr } = await mikroOrm(
+        name,
+        'migration:create',
+        '--blank',
+        '--name',
+        'add brands',
+        '--path',
+        path,
+      );
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(await readdir(path)).to.include(`${String(last + 1).padStart(4, '0')}-add-brands.ts`);
     }

@@ -21,7 +21,10 @@ describe('the page of dependencies', () => {
 
   it('names files that exist, and a test for each private part', async () => {
     const [, parts = ''] = /## Private parts\n(.*?)\n## /s.exec(page) ?? [];
-    const rows = parts.split('\n').filter(line => line.startsWith('| ')).slice(2);
+    const rows = parts
+      .split('\n')
+      .filter(line => line.startsWith('| '))
+      .slice(2);
     for (const row of rows) {
       expect(row).to.match(/`test\/[^`]+\.test\.ts`/);
     }

@@ -44,9 +44,16 @@ const conditions: Condition[] = [
   ...['$', '"', '`'].map(letter => ({
     title: `a path with ${letter}`,
     folder: `a${letter}b`,
-    refusal: new RegExp(`^the embedded PostgreSQL cannot run in a folder with \\${letter} in its path .*move the project`, 'm'),
+    refusal: new RegExp(
+      `^the embedded PostgreSQL cannot run in a folder with \\${letter} in its path .*move the project`,
+      'm',
+    ),
   })),
-  { title: 'a path with a backslash', folder: 'a\\b', refusal: /^Node loads no modules from a folder with a backslash/m },
+  {
+    title: 'a path with a backslash',
+    folder: 'a\\b',
+    refusal: /^Node loads no modules from a folder with a backslash/m,
+  },
   {
     title: 'a file system with noexec',
     prepare: 'mount --bind "$CLONE" "$CLONE" && mount -o remount,bind,noexec "$CLONE"',
@@ -172,7 +179,8 @@ describe('drill: machines that people have', () => {
         await served(running);
         const lines = /^ +export TOKEN=(.+\n)+/m.exec(`${running.output.stdout}\n`)?.[0] ?? '';
         const proxies = { http_proxy: 'http://127.0.0.1:9' };
-        const called = await startProgram('bash', ['--norc', '-c', lines], title.includes('proxy') ? proxies : {}).ended;
+        const called = await startProgram('bash', ['--norc', '-c', lines], title.includes('proxy') ? proxies : {})
+          .ended;
         expect(called.stdout.trim().split('\n').at(-1)).to.include('Blue Harbour Ltd');
         process.kill(-(running.process.pid ?? 0), 'SIGINT');
       }
