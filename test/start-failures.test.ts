@@ -111,8 +111,8 @@ describe('failures that an operator can resolve', () => {
     url.password = 'secret-word';
     expectOneLine(
       await runCommand('scripts/tenant.ts', ['list'], { ...world.environment, DATABASE_URL: url.href }),
-      'The control database cannot be used: the password is wrong. Correct DATABASE_URL, or start the server, ' +
-        `and test it: psql "$DATABASE_URL" -c 'select 1'`,
+      'The control database cannot be used: the password is wrong. Correct the password in DATABASE_URL. ' +
+        `Then test it: psql "$DATABASE_URL" -c 'select 1'`,
     );
   });
 
@@ -122,7 +122,7 @@ describe('failures that an operator can resolve', () => {
     expectOneLine(
       await runCommand('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
       'The server second cannot be used: the password is wrong. ' +
-        'Correct its URL, and run again: bin/backoffice server add second',
+        'Correct the password in its URL. Then run again: bin/backoffice server add second',
     );
   });
 });

@@ -49,6 +49,14 @@ export class ScramClient extends pg.Client {
     stream.emit('error', error);
   }
 
+  /**
+   * Closes the connection of a login that has failed. A server that still waits for a password keeps
+   * it open for a minute, and with it a command that has ended.
+   */
+  protected leave(): void {
+    (this as unknown as StreamInternals).connection.stream.destroy();
+  }
+
   /** Called by `pg` with the first message of the server. */
   async _handleAuthSASLContinue(message: { data: string }): Promise<void> {
     const login = this as unknown as LoginInternals;

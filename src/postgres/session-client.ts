@@ -156,6 +156,7 @@ export class SessionClient extends ScramClient {
   /** Connects, for a client that sends more queries at once with `setSession`. */
   async logIn(): Promise<void> {
     await super.connect().catch(cause => {
+      this.leave();
       if (!this.#hasOptions || !refusedOptions.has(sqlState(cause) ?? '')) throw cause;
       throw Object.assign(new PoolError('URL_OPTIONS', 'the server refuses the options in the URL'), { cause });
     });

@@ -95,7 +95,7 @@ describe('drill: move whose target dies behind the fence', () => {
     expect([full.code, full.stderr]).to.deep.equal([
       1,
       'The command has stopped (could not extend file: No space left on device): acme is served by default, as ' +
-        'before. When all servers work, run it again.\n',
+        'before. Free room on its disk, or enlarge it. Then run it again.\n',
     ]);
     expect(await write()).to.equal(201);
     await withRoom();

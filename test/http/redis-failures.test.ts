@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,6 +47,10 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
 
   afterEach(async () => {
     Object.assign(console, real);
+    const page = await readFile(new URL('../../docs/operate/errors.md', import.meta.url), 'utf8');
+    for (const { reason } of lines) {
+      if (reason) expect(page, 'each reason has its next step in the handbook').to.include(`\`${reason}\``);
+    }
     for (const end of ends.splice(0).reverse()) await end();
   });
 

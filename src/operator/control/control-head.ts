@@ -4,7 +4,8 @@ import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { requireMasterKey } from '../../control/present-key.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import type { InstallationAccess } from '../../installation.ts';
-import { connectFailure, OperatorError, serverFullRemedy } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, postgresCause } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isServerFull, sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
@@ -111,12 +112,12 @@ export function explainFailure(cause: unknown): never {
       'The control database that DATABASE_URL names does not exist. Create it: bin/backoffice control migrate',
       { cause },
     );
-  const reason = connectFailure(cause);
-  if (reason === undefined) throw cause;
-  const remedy = isServerFull(cause)
-    ? serverFullRemedy
-    : `Correct DATABASE_URL, or start the server, and test it: psql "$DATABASE_URL" -c 'select 1'`;
-  throw new OperatorError(`The control database cannot be used: ${reason}. ${remedy}`, { cause });
+  const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
+  if (known === undefined) throw cause;
+
+  const step = known.step.replaceAll('its URL', 'DATABASE_URL');
+  const test = isServerFull(cause) ? '' : `. Then test it: psql "$DATABASE_URL" -c 'select 1'`;
+  throw new OperatorError(`The control database cannot be used: ${known.cause}. ${step}${test}`, { cause });
 }
 
 /*

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { postgresCause } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
@@ -228,8 +229,9 @@ export async function dropCondemned(
 
 /** Returns the error to report when a database could not be dropped. */
 export function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
-  const reason = connectFailure(error);
-  if (!reason) return error;
-  const what = `Database ${database} of ${slug} on server ${server.name} could not be dropped (${reason})`;
-  return new OperatorError(`${what}: when the server works, run the command again`, { cause: error });
+  const known = postgresCause(error);
+  if (!known) return error;
+
+  const what = `Database ${database} of ${slug} on server ${server.name} could not be dropped (${known.cause})`;
+  return new OperatorError(`${what}. ${known.step}. Then run the command again`, { cause: error });
 }

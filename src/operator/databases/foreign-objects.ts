@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';

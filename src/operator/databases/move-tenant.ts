@@ -1,7 +1,8 @@
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';

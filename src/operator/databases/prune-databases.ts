@@ -1,5 +1,6 @@
 import type { ControlStatements, Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { countText, errorText } from '../command/texts.ts';
 import { findTenant } from '../tenants/tenants.ts';

@@ -1,7 +1,11 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+<<<<<<< HEAD
 import { withConnection } from '../../postgres/connection.ts';
+=======
+import { postgresCause } from '../../log/postgres-causes.ts';
+>>>>>>> 54f7373e (Give each error of PostgreSQL its own next step, and list them all)
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
@@ -146,6 +150,7 @@ async function giveUp(
 }
 
 const insufficientPrivilege = '42501';
+<<<<<<< HEAD
 const lockNotAvailable = '55P03';
 
 /** Says which database serves the tenant, and that nothing is lost. */
@@ -159,6 +164,17 @@ async function stopped(
   const condition = await conditionOf(installation, now, cause);
 
   return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`, {
+=======
+const ownerStep = 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …)';
+
+/** Says which database serves the tenant, that nothing is lost, and what to do about the cause. */
+function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
+  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
+  const known = postgresCause(cause)?.step ?? 'Look into the log of the server';
+  const step = sqlState(cause) === insufficientPrivilege ? ownerStep : known;
+
+  return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${step}. Then run it again`, {
+>>>>>>> 54f7373e (Give each error of PostgreSQL its own next step, and list them all)
     cause,
   });
 }

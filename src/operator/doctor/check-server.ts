@@ -1,6 +1,6 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure } from '../../log/operator-error.ts';
+import { connectFailure } from '../../log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';

@@ -2,7 +2,8 @@ import { Server } from '../../control/control-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { connectFailure, postgresCause } from '../../log/postgres-causes.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { parseServerUrl } from './parse-server-url.ts';
@@ -34,10 +35,10 @@ export async function addServer(
     );
   const url = parseServerUrl(urlText);
   const identity = await requireUsable(name, url).catch(cause => {
-    const reason = connectFailure(cause);
-    if (reason === undefined) throw cause;
-    const remedy = `Correct its URL, and run again: bin/backoffice server add ${name}`;
-    throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
+    const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
+    if (known === undefined) throw cause;
+    const remedy = `${known.step}. Then run again: bin/backoffice server add ${name}`;
+    throw new OperatorError(`The server ${name} cannot be used: ${known.cause}. ${remedy}`, { cause });
   });
   const em = (await control()).em.fork();
   const location = { adminUrl: secrets.seal(url, owners.serverUrl(name)), address: serverAddressUrl(url) };

@@ -30,7 +30,7 @@ describe('errors of the command line', () => {
         1,
         'database_unusable',
         /^The control database cannot be used: nothing listens at its address\.$/,
-        /^Correct DATABASE_URL/,
+        /^Start the server, or correct the host and the port in DATABASE_URL/,
       ],
       [
         ['key', 'disable', 'acme', 'nothing', '--json', '--yes'],

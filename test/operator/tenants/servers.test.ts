@@ -43,7 +43,8 @@ describe('servers', () => {
     expect(unreachable.stderr).not.to.include('very-secret');
     expect(unreachable.stderr).to.equal(
       'The server third cannot be used: nothing listens at its address. ' +
-        'Correct its URL, and run again: bin/backoffice server add third\n',
+        'Start the server, or correct the host and the port in its URL. ' +
+        'Then run again: bin/backoffice server add third\n',
     );
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
