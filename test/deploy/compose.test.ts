@@ -52,6 +52,15 @@ describe('compose file', () => {
     }
   });
 
+  it('no process of the service and no command is process 1, so that a stop while it starts is not lost', () => {
+    const own = Object.entries(compose.services).filter(([, { image }]) => image.includes('BACKOFFICE_IMAGE'));
+
+    expect(own).to.have.length.greaterThan(4);
+    for (const [name, { init }] of own) {
+      expect(init, name).to.equal(true);
+    }
+  });
+
   it('HAProxy and Prometheus name the two processes of the service, which trust the address of HAProxy', async () => {
     const [balancer, prometheus] = await Promise.all(
       ['haproxy/haproxy.cfg', 'prometheus/prometheus.yaml'].map(readDeploy),
@@ -110,7 +119,7 @@ describe('compose file', () => {
     const configuration = await readDeploy('haproxy/haproxy.cfg');
     const [, port, certificate] = /^ *# bind :(\d+) ssl crt (\S+)/m.exec(configuration) ?? [];
 
-    expect(haproxy.ports).to.deep.equal(['8080:8080', `${port}:${port}`]);
+    expect(haproxy.ports).to.deep.equal(['8080:8080', `443:${port}`]);
     expect(haproxy.volumes).to.include(`./secrets/haproxy.pem:${certificate}:ro`);
   });
 

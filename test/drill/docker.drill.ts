@@ -240,7 +240,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(files).to.match(/backoffice-archive\/default\/wal\/[0-9A-F]{24}/);
   });
 
-  it('the path of TLS, taken as the page says, serves the API on port 8443 with the given certificate', async () => {
+  it('the path of TLS, taken as the page says, serves the API on port 443 with the given certificate', async () => {
     const uncomment = (file: string, of: RegExp): Promise<void> => edit(join(clone, 'deploy', file), of, '$1$2');
     await uncomment('haproxy/haproxy.cfg', /^( +)# (bind :8443 .*)$/gm);
     await uncomment('compose.yaml', /^( +)# (- .*(?:8443|haproxy\.pem).*)$/gm);
@@ -251,7 +251,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     `);
     await terminal.type(lines.block('haproxy.pem'));
 
-    const url = 'https://localhost:8443/api/v1/auth/login';
+    const url = 'https://localhost/api/v1/auth/login';
     const { stdout } = await terminal.try(`
       curl -sS --retry 20 --retry-all-errors --retry-delay 1 --cacert certificate -o /dev/null -w '%{http_version} %{http_code}' ${url}
     `);
