@@ -50,7 +50,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));
     await cp(root, clone, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
-    terminal = new Terminal(clone, `umask 077\n${watched}`);
+    terminal = new Terminal(clone, `umask 077\nexport HOME=${clone}\n${watched}`);
     await allowFewFiles();
     await terminal.type('chmod -R go= .');
     started = true;
@@ -169,7 +169,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(await northwind.titles()).to.include('first');
   });
 
-  it('the lines of backups archive the tenant, and prove the archive', async () => {
+  it('the lines of backups make an identity, and archive the tenant for its recipient', async () => {
     const printed = await terminal.type(lines.block('backoffice backup init'));
 
     expect(printed).to.match(/^northwind: archived \d+ rows/m);

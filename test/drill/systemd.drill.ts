@@ -6,7 +6,7 @@ import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
-const folder = '/opt/backoffice';
+const [folder, home] = ['/opt/backoffice', '/root/administrator'];
 /** What a clone has, without what is made in it. */
 const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 const secrets = ['master-key', 'master-key-previous', 'operator-database-url', 'service-database-url'];
@@ -15,7 +15,7 @@ const secrets = ['master-key', 'master-key-previous', 'operator-database-url', '
 const removal = `
 systemctl disable --now 'backoffice*' 2> /dev/null
 systemctl stop 'backoffice*'
-rm -rf /etc/systemd/system/backoffice* /etc/backoffice ${folder} /mnt/backup /usr/local/bin/backoffice
+rm -rf /etc/systemd/system/backoffice* /etc/backoffice ${folder} /mnt/backup ${home} /usr/local/bin/backoffice
 rm -rf /var/lib/backoffice* /var/lib/private/backoffice* /var/cache/backoffice* /etc/postgresql/*/main/conf.d/archive.conf
 systemctl daemon-reload
 systemctl restart postgresql
@@ -49,7 +49,7 @@ describe('drill: the lines for systemd on a real host', function () {
     lines = new PrintedLines(await readPage('deploy'), 'systemd');
     await new Terminal('/').try(`set +e\n${removal}`);
     await cp(root, folder, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
-    terminal = new Terminal(folder, 'umask 077\nexport EDITOR=true\n');
+    terminal = new Terminal(folder, `umask 077\nexport EDITOR=true HOME=${home}\nmkdir -p ${home}\n`);
     await terminal.type('chmod -R go= .');
     northwind = new Northwind(send);
   });
