@@ -1,11 +1,8 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-<<<<<<< HEAD
-import { withConnection } from '../../postgres/connection.ts';
-=======
 import { postgresCause } from '../../log/postgres-causes.ts';
->>>>>>> 54f7373e (Give each error of PostgreSQL its own next step, and list them all)
+import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
@@ -150,7 +147,6 @@ async function giveUp(
 }
 
 const insufficientPrivilege = '42501';
-<<<<<<< HEAD
 const lockNotAvailable = '55P03';
 
 /** Says which database serves the tenant, and that nothing is lost. */
@@ -164,19 +160,12 @@ async function stopped(
   const condition = await conditionOf(installation, now, cause);
 
   return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`, {
-=======
-const ownerStep = 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …)';
-
-/** Says which database serves the tenant, that nothing is lost, and what to do about the cause. */
-function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
-  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
-  const known = postgresCause(cause)?.step ?? 'Look into the log of the server';
-  const step = sqlState(cause) === insufficientPrivilege ? ownerStep : known;
-
-  return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${step}. Then run it again`, {
->>>>>>> 54f7373e (Give each error of PostgreSQL its own next step, and list them all)
     cause,
   });
+}
+
+function stepOf(cause: unknown): string {
+  return postgresCause(cause)?.step ?? 'Look into the log of the server';
 }
 
 /** Returns what has to be done before the command is run again. */
@@ -188,7 +177,7 @@ async function conditionOf(
   const state = sqlState(cause);
   if (state === insufficientPrivilege)
     return 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then';
-  if (state !== lockNotAvailable || !now) return 'When all servers work,';
+  if (state !== lockNotAvailable || !now) return `${stepOf(cause)}. Then`;
 
   const others = await withConnection(servers.adminUrl(now.server), client =>
     readOtherSessions(client, now.database, [now.role]),
