@@ -16,6 +16,11 @@ const maxWaiters = 2_000; // a longer queue only delays every request
 /** Closing one connection and opening another costs many times what a request does. */
 const idleAdvantageMs = 50;
 
+/** True while no connection of a pool is in use: those that it opens wait for the server, not for one another. */
+function isUnanswered(pool: Pool): boolean {
+  return pool.inUse === 0 && pool.opening > 0;
+}
+
 /** The requests that wait for a connection to one server, and the order in which pools are served. */
 export class WaitQueue {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
@@ -36,7 +41,8 @@ export class WaitQueue {
   }
 
   /**
-   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum wait
+   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum wait; `ETIMEDOUT` after
+   *   that if the server has not answered
    * @throws {DeadlineError} when `deadline` passes
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
@@ -46,7 +52,10 @@ export class WaitQueue {
         this.#refuse(pool, waiter, error);
         this.#onTimeout();
       };
-      const timeoutError = () => new PoolError('POOL_TIMEOUT', 'no connection became free in time');
+      const timeoutError = () =>
+        isUnanswered(pool)
+          ? new PoolError('ETIMEDOUT', 'the server has not answered in time')
+          : new PoolError('POOL_TIMEOUT', 'no connection became free in time');
       const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
       const forgetDeadline = deadline?.onPass(() => giveUp(new DeadlineError()));
       const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer, forgetDeadline };

@@ -1,7 +1,7 @@
 import { ConfigError } from '../config/config-error.ts';
 import { otherKeyDetail, sqlState } from '../postgres/database-error.ts';
 import { describeError } from './describe-error.ts';
-import { connectFailure, postgresCause } from './postgres-causes.ts';
+import { connectFailure, isPrivilegeMissing, postgresCause } from './postgres-causes.ts';
 
 /**
  * An error that an operator can resolve: shown as one line, without a stack. The message says what is wrong and what to
@@ -39,7 +39,9 @@ export function explain(error: unknown): string {
   const known = postgresCause(error);
   const details = JSON.stringify(describeError(error), null, 2);
   if (!known) return `Unexpected error. Report it with these details: ${details}`;
-  if (connectFailure(error)) return `PostgreSQL cannot be used: ${known.cause}. ${known.step}.`;
+  const reason = connectFailure(error);
+  if (isPrivilegeMissing(error)) return `PostgreSQL has refused a statement, as ${reason}. ${known.step}.`;
+  if (reason) return `PostgreSQL cannot be used: ${reason}. ${known.step}.`;
   return (
     `PostgreSQL refused a statement (${sqlState(error)}): ${known.cause}. ${known.step}.\n` +
     `If that does not help, report it with these details: ${details}`

@@ -67,7 +67,9 @@ export const serverCauses: readonly ErrorCause[] = [
   {
     codes: ['42501'],
     cause: 'the login lacks a privilege',
-    step: 'Grant what its log or this message names, or run bin/backoffice doctor, which names the statement',
+    step:
+      'Let the owner of what the message names, or a superuser, grant it to that login; ' +
+      'bin/backoffice doctor names the grants that the login of commands needs',
   },
   {
     codes: ['53100'],
@@ -191,12 +193,29 @@ function byCode(causes: readonly ErrorCause[]): ReadonlyMap<string, ErrorCause> 
   return new Map(causes.flatMap(cause => cause.codes.map(code => [code, cause] as const)));
 }
 
+const insufficientPrivilege = '42501';
+
 /** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
 export function connectFailure(error: unknown): string | undefined {
-  return serverCausesByCode.get(sqlState(error) ?? '')?.cause;
+  const code = sqlState(error) ?? '';
+  const cause = serverCausesByCode.get(code)?.cause;
+
+  return code === insufficientPrivilege ? `${cause}: ${privilegeText(error)}` : cause;
+}
+
+/** What PostgreSQL says about a missing privilege. It names objects and attributes, and no value. */
+function privilegeText(error: unknown): string {
+  const { message, detail } = error as { message: string; detail?: string };
+
+  return detail ? `${message} (${detail.replace(/\.$/, '')})` : message;
 }
 
 /** Returns what an error of PostgreSQL means, and the next step; undefined for an error with another code. */
 export function postgresCause(error: unknown): ErrorCause | undefined {
   return causesByCode.get(sqlState(error) ?? '');
+}
+
+/** True for a statement that the login may not run: the server itself can be used. */
+export function isPrivilegeMissing(error: unknown): boolean {
+  return sqlState(error) === insufficientPrivilege;
 }

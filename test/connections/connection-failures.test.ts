@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { expect } from 'chai';
 import type { TenantRecord } from '../../src/control/records.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { databaseProblem } from '../../src/postgres/database-error.ts';
 import { readServerIdentity } from '../../src/postgres/server-address.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -71,6 +72,19 @@ describe('connections that fail', () => {
     const client = await connectHealthy(pools[0]);
     expect(budget.usage).to.deep.equal({ open: 1, inUse: 1, waiting: 0 });
     client.release();
+  });
+
+  it('a request that waits for a server which does not answer gets "unavailable", and not "overloaded"', async () => {
+    const { pools } = harness.createBudget({ max: 2, openMs: 20_000, maxWaitMs: 200 });
+    await withConnection(harness.world.acme.adminUrl, async session => {
+      await session.query('begin; lock table tenant_identity in access exclusive mode');
+
+      const error = await errorOf(pools[0].connect());
+
+      expect(databaseProblem(error)?.code).to.equal('unavailable');
+      await session.query('rollback');
+    });
+    (await connectHealthy(pools[0])).release();
   });
 
   it('a URL that cannot be connected to uses up no connection of the budget', async () => {

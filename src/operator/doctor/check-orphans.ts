@@ -40,9 +40,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       report({
         check: 'unknown_tenant',
         problem: `database ${name} has the data of a tenant that the control database does not know`,
-        remedy:
-          'Do not drop it. If the control database was lost, and this is a new one: bin/backoffice control restore ' +
-          '(if the database is of another installation, leave it to that one)',
+        remedy: unknownTenantRemedy(context.control.tenants.length > 0),
       });
     } else {
       report({
@@ -52,6 +50,15 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       });
     }
   }
+}
+
+/** A control database with tenants is not lost: at most it is of an earlier time. */
+function unknownTenantRemedy(hasTenants: boolean): string {
+  return hasTenants
+    ? 'Do not drop it. If the control database was restored from an earlier time, the tenant was provisioned after ' +
+        'it: see docs/operate/restore.md. If the database is of another installation, leave it to that one.'
+    : 'Do not drop it. If the control database was lost, and this is a new one: bin/backoffice control restore ' +
+        '(if the database is of another installation, leave it to that one)';
 }
 
 /** Returns whether a database is a closed one of a tenant that was purged. */
