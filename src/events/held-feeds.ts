@@ -16,7 +16,7 @@ export interface FeedHolder {
 }
 
 /** From this age on, a transaction that holds back changes is shown. */
-export const maxHeldSeconds = 30;
+const maxHeldSeconds = 30;
 
 /**
  * Returns no row while nothing is held back. The login of a tenant does not see when transactions of others have begun.
