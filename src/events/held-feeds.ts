@@ -2,14 +2,20 @@ import type { Logger } from 'pino';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { preparedStatement } from '../postgres/statement.ts';
 
-/** The oldest transaction that holds back changes of a tenant: it is open, and has changed something before them. */
+/**
+ * The oldest transaction that holds back changes of a tenant: it is open, and has changed
+ * something before them.
+ */
 export interface FeedHolder {
   /** Its session; null for a prepared transaction, which has none. */
   readonly pid: number | null;
   /** As the session calls itself; of a prepared transaction its identifier. */
   readonly application: string;
   readonly login: string;
-  /** How old the transaction is, or for how long the first change has waited, if that is longer or all that is known. */
+  /**
+   * How old the transaction is, or for how long the first change has waited, if that is longer
+   * or all that is known.
+   */
   readonly seconds: number;
   /** When that began, as ISO 8601. */
   readonly since: string;
@@ -19,8 +25,8 @@ export interface FeedHolder {
 const maxHeldSeconds = 30;
 
 /**
- * Returns no row while nothing is held back. The login of a tenant does not see when transactions of others have begun.
- * The first change that waits is that with the lowest place.
+ * Returns no row while nothing is held back. The login of a tenant does not see when
+ * transactions of others have begun. The first change that waits is that with the lowest place.
  */
 const holderText = `
   with feed as materialized (select * from current_feed(pg_current_snapshot())),
@@ -49,7 +55,10 @@ const holderText = `
          to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since
     from dated order by pid nulls first limit 1`;
 
-/** Reads what holds back the changes of the connected database; undefined for a transaction that is younger. */
+/**
+ * Reads what holds back the changes of the connected database; undefined for a transaction that
+ * is younger.
+ */
 export async function readFeedHolder(
   read: (statement: Statement) => Promise<RowValues[]>,
 ): Promise<FeedHolder | undefined> {
@@ -74,8 +83,8 @@ interface HeldFeed {
 }
 
 /**
- * What holds a feed is read again after this time. A feed that nobody reads any more is forgotten
- * after three times that.
+ * What holds a feed is read again after this time. A feed that nobody reads any more is
+ * forgotten after three times that.
  */
 const readMs = 10_000;
 
@@ -102,7 +111,10 @@ export class HeldFeeds {
     return holders.sort((one, other) => other.seconds - one.seconds)[0];
   }
 
-  /** Notes what a page of the feed has said. Reads what holds it, and logs that, once that lasts for 30 s. */
+  /**
+   * Notes what a page of the feed has said. Reads what holds it, and logs that, once that lasts
+   * for 30 s.
+   */
   async note(tenant: string, isHeld: boolean, read: (statement: Statement) => Promise<RowValues[]>): Promise<void> {
     const now = this.#now();
     if (!isHeld) {

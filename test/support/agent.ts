@@ -1,7 +1,10 @@
 import pg from 'pg';
 import { eventually } from './eventually.ts';
 
-/** What an agent of monitoring does: it is connected to each database that lets it in, and connects again at once. */
+/**
+ * What an agent of monitoring does: it is connected to each database that lets it in, and
+ * connects again at once.
+ */
 export class Agent {
   readonly #url: string;
   readonly #isWatched: (database: string) => boolean;

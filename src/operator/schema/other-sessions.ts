@@ -32,7 +32,8 @@ const sessionsQuery = `
    order by pid`;
 
 /**
- * Returns the sessions of others in a database: not that of this connection, and none of a run that moves the tenant.
+ * Returns the sessions of others in a database: not that of this connection, and none of a run
+ * that moves the tenant.
  * @param own login roles whose sessions do not count: that of the tenant
  */
 export async function readOtherSessions(
@@ -40,15 +41,16 @@ export async function readOtherSessions(
   database: string,
   own: readonly string[] = [],
 ): Promise<OtherSession[]> {
-  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
+  // Until the snapshot is cleared, a transaction sees the sessions that its first query
+  // returned.
   await client.query('select pg_stat_clear_snapshot()');
 
   return (await client.query<OtherSession>(sessionsQuery, [database, own])).rows;
 }
 
 /**
- * Ends those sessions of others in a database that the login may end, and waits at most 5 s until all that were there
- * are gone. An agent that connects again at once is a new session.
+ * Ends those sessions of others in a database that the login may end, and waits at most 5 s
+ * until all that were there are gone. An agent that connects again at once is a new session.
  * @returns those that are still there
  */
 export async function endOtherSessions(
@@ -68,7 +70,9 @@ export async function endOtherSessions(
   }
 }
 
-/** Names a session: `datadog-agent of login monitor (pid 4711, since 2026-01-05T09:30:00.000Z)`. */
+/**
+ * Names a session: `datadog-agent of login monitor (pid 4711, since 2026-01-05T09:30:00.000Z)`.
+ */
 export function sessionText({ application, login, pid, since }: OtherSession): string {
   return `${application || 'a session'} of login ${login} (pid ${pid}${since ? `, since ${since}` : ''})`;
 }

@@ -9,8 +9,9 @@ const inUse = '55006';
 const insufficientPrivilege = '42501';
 
 /**
- * Creates a database that no other login can connect to, but superusers: not even between its creation and the change
- * of its privileges, when an agent of monitoring that looks for new databases would.
+ * Creates a database that no other login can connect to, but superusers: not even between its
+ * creation and the change of its privileges, when an agent of monitoring that looks for new
+ * databases would.
  * @param options of `create database`, such as its template
  */
 export async function createPrivate(client: pg.Client, name: string, options: string): Promise<void> {
@@ -21,13 +22,15 @@ export async function createPrivate(client: pg.Client, name: string, options: st
 }
 
 /**
- * Drops a database of ours, if it exists, and ends all sessions in it. It accepts no connections from the first step on,
- * so that an agent that connects again at once does not come back.
+ * Drops a database of ours, if it exists, and ends all sessions in it. It accepts no
+ * connections from the first step on, so that an agent that connects again at once does not
+ * come back.
  * @param client connected to another database of the server, with the rights of the owner
  * @throws {OperatorError} that names what still uses the database, and what to do
  */
 export async function dropOwned(client: pg.Client, name: string): Promise<void> {
-  // A database that is half dropped can only be dropped: PostgreSQL ends a session that alters it.
+  // A database that is half dropped can only be dropped: PostgreSQL ends a session that alters
+  // it.
   const { rowCount: isOpen } = await client.query(
     'select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2',
     [name],
@@ -46,8 +49,8 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
 }
 
 /**
- * Gives a database of ours another name. Sessions in it are ended first: somebody may look into it, and a pooler in
- * session mode keeps those of the own login for the next client.
+ * Gives a database of ours another name. Sessions in it are ended first: somebody may look into
+ * it, and a pooler in session mode keeps those of the own login for the next client.
  * @param client connected to another database of the server
  * @throws {OperatorError} that names what still uses the database, and what to do
  */
@@ -92,7 +95,8 @@ async function requireNoUsers(client: pg.Client, name: string, change: string, c
     [name],
   );
   const next = rows[0] && nextStep(rows[0]);
-  if (next) throw new OperatorError(`Database ${name} could not be ${change}: ${next}. Then run the command again`, { cause });
+  if (next)
+    throw new OperatorError(`Database ${name} could not be ${change}: ${next}. Then run the command again`, { cause });
 }
 
 function nextStep({ prepared, slots, subscriptions }: Users): string | undefined {

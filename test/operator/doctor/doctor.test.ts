@@ -161,7 +161,10 @@ describe('doctor', () => {
           ['old_collation', null],
           ['old_collation', 'acme'],
         ],
-        problems: [/indexes of database office have .* version 1\.0 .* sorts them as version/, /office_tenant_\w+ have/],
+        problems: [
+          /indexes of database office have .* version 1\.0 .* sorts them as version/,
+          /office_tenant_\w+ have/,
+        ],
         restore: async () => {
           for (const name of [acme, 'office']) await server.sql(`alter database "${name}" refresh collation version`);
         },
