@@ -11,7 +11,7 @@ export interface ErrorCause {
 }
 
 /** How a server keeps connections for commands. They have tried for ten seconds before an operator reads this. */
-export const serverFullRemedy =
+const serverFullRemedy =
   'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
   'on the server (PostgreSQL 16 or later), restart it, and grant pg_use_reserved_connections to the login of commands';
 

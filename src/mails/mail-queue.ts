@@ -12,7 +12,11 @@ export interface LeasedMail {
   readonly tenantGuid: string;
   readonly kind: MailKind;
   /** What else it is about, as `mail_deliveries.about`. */
-  readonly about: { readonly network?: string; readonly host?: string; readonly reason?: 'gone' | 'failing' | 'rights' };
+  readonly about: {
+    readonly network?: string;
+    readonly host?: string;
+    readonly reason?: 'gone' | 'failing' | 'rights';
+  };
   /** Null: nobody has looked up yet who has the address. */
   readonly userId: number | null;
   readonly address: string | null;

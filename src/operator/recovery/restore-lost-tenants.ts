@@ -111,11 +111,7 @@ function summaryOf({ tenant: { slug }, found }: Lost): Pick<LostTenant, 'slug' |
 }
 
 /** Returns the tenants without a begun purge whose databases are missing, with their newest archives. */
-async function findLost(
-  installation: Installation,
-  server: string | undefined,
-  isKeyLost: boolean,
-): Promise<Lost[]> {
+async function findLost(installation: Installation, server: string | undefined, isKeyLost: boolean): Promise<Lost[]> {
   const { control, servers } = installation;
   const em = (await control()).em.fork();
   if (server !== undefined) await findServer(installation, server);
