@@ -1,13 +1,17 @@
 import type pg from 'pg';
 import { quoteLiteral } from './quote.ts';
 
-/** The extensions that migrations create. Others, and what belongs to any of them, are no part of a schema. */
+/**
+ * The extensions that migrations create. Others, and what belongs to any of them, are no part of
+ * a schema.
+ */
 const ownExtensions = ['pg_trgm'];
 
 /**
- * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no owners, OIDs, column
- * positions or rows. What belongs to an extension is nobody's: its version decides what it has. The group role of the tenants' logins has another name on each server; here it is always
- * `tenants`.
+ * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no
+ * owners, OIDs, column positions or rows. What belongs to an extension is nobody's: its version
+ * decides what it has. The group role of the tenants' logins has another name on each server;
+ * here it is always `tenants`.
  *
  * Every run executes it in every database, on a new connection with empty caches. So it reads each system catalog once,
  * and from the long ones only the objects that are not PostgreSQL's own (OIDs from 16384).
