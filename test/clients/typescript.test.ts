@@ -159,7 +159,7 @@ describe('TypeScript client', () => {
   });
 
   it('a call sends lists, filters, texts and headers as the service reads them, and returns CSV as a text or a stream', async () => {
-    const client = await clientOf(world.acme);
+    const client = await clientOf(world.globex);
     const csv = 'CountryCode,CountryName\nÖ/1,"Ö & Ü"\nÖ2,Ö?\n';
 
     const imported = await client.POST('/api/v1/Imports', {
