@@ -61,9 +61,9 @@ async function withWriter(options: Options, folder: MigrationFolder, command: st
     override execute = refuse;
   }
   const register = (orm: AnyMikroORM): void => {
-    const em = orm.em as EntityManager;
-    orm.config.registerExtension('@mikro-orm/schema-generator', () => new SchemaReader(em));
-    orm.config.registerExtension('@mikro-orm/migrator', () => new MigrationWriter(em));
+    const em = (): EntityManager => orm.em as EntityManager; // there only after this registration
+    orm.config.registerExtension('@mikro-orm/schema-generator', () => new SchemaReader(em()));
+    orm.config.registerExtension('@mikro-orm/migrator', () => new MigrationWriter(em()));
   };
 
   // Under this name, MikroORM takes it for its own extension, which it would add otherwise.
