@@ -76,7 +76,8 @@ const conditions: Condition[] = [
   },
   {
     title: 'the data of another login',
-    prepare: 'mkdir -p $DATA/postgres; chown 1234 $DATA/postgres',
+    prepare:
+      'umask 077; mkdir -p $DATA/postgres; head -c 32 /dev/urandom | base64 > $DATA/master.key; chown 1234 $DATA/postgres',
     refusal: /postgres belongs to another login, with the number 1234: run this as that login, or set DATA_DIR/,
   },
   {
