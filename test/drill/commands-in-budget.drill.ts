@@ -176,7 +176,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['backup list', of()],
     ['backup verify', of()],
     ['backup drill', () => ({ args: ['--count', '2'], refusal: another })],
-    ['backup prune', just()],
+    ['backup prune', () => ({ args: [], refusal: another })],
     ['retention', of('--activity', '2y')],
     ['retention apply', of('--yes')],
     ['retention log', of()],
