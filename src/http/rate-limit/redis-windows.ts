@@ -73,6 +73,7 @@ export class RedisWindows implements SharedWindows {
     }) as SlidingRedis;
     this.#redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
     acceptNeedlessPassword(this.#redis);
+    shortenDenial(this.#redis);
     this.#followConnection();
 
     const { hit, peek } = createCallBatches(batches => this.#count(batches));
@@ -212,6 +213,24 @@ function acceptNeedlessPassword(redis: Redis): void {
   };
 
   redis.auth = accept as typeof redis.auth;
+}
+
+/**
+ * The refusal of the protected mode has the words by which ioredis recognises a needless password:
+ * it would print that, which is untrue.
+ */
+function shortenDenial(redis: Redis): void {
+  const send = redis.hello.bind(redis) as (...words: unknown[]) => Promise<unknown>;
+  const hello = async (...words: unknown[]): Promise<unknown> => {
+    try {
+      return await send(...words);
+    } catch (error) {
+      if (error instanceof Error && error.message.startsWith('DENIED')) error.message = 'DENIED protected mode';
+      throw error;
+    }
+  };
+
+  redis.hello = hello as typeof redis.hello;
 }
 
 /**
