@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { problem } from '../errors.ts';
 import { camelCase } from '../runtime/casing.ts';
+import { inexactNumber } from '../runtime/exact-number.ts';
 import type { FieldErrors } from '../runtime/field-error.ts';
 import { fieldErrorOf } from './field-error-of.ts';
 
@@ -138,8 +139,7 @@ export function unknownNames(names: Iterable<string>, contract: z.ZodObject, mes
 
 /** Returns an error for each field of the contract whose number has more digits than JavaScript keeps. */
 export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
-  const message = 'has more digits than a number can keep';
   const fields = Object.keys(contract.shape).filter(field => names.includes(field) || names.includes(camelCase(field)));
 
-  return Object.fromEntries(fields.map(field => [field, [{ message, code: 'out_of_range' as const }]]));
+  return Object.fromEntries(fields.map(field => [field, [inexactNumber]]));
 }

@@ -3,6 +3,7 @@ import { fieldProblem } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, pascalCase } from '../runtime/casing.ts';
+import { inexactNumber, isExactNumber } from '../runtime/exact-number.ts';
 import type { ImportError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 
@@ -137,7 +138,7 @@ export function bodyOf({ writable, hasDecimalComma }: Columns, cells: readonly s
     if (!column) continue;
     if (cell !== '') {
       if (hasDecimalComma && column.kind === 'number') requireOneMeaning(column.field, cell.trim());
-      body[column.field] = parseCell(cell, column.kind, hasDecimalComma);
+      body[column.field] = parseCell(column, cell, hasDecimalComma);
     } else if (column.isNullable) body[column.field] = null;
     else if (column.kind === 'numbers') body[column.field] = [];
   }
@@ -156,14 +157,20 @@ function requireOneMeaning(field: string, cell: string): void {
   throw fieldProblem(field, `is ${texts.join(' or ')}: write one of them`, 'ambiguous');
 }
 
-/** A cell that is not of the kind stays text, which the contract of the resource then refuses. */
-function parseCell(cell: string, kind: Kind, hasDecimalComma: boolean): unknown {
+/**
+ * A cell that is not of the kind of its column stays text, which the contract of the resource then refuses.
+ * @throws {Problem} `validation_failed` for a number with more digits than JavaScript keeps
+ */
+function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
   const text = readText(cell);
   if (kind === 'text') return text.replaceAll('\r\n', '\n');
   const trimmed = text.trim();
   if (kind === 'number') {
     const number = hasDecimalComma ? trimmed.replace(',', '.') : trimmed;
-    return /^-?\d+(\.\d+)?$/.test(number) ? Number(number) : text;
+    if (!/^-?\d+(\.\d+)?$/.test(number)) return text;
+    if (!isExactNumber(number)) throw fieldProblem(field, inexactNumber.message, inexactNumber.code);
+
+    return Number(number);
   }
   if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
   const numbers = trimmed

@@ -1,9 +1,17 @@
+import type { FieldError } from './field-error.ts';
+
+/** What is wrong with a field whose number would be another one when it is stored. */
+export const inexactNumber: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
+
+/** Every decimal of at most 15 digits survives. */
+const shortNumber = /^[-\d.]{1,15}$/;
+
 /**
  * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has the very value that the literal
  * says: IEEE 754 keeps about 16 digits, and changes the others without a word.
  */
 export function isExactNumber(literal: string): boolean {
-  return decimalOf(literal) === decimalOf(String(Number(literal)));
+  return shortNumber.test(literal) || decimalOf(literal) === decimalOf(String(Number(literal)));
 }
 
 /** Returns one text for all literals of one value: sign, digits without zeros at either end, and exponent. */

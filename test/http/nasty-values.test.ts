@@ -36,6 +36,15 @@ describe('values as clients write them', () => {
       expect([status, Object.keys(body.errors ?? {})], value).to.deep.equal([400, [field]]);
     }
 
+    const header = 'PromoCode,Name,DiscountType,DiscountValue';
+    const file = `${header}\nNCSV,Number,Percentage,99.99999999999999999\nNCSV2,Number,Percentage,19.50\n`;
+    const imported = await postText('/api/v1/Imports?resource=Promotion&mode=create&dryRun=true', file, {
+      'Content-Type': 'text/csv',
+    });
+    expect(imported.body.Errors.map(({ Line, Field }: { Line: number; Field: string }) => [Line, Field])).to.deep.equal(
+      [[2, 'DiscountValue']],
+    );
+
     const activity = await postText('/api/v1/Activity', '{"ActivityCode":1,"EntityId":4503599627370497.5}');
     expect([activity.status, Object.keys(activity.body.errors ?? {})]).to.deep.equal([400, ['EntityId']]);
   });
@@ -97,6 +106,11 @@ describe('values as clients write them', () => {
       ).to.deep.equal(['CAFÉ']);
     }
     expect((await admin.get('/api/v1/UnitsOfMeasure/code/CAFE%CC%81%20')).status).to.equal(200);
+
+    const parts = await admin.get('/api/v1/UnitsOfMeasure?filter[Name][prefix]=Caf%C3%A9%20&filter[Code]=%20CAF%C3%89');
+    expect(parts.body, 'a part of a text, with its space').to.have.length(1);
+    const others = await admin.get('/api/v1/UnitsOfMeasure?filter[Name][prefix]=Caf%20');
+    expect(others.body, 'another part of a text, with its space').to.deep.equal([]);
   });
 
   it('a query whose bytes are no UTF-8 is refused by the name of the parameter', async () => {

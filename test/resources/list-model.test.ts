@@ -84,7 +84,7 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
     parameters: [[`filter[Screen]${operator && `[${operator}]`}`, value] as [string, string]],
     matches: ({ screen }: Row) =>
       screen !== null &&
-      (operator === 'prefix' ? screen.startsWith(value) : operator ? screen.includes(value) : screen === value),
+      (operator === 'prefix' ? screen.startsWith(value) : operator ? screen.includes(value) : screen === value.trim()),
   })),
   fc.boolean().map(isNull => ({
     parameters: [['filter[Comment][null]', String(isNull)] as [string, string]],
@@ -93,7 +93,7 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
   text.map(value => ({
     parameters: [['q', value] as [string, string]],
     matches: ({ comment, screen }: Row) =>
-      [comment, screen].some(other => other?.toLowerCase().includes(value.toLowerCase())),
+      [comment, screen].some(other => other?.toLowerCase().includes(value.trim().toLowerCase())),
   })),
 );
 const filters = fc.uniqueArray(filter, {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { moment, normalText } from '../fields.ts';
+import { moment } from '../fields.ts';
 
 export type FieldKind = 'text' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
 
@@ -52,7 +52,7 @@ export function readValue(field: ListField, text: string): FieldValue {
     case 'text':
       if (text.includes('\0'))
         return { error: { message: 'must not contain control characters', code: 'invalid_text' } };
-      return { value: normalText(text) };
+      return { value: text.normalize('NFC') };
     case 'choice':
       return readChoice(text, field.values);
     case 'boolean':

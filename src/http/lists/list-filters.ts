@@ -1,4 +1,5 @@
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
+import { normalText } from '../fields.ts';
 import { type ListContract, type Operator, operatorsOf } from './list-contract.ts';
 import { type FieldValue, type ListField, readChoice, readValue } from './list-field.ts';
 
@@ -54,5 +55,9 @@ function readOperand(field: ListField, operatorName: string | undefined, text: s
       allowed.length > 0 ? `has no such operator, only ${allowed.join(', ')}` : 'has no operator: only equality';
     return { error: { message, code: 'unknown', values: allowed } };
   }
-  return operatorName === 'null' ? readChoice(text, ['true', 'false']) : readValue(field, text);
+  if (operatorName === 'null') return readChoice(text, ['true', 'false']);
+  // A whole text is compared as it was stored; the white space of a part, as in `prefix`, is what is looked for.
+  const isWholeText = operatorName === undefined && field.kind === 'text';
+
+  return readValue(field, isWholeText ? normalText(text) : text);
 }
