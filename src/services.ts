@@ -109,6 +109,7 @@ async function createParts(
   const announcer = new Announcer(control);
   const { announce } = announcer;
   beat.onChange(reportMasterKey(secrets, log));
+
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const recorder = new UsageRecorder({ store: createUsageStore(control), log, now });
   const databases = await openDatabases({
@@ -122,33 +123,45 @@ async function createParts(
     log,
   });
   const changeWatch = new ChangeWatch({
-    ...{ control, feed, announce, databases, directory, log },
+    control,
+    feed,
+    announce,
+    databases,
+    directory,
+    log,
     processId: process.id,
   });
+
   await feed.start(); // before the first beat, which so comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
   recorder.start();
+
   const responseCache = new ResponseCache({
     feed,
     announce,
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
+
   const { id: installationId } = await readInstallationIdentity(control);
   const tokens = createTokenSettings({ installationId, now });
+
   const heldFeeds = new HeldFeeds(log);
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, heldFeeds, directory, now: tokens.now });
+
   const rateLimitStore = await createRateLimitStore({
     redisUrl: config.redisUrl,
     installationId,
     log,
     now: clock,
   });
+
   const background = createBackgroundTasks(log);
   const leasing = { control, directory, databases, responseCache, background, processId: process.id };
   const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
   const usage = createUsageCounter(control, log);
+
   const mails = new MailDispatcher({
     control,
     directory,
@@ -161,6 +174,7 @@ async function createParts(
     log,
     processId: process.id,
   });
+
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const webhooks = createWebhookDispatcher({
     ...leasing,
@@ -175,6 +189,7 @@ async function createParts(
     },
     now,
   });
+
   await beat.settle(maxSettleMs);
   const unsentResponses = new UnsentResponses();
   const metrics = createMetrics({
@@ -192,6 +207,7 @@ async function createParts(
     readFleet: createFleetCounter(control),
     schemaVersion: heads.tenant,
   });
+
   return {
     config,
     control,

@@ -40,6 +40,8 @@ export function readParameters(
 
 /** Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD, and find nothing. */
 function malformedNames(querystring: string): string[] {
+  if (!querystring.includes('%')) return [];
+
   return querystring
     .split('&')
     .filter(parameter => !isUtf8(parameter))

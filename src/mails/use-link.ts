@@ -1,7 +1,7 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../control/database.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { SecretBox } from '../control/secret-box.ts';
-import { isTokenOf, type LinkKind, parseToken } from './mail-link.ts';
+import { isTokenOf, type LinkKind, type ParsedToken, parseToken } from './mail-link.ts';
 
 /** A link that is good, and the user to whom it was sent. */
 export interface GoodLink {
@@ -61,8 +61,11 @@ export async function findLink(
   kinds: readonly LinkKind[],
   token: string,
 ): Promise<GoodLink | undefined> {
+  const parsed = parseToken(token);
+  if (!parsed) return undefined;
+
   const query: QueryControl = (name, text, values) => queryControl(control, name, text, values);
-  return readLink(query, secrets, tenant, kinds, token);
+  return readLink(query, secrets, tenant, kinds, parsed);
 }
 
 /**
@@ -81,7 +84,7 @@ export async function useLink(
   if (!parsed) return undefined;
 
   await query('lock_user_of_link', lockUserOfLink, [parsed.link, tenant.id]);
-  const link = await readLink(query, secrets, tenant, kinds, token);
+  const link = await readLink(query, secrets, tenant, kinds, parsed);
   if (!link) return undefined;
 
   const { userId, kind, id } = link;
@@ -95,11 +98,8 @@ async function readLink(
   secrets: Pick<SecretBox, 'verifyMac'>,
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
-  token: string,
+  parsed: ParsedToken,
 ): Promise<GoodLink | undefined> {
-  const parsed = parseToken(token);
-  if (!parsed) return undefined;
-
   const [found] = await query<GoodLink>('good_link', goodLink, [parsed.link, tenant.id, kinds]);
   const isGenuine =
     found !== undefined &&

@@ -1,4 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../runtime/lru-bounds.ts';
 
 /**
  * Maximum messages per second of one tenant: to one receiving host, which may never have agreed to get any, and to all.
@@ -6,10 +8,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
  */
 const maxPerSecond = { host: 50, tenant: 100 };
 
-/** Limits how many messages of one tenant are sent in a time, while it is served. */
+/** More than a tenant has webhooks: a host that is forgotten has not been sent to for long. */
+const maxHosts = 100;
+
+/** Limits how many messages of one tenant are sent in a time. */
 export class SendRate {
   readonly #all = new Pace(maxPerSecond.tenant);
-  readonly #hosts = new Map<string, Pace>();
+  readonly #hosts = new LRUCache<string, Pace>(maxEntries(maxHosts));
 
   /** Waits for the turn of a message. Ends early, without a turn, when `stopping` is aborted. */
   async turn(url: string, stopping: AbortSignal): Promise<void> {

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { TenantRecord } from '../control/records.ts';
 import type { SecretBox } from '../control/secret-box.ts';
@@ -5,6 +6,7 @@ import { problem } from '../errors.ts';
 import type { HeldFeeds } from '../events/held-feeds.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
+import { maxEntries } from '../runtime/lru-bounds.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
@@ -48,6 +50,8 @@ const maxSending = { tenant: 20, slow: 100, process: 200 };
  * take from its budget. A change that was just made here is sent on the connection that has made it, without a turn.
  */
 const maxQueries = 8;
+/** More tenants than are served in a second, after which an unused rate is as a new one. */
+const maxRates = 1_000;
 /** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
 const maxServiceMs = 30_000;
 
@@ -62,6 +66,13 @@ export function createTenantServing(options: ServeTenantOptions) {
     const address = serverAddress(databaseUrl);
     const found = turns.get(address) ?? pLimit(maxQueries);
     turns.set(address, found);
+    return found;
+  };
+  const rates = new LRUCache<string, SendRate>(maxEntries(maxRates));
+  /** The rate of a tenant, which goes on from one service of it to the next. */
+  const rateOf = (tenantGuid: string): SendRate => {
+    const found = rates.get(tenantGuid) ?? new SendRate();
+    rates.set(tenantGuid, found);
     return found;
   };
   const all = pLimit(maxSending.process);
@@ -83,7 +94,7 @@ export function createTenantServing(options: ServeTenantOptions) {
     };
     const tenant = await findServed();
     const own = pLimit(maxSending.tenant);
-    const rate = new SendRate();
+    const rate = rateOf(tenant.guid);
     let until = Number.POSITIVE_INFINITY; // the wait for the first turn does not count
     const mayGoOn = (): boolean => !stopping.aborted && run.isHeld() && performance.now() < until;
     const turn = turnsOf(tenant);
