@@ -139,6 +139,7 @@ export function unknownNames(names: Iterable<string>, contract: z.ZodObject, mes
 
 /** Returns an error for each field of the contract whose number has more digits than JavaScript keeps. */
 export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
+  if (names.length === 0) return {};
   const fields = Object.keys(contract.shape).filter(field => names.includes(field) || names.includes(camelCase(field)));
 
   return Object.fromEntries(fields.map(field => [field, [inexactNumber]]));
