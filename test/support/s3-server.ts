@@ -44,6 +44,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
   const listener = createServer((request, response) => {
     void answer(request, response).catch(() => response.destroy()); // the client has closed the connection
   });
+  listener.keepAliveTimeout = 60_000; // longer than a pause between two attempts, which must not meet a closing connection
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = '', url = '', headers } = request;
     server.requests.push(`${method} ${url}`);
