@@ -104,7 +104,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const [row] = id ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)])) : [];
         if (!row) throw problem('not_found');
-        return Representation.ofText(row.json as string) as never;
+        return Representation.ofText(row.json as string);
       },
     }),
     defineRoute({

@@ -71,7 +71,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const after = asked === 'now' || changes.length === 0 ? last : asked;
         const isWithRecord = query.include === 'record';
         changeStreams.requireRoom(request); // others may have begun meanwhile
-        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink)) as never;
+        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink));
       },
     }),
     defineRoute({
@@ -103,7 +103,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           ...(include && { include }),
         });
         const page = await Representation.ofList(changeTexts(changes, access, include === 'record'));
-        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor }) as never;
+        return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor });
       },
     }),
   ];

@@ -62,6 +62,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly takesLastEventId?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
+  /** Returns a value of the response's type, of which the response has the fields that it names; or a `Sent`. */
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 

@@ -11,11 +11,16 @@ import { type ListedRecord, type ListSource, readRecords } from './read-records.
  * Returns a list: as its parameters ask for it, or the plain list of a request without them.
  * @param plain the order and the limit of the plain list
  */
-export async function readList(query: ListQuery | undefined, source: ListSource, plain: SelectOptions): Promise<never> {
-  if (query) return (await readPage(query, source)) as never;
+export async function readList(
+  query: ListQuery | undefined,
+  source: ListSource,
+  plain: SelectOptions,
+): Promise<Page | ListExport | Representation> {
+  if (query) return readPage(query, source);
+
   const { table, conditions, reads, toResponse } = source;
   const rows = await reads.read(table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }));
-  return (await Representation.ofList(textsOf(rows as unknown as ListedRecord[], toResponse))) as never;
+  return Representation.ofList(textsOf(rows as unknown as ListedRecord[], toResponse));
 }
 
 /**

@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
+import type { Sent } from '../http/sent.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**
@@ -33,6 +34,9 @@ export type TenantRoute = Route<Access, RequestContext>;
 /** The fields of a route that have a default. */
 type Defaulted = 'bodyLimit' | 'status' | 'cache';
 
+/** What a handler returns: a value of the response's type, or a response that is sent as it is. */
+type Result<Value> = Value extends undefined ? void : Value | Sent | undefined;
+
 /** A route whose handler has the types of its contracts. */
 interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject>
   extends Omit<TenantRoute, Defaulted | 'query' | 'body' | 'example' | 'response' | 'location' | 'handler'>,
@@ -45,7 +49,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,
     context: RequestContext,
-  ) => Promise<z.input<Output> extends undefined ? void : z.input<Output> | undefined>;
+  ) => Promise<Result<z.input<Output>>>;
 }
 
 /**

@@ -28,7 +28,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ query, list }, context) => {
       if (list) {
         const conditions = visibleTo(resource, context.caller, query);
-        return (await readPage(list, { table, conditions, reads: context })) as never;
+        return readPage(list, { table, conditions, reads: context });
       }
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
       const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];

@@ -1,7 +1,7 @@
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
-import type { Precondition } from '../../http/representation.ts';
+import type { Precondition, Representation } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/statement.ts';
@@ -38,8 +38,7 @@ export function keyCondition(
 
 /**
  * Returns the response of a resource: from the response cache if the resource is cached, otherwise as `toResponse`
- * makes it of the selected rows (a value, or the promise of a `Representation`). The rows have exactly the fields of
- * the view, so the result has the type of the response of the route: hence `never`.
+ * makes it of the selected rows, which have exactly the fields of the view.
  *
  * @param cacheKey names the response among those of the resource
  */
@@ -48,12 +47,11 @@ export async function respondWith(
   context: RequestContext,
   cacheKey: string,
   select: () => Statement,
-  toResponse: (rows: RowValues[]) => unknown,
-): Promise<never> {
-  const response = isCached
-    ? await context.cached(name, cacheKey, select, toResponse)
-    : await toResponse(await context.read(select()));
-  return response as never;
+  toResponse: (rows: RowValues[]) => Representation | Promise<Representation>,
+): Promise<Representation> {
+  if (isCached) return context.cached(name, cacheKey, select, toResponse);
+
+  return toResponse(await context.read(select()));
 }
 
 /**
