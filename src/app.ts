@@ -112,14 +112,19 @@ function identifyFor(
 ): Middleware {
   if (access === 'anonymous') return anonymous;
   if (access === 'client') return client;
-  if (access === 'optional') return (ctx, next) => (requestToken(ctx.req) === undefined ? anonymous : user)(ctx, next);
-  return user;
+  if (access !== 'optional') return user;
+
+  return function identifyIfAsked(ctx, next) {
+    const identify = requestToken(ctx.req) === undefined ? anonymous : user;
+
+    return identify(ctx, next);
+  };
 }
 
 function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {
   const addressOf = clientAddresses(trustedProxies);
   const checkPeer = noticeUntrustedProxy(log);
-  return (ctx, next) => {
+  return function readAddress(ctx, next) {
     ctx.state.ipAddress = addressOf(ctx.req);
     requireTarget(ctx);
     checkPeer(ctx.req, ctx.state.ipAddress);

@@ -24,7 +24,7 @@ import { permissionMissing, requiredPermission, type TenantRoute } from './tenan
 
 /** Records the pattern of the route for the access log and the metrics. */
 export function nameRoute(route: TenantRoute): Middleware {
-  return (ctx, next) => {
+  return function nameRequest(ctx, next) {
     ctx.state.route = route.path;
     return next();
   };
@@ -34,7 +34,7 @@ export function nameRoute(route: TenantRoute): Middleware {
 export function requirePermission(route: TenantRoute): Middleware | undefined {
   const permission = requiredPermission(route);
   if (!permission) return undefined;
-  return (ctx, next) => {
+  return function checkPermission(ctx, next) {
     if (!ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
     return next();
   };
@@ -46,7 +46,7 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
  */
 export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
-  return async ctx => {
+  return async function respondToRequest(ctx) {
     const { context, caller, deadline } = ctx.state;
     if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
     const idempotencyKey = idempotencyKeyOf(ctx, route);
@@ -138,7 +138,7 @@ export function unknownRoute(
   const anonymousPaths = new Set(
     routes.filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access)).map(({ path }) => path),
   );
-  return async ctx => {
+  return async function refuseUnknownRoute(ctx) {
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
     const matches = routers.ofPath(ctx.path);
     if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});

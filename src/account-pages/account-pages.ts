@@ -44,7 +44,7 @@ const linkKinds: Readonly<Record<AccountAction, LinkKind>> = {
  */
 export function accountPages(services: AccountPageServices): Middleware {
   const { limit } = services;
-  return async (ctx, next) => {
+  return async function serveAccountPage(ctx, next) {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const action = Object.hasOwn(actions, ctx.path) ? actions[ctx.path] : undefined;
     if (!action) return next();

@@ -35,7 +35,7 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
  */
 export function authenticate(services: AuthenticateServices): Middleware {
   const { directory, tokens, verifiedTokens } = services;
-  return async (ctx, next) => {
+  return async function authenticateUser(ctx, next) {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined)
       throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
@@ -161,7 +161,7 @@ function setSunsetHeaders(ctx: Context): void {
  */
 export function authenticateClient(services: AuthServices & ContextServices): Middleware {
   const { control, directory } = services;
-  return async (ctx, next) => {
+  return async function authenticateApiClient(ctx, next) {
     setSunsetHeaders(ctx);
     const client = await findClient(control, ctx.req.headers.authorization ?? '');
     const tenant = client && (await directory.tenant(client.tenant.guid));

@@ -44,7 +44,7 @@ export function limitFailures({ control, log, secrets, store, rate, draining }: 
     const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
     return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
   };
-  return async (ctx, next) => {
+  return async function limitFailedLogins(ctx, next) {
     const email = loginAccount(await readBody(ctx, bodyLimits.auth));
     if (email === '') return next(); // refused later, as an invalid field
     const { traceId, tenant, ipAddress } = ctx.state;

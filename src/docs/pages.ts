@@ -28,7 +28,7 @@ export function documentationPages(
   const contents = shown === 'off' ? new Map(sharedAssets) : contentsByPath(routes, site);
   const rendered = new Map<string, Promise<Representation>>();
 
-  return async (ctx, next) => {
+  return async function serveDocumentation(ctx, next) {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const moved = isRead ? movedPages[ctx.path] : undefined;
     if (moved && contents.has(moved)) return ctx.redirect(moved);

@@ -31,7 +31,7 @@ export interface RequestOutcome {
  * @param count also receives each outcome, for the metrics
  */
 export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void): Middleware {
-  return (ctx, next) => {
+  return function logRequest(ctx, next) {
     const startedAt = performance.now();
     ctx.res.on('close', () => {
       const { method } = ctx;

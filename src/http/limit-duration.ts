@@ -3,12 +3,14 @@ import { withDeadline } from '../runtime/deadline.ts';
 
 /** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
 export function limitDuration(deadlineMs: number): Middleware {
-  return (ctx, next) =>
-    withDeadline(deadlineMs, deadline => {
+  return function setDeadline(ctx, next) {
+    return withDeadline(deadlineMs, deadline => {
       ctx.state.deadline = deadline;
       deadline.trace = ctx.state.trace;
+
       return next();
     });
+  };
 }
 
 /** The response at the deadline is still sent before the connection counts as silent. */

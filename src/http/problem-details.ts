@@ -13,7 +13,7 @@ import { closeGently } from './close-gently.ts';
  * The client receives a code and a trace id; the log gets the cause with the same trace id.
  */
 export function problemDetails(log: Logger): Middleware {
-  return async (ctx, next) => {
+  return async function catchProblem(ctx, next) {
     try {
       await next();
       if (ctx.status === 404 && ctx.body == null) throw problem('not_found');

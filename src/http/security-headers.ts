@@ -9,7 +9,7 @@ export const fixedHeaders = {
 
 /** Sets the security headers. */
 export function securityHeaders(): Middleware {
-  return (ctx, next) => {
+  return function setSecurityHeaders(ctx, next) {
     ctx.res.setHeader('X-Content-Type-Options', fixedHeaders['X-Content-Type-Options']);
     ctx.res.setHeader('Cache-Control', fixedHeaders['Cache-Control']);
     ctx.res.setHeader('Referrer-Policy', fixedHeaders['Referrer-Policy']);

@@ -35,7 +35,7 @@ export type TenantRoute = Route<Access, RequestContext>;
 type Defaulted = 'bodyLimit' | 'status' | 'cache';
 
 /** What a handler returns: a value of the response's type, or a response that is sent as it is. */
-type Result<Value> = Value extends undefined ? void : Value | Sent | undefined;
+type Result<Value> = Promise<Value extends undefined ? void : Value | Sent | undefined>;
 
 /** A route whose handler has the types of its contracts. */
 interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject>
@@ -46,10 +46,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   example?: z.input<Body>;
   response?: Output;
   location?: (result: z.input<Output>) => string;
-  handler: (
-    input: RouteInput<z.output<Body>, z.output<Query>>,
-    context: RequestContext,
-  ) => Promise<Result<z.input<Output>>>;
+  handler: (input: RouteInput<z.output<Body>, z.output<Query>>, context: RequestContext) => Result<z.input<Output>>;
 }
 
 /**

@@ -46,7 +46,7 @@ export function fairScheduler(): Middleware {
     setImmediate(endTurn);
   };
 
-  return (ctx, next) => {
+  return function takeTurn(ctx, next) {
     const { tenant } = ctx.state as { tenant: TenantRecord };
     contention.recordUse(tenant.guid);
     scheduleTurnEnd();

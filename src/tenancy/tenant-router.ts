@@ -32,7 +32,7 @@ interface TenantRouterOptions extends ContextServices {
  */
 export function tenantRouter(options: TenantRouterOptions): Middleware {
   const { verifiedTokens, anonymous } = options;
-  return async (ctx, next) => {
+  return async function routeToTenant(ctx, next) {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
     ctx.state.verified = token === undefined ? undefined : verifiedTokens.find(token);

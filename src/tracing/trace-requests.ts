@@ -9,7 +9,7 @@ import { type OpenTelemetry, RecordedTrace } from './recorded-trace.ts';
  *   not recorded
  */
 export function traceRequests(api: OpenTelemetry, tracer: Tracer, share: number): Middleware {
-  return (ctx, next) => {
+  return function traceRequest(ctx, next) {
     const parent = readTraceparent(ctx.req.headers.traceparent);
     if (!parent && Math.random() >= share) return next();
     const context = parent

@@ -110,7 +110,7 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
     }
     return false;
   };
-  return async (ctx, next) => {
+  return async function limitRate(ctx, next) {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
     const trace: Trace | undefined = ctx.state.trace;

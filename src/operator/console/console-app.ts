@@ -100,7 +100,7 @@ function send(ctx: Context, answer: Answer): void {
 
 /** Sends what went wrong as a page, in the sentence of the command line. */
 function explained({ shell, offered }: ConsoleServices): Middleware {
-  return async (ctx, next) => {
+  return async function explainFailure(ctx, next) {
     ctx.state.shell = shell;
     try {
       await next();

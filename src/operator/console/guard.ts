@@ -29,7 +29,7 @@ const maxFormLength = 100_000;
  */
 export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
   const key = randomBytes(32);
-  return async (ctx, next) => {
+  return async function guardConsole(ctx, next) {
     ctx.set(headers);
     const host = entrance.hostOf(ctx.req);
     if (host === undefined) return refuse(ctx, 'This address leads to no page of the console.');
