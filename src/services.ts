@@ -37,7 +37,7 @@ import { startTracing } from './tracing/start-tracing.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
 import { createWebhookSender } from './webhooks/send-webhook.ts';
-import { createWebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
+import { WebhookDispatcher } from './webhooks/webhook-dispatcher.ts';
 
 export interface ServiceOptions {
   config: Config;
@@ -176,7 +176,7 @@ async function createParts(
   });
 
   const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
-  const webhooks = createWebhookDispatcher({
+  const webhooks = new WebhookDispatcher({
     ...leasing,
     secrets,
     sender: createWebhookSender({ trusted: config.trustedReceivers }),
