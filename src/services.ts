@@ -33,6 +33,7 @@ import { createMetrics } from './metrics/metrics.ts';
 import { joinProcesses, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
+import { Closing } from './runtime/closing.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
@@ -57,14 +58,44 @@ const maxSettleMs = 10_000;
 const backgroundDrainMs = 3_000; // a slow receiver of webhooks does not delay the stop for longer
 
 /**
- * Makes the parts of the service on an open installation, without its servers.
+ * Makes the parts of the service on an open installation, without its servers: what it has of the control database, of
+ * the tenants' databases, and of the API.
  * @throws {OperatorError} when the connection budget has no room for another process
  * @throws when the control database cannot be used
  */
 export async function createServices(options: ServiceOptions) {
-  const { config, installation, log } = options;
-  const { pool, secrets, member } = installation;
+  const closing = new Closing();
+
+  try {
+    const control = await startControl(options, closing);
+    const tenants = await startTenants(options, control, closing);
+    const api = await startParts(options, control, tenants, closing);
+
+    return {
+      config: options.config,
+      secrets: options.installation.secrets,
+      log: options.log,
+      trustedReceivers: options.config.trustedReceivers,
+      mailRate: options.config.rateLimits.mails,
+      ...control,
+      ...tenants,
+      ...api,
+      /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
+      close: (): Promise<void> => closing.close(),
+    };
+  } catch (error) {
+    await closing.close();
+    throw error;
+  }
+}
+
+type Control = Awaited<ReturnType<typeof startControl>>;
+
+/** What the process has of the control database: its place among the processes, the feed of changes, the directory. */
+async function startControl({ config, installation, log, now = Date.now }: ServiceOptions, closing: Closing) {
+  const { controlUrl, member, pool, secrets } = installation;
   const heads = { tenant: await tenantHead(), control: await controlHead() };
+
   const beat = new Beat({
     pool,
     process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
@@ -72,46 +103,44 @@ export async function createServices(options: ServiceOptions) {
     secrets,
     log,
   });
+  closing.add(() => beat.leave());
+  closing.add(() => closeIdleConnections(pool, 1));
 
-  const feed = new ChangeFeed({ url: installation.controlUrl, beat, log, processId: beat.process.id });
+  const feed = new ChangeFeed({ url: controlUrl, beat, log, processId: beat.process.id });
+  closing.add(() => feed.stop());
 
-  try {
-    return await createParts(options, { heads, beat, feed });
-  } catch (error) {
-    await feed.stop();
-    await beat.leave();
-    throw error;
-  }
-}
-
-/** What a start that fails ends again. */
-interface Joined {
-  readonly heads: { readonly tenant: string; readonly control: string };
-  readonly beat: Beat;
-  readonly feed: ChangeFeed;
-}
-
-async function createParts(
-  {
-    config,
-    installation,
-    log,
-    passwords = createPasswords(),
-    logOutput = { droppedLines: 0 },
-    now = Date.now,
-    clock,
-  }: ServiceOptions,
-  { heads, beat, feed }: Joined,
-) {
-  const { controlUrl, secrets } = installation;
   const control = await installation.control();
-  const { process } = beat;
-  const announcer = new Announcer(control);
-  const { announce } = announcer;
   beat.onChange(reportMasterKey(secrets, log));
 
-  const directory = createDirectory({ control, controlUrl, feed, secrets, log });
+  const announcer = new Announcer(control);
+  closing.add(() => announcer.stop());
+
   const recorder = new UsageRecorder({ store: createUsageStore(control), log, now });
+  closing.add(() => recorder.stop());
+
+  const usage = createUsageCounter(control, log);
+  closing.add(() => usage.stop());
+
+  return {
+    control,
+    heads,
+    beat,
+    feed,
+    announce: announcer.announce,
+    directory: createDirectory({ control, controlUrl, feed, secrets, log }),
+    recorder,
+    usage,
+  };
+}
+
+type Tenants = Awaited<ReturnType<typeof startTenants>>;
+
+/** The tenants' databases, with the process's share of the connection budget, and what notices changes in them. */
+async function startTenants(
+  { config, installation, log, clock }: ServiceOptions,
+  { control, heads, beat, feed, announce, directory, recorder }: Control,
+  closing: Closing,
+) {
   const databases = await openDatabases({
     config,
     installation,
@@ -122,6 +151,8 @@ async function createParts(
     onChanged: guid => changeWatch.notify(guid),
     log,
   });
+  closing.add(() => databases.close());
+
   const changeWatch = new ChangeWatch({
     control,
     feed,
@@ -129,8 +160,9 @@ async function createParts(
     databases,
     directory,
     log,
-    processId: process.id,
+    processId: beat.process.id,
   });
+  closing.add(() => changeWatch.stop());
 
   await feed.start(); // before the first beat, which so comes back at once
   await joinProcesses(beat);
@@ -144,23 +176,38 @@ async function createParts(
     now: clock,
   });
 
+  return { databases, changeWatch, responseCache };
+}
+
+/** What serves requests, and what goes on after them: mails, webhooks, streams of changes. */
+async function startParts(
+  {
+    config,
+    installation,
+    log,
+    passwords = createPasswords(),
+    logOutput = { droppedLines: 0 },
+    now = Date.now,
+    clock,
+  }: ServiceOptions,
+  { control, heads, beat, feed, directory, recorder }: Control,
+  { databases, changeWatch, responseCache }: Tenants,
+  closing: Closing,
+) {
+  const { secrets } = installation;
+  const { process } = beat;
   const { id: installationId } = await readInstallationIdentity(control);
   const tokens = createTokenSettings({ installationId, now });
 
   const heldFeeds = new HeldFeeds(log);
   const changeStreams = new ChangeStreams({ watch: changeWatch, databases, heldFeeds, directory, now: tokens.now });
+  const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
 
-  const rateLimitStore = await createRateLimitStore({
-    redisUrl: config.redisUrl,
-    installationId,
-    log,
-    now: clock,
-  });
+  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
+  closing.add(() => tracing?.stop());
 
   const background = createBackgroundTasks(log);
-  const leasing = { control, directory, databases, responseCache, background, processId: process.id };
-  const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
-  const usage = createUsageCounter(control, log);
+  closing.add(() => Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]));
 
   const mails = new MailDispatcher({
     control,
@@ -174,10 +221,14 @@ async function createParts(
     log,
     processId: process.id,
   });
+  closing.add(() => mails.stop());
 
-  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const webhooks = new WebhookDispatcher({
-    ...leasing,
+    control,
+    directory,
+    databases,
+    background,
+    processId: process.id,
     secrets,
     sender: createWebhookSender({ trusted: config.trustedReceivers }),
     beginTrace: () => tracing?.begin(),
@@ -189,8 +240,18 @@ async function createParts(
     },
     now,
   });
+  closing.add(() => webhooks.stop());
+
+  const rateLimitStore = await createRateLimitStore({
+    redisUrl: config.redisUrl,
+    installationId,
+    log,
+    now: clock,
+  });
+  closing.add(() => rateLimitStore.close());
 
   await beat.settle(maxSettleMs);
+
   const unsentResponses = new UnsentResponses();
   const metrics = createMetrics({
     databases,
@@ -209,48 +270,21 @@ async function createParts(
   });
 
   return {
-    config,
-    control,
-    directory,
     passwords,
-    secrets,
     tokens,
-    usage,
+    now,
     imports,
     changeStreams,
     webhooks,
-    trustedReceivers: config.trustedReceivers,
-    now,
     mails,
-    mailRate: config.rateLimits.mails,
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
-    databases,
-    responseCache,
     metrics,
-    countRequest: (outcome: RequestOutcome) => {
+    countRequest: (outcome: RequestOutcome): void => {
       metrics.count(outcome);
       if (outcome.tenant) recorder.count(outcome.tenant.guid, outcome);
     },
     rateLimitStore,
     tracing,
-    log,
-    feed,
     unsentResponses,
-    /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
-    close: async (): Promise<void> => {
-      rateLimitStore.close();
-      webhooks.stop();
-      await mails.stop();
-      await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
-      await changeWatch.stop();
-      await usage.stop();
-      await recorder.stop();
-      await announcer.stop();
-      await feed.stop();
-      await closeIdleConnections(installation.pool, 1);
-      await databases.close();
-      await beat.leave();
-      await tracing?.stop();
-    },
   };
 }

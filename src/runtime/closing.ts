@@ -1,0 +1,16 @@
+/** Ends what a start has begun, the last first. */
+export class Closing {
+  readonly #steps: (() => unknown)[] = [];
+
+  /** @param step ends what has just begun; may return a promise */
+  add(step: () => unknown): void {
+    this.#steps.push(step);
+  }
+
+  /** Runs the steps one after the other, each of them once. @throws what a step throws; those after it do not run */
+  async close(): Promise<void> {
+    for (const step of this.#steps.splice(0).reverse()) {
+      await step();
+    }
+  }
+}
