@@ -5,8 +5,9 @@ import type { SecretBox } from '../control/secret-box.ts';
 import { hasCode, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
 import { failuresPrefix } from '../http/rate-limit/process-windows.ts';
+import { ratePolicy, setRateHeaders } from '../http/rate-limit/rate-headers.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
-import { hashKey, rejectionDelayMs, setRateHeaders } from '../http/rate-limit/rate-limits.ts';
+import { hashKey, rejectionDelayMs } from '../http/rate-limit/rate-limits.ts';
 import { createDelay } from '../http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
 import { readBody } from '../http/read-body.ts';
@@ -39,6 +40,7 @@ const isKnownNetwork = `
  */
 export function limitFailures({ control, log, secrets, store, rate, draining }: LimitFailuresOptions): Middleware {
   const delay = createDelay(rejectionDelayMs, draining);
+  const policy = ratePolicy('LoginFailures', rate);
 
   const isKnown = async ({ state }: Context, email: string): Promise<boolean> => {
     const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
@@ -55,7 +57,7 @@ export function limitFailures({ control, log, secrets, store, rate, draining }: 
     const { remaining, resetMs } = await store.peek(key, rate);
     if (remaining === 0 && !(await isKnown(ctx, email))) {
       log.info({ event: 'login_refused', ...line }, 'refused a login: too many have failed for this account');
-      setRateHeaders(ctx, rate.max, resetMs);
+      setRateHeaders(ctx, policy, resetMs);
       await delay(ctx);
       throw problem('rate_limited', { headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) } });
     }

@@ -34,7 +34,15 @@ const responseReference = (name: string): Json => ({ $ref: `#/components/respons
 
 /** The headers of a response, beside those that every response has, as references to `responseHeaders`. */
 export function headerReferences(...names: string[]): Json {
-  const all = ['X-Request-Id', 'RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset', ...names];
+  const all = [
+    'X-Request-Id',
+    'RateLimit',
+    'RateLimit-Policy',
+    'RateLimit-Limit',
+    'RateLimit-Remaining',
+    'RateLimit-Reset',
+    ...names,
+  ];
   return Object.fromEntries(all.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]));
 }
 
@@ -78,6 +86,18 @@ export const responseHeaders = {
     description:
       'With `Prefer: count=exact`: the places of the records in the list, and the number of all, such as `items 0-19/57`. The ' +
       'places are `*` after a cursor. The number is `*` above 100,000, and where counting takes more than a second.',
+    schema: { type: 'string' },
+  },
+  RateLimit: {
+    description:
+      'Of each limit that counts the request: its name, the number of requests that are left (`r`), and the number of ' +
+      'seconds until more are left (`t`), such as `"Global";r=499;t=60, "Login";r=4;t=900`.',
+    schema: { type: 'string' },
+  },
+  RateLimitPolicy: {
+    description:
+      'Of each limit that counts the request: its name, the number of requests that it allows (`q`), and the number of ' +
+      'seconds in which it allows them (`w`), such as `"Global";q=500;w=60, "Login";q=5;w=900`.',
     schema: { type: 'string' },
   },
   RateLimitLimit: {

@@ -27,6 +27,8 @@ describe('limit of failed logins to one account', () => {
     expect([response.status, response.body.code]).to.deep.equal([429, 'rate_limited']);
     expect(response.headers.get('ratelimit-limit')).to.equal('8');
     expect(response.headers.get('ratelimit-remaining')).to.equal('0');
+    expect(response.headers.get('ratelimit')).to.match(/, "LoginFailures";r=0;t=\d+$/);
+    expect(response.headers.get('ratelimit-policy')).to.match(/, "LoginFailures";q=8;w=\d+$/);
     expect(Number(response.headers.get('retry-after'))).to.be.within(80_000, 86_400);
   };
   /** Fails 8 times, each time from another address. */

@@ -183,6 +183,52 @@ describe('rate limits', function () {
     });
   });
 
+  it('RateLimit and RateLimit-Policy have an item for each limit that counts the request', async () => {
+    const read = await limited.get(anyPath, from('198.51.100.30'));
+    const attempt = await logIn('198.51.100.30');
+
+    expect(fieldsOf(read)).to.deep.equal({
+      state: '"Global";r=499;t=60',
+      policy: '"Global";q=500;w=60',
+    });
+    expect(fieldsOf(attempt)).to.deep.equal({
+      state: '"Global";r=498;t=60, "Login";r=4;t=900',
+      policy: '"Global";q=500;w=60, "Login";q=5;w=900',
+    });
+    expect(limitOf(attempt)).to.deep.equal({ limit: 5, remaining: 4, reset: 900 });
+  });
+
+  it('a rejected request names the limit that rejects it, with nothing left until Retry-After', async () => {
+    const headers = from('198.51.100.31');
+    for (let number = 0; number < 5; number++) {
+      await limited.get('/api/Data/GenerateToken', headers);
+    }
+
+    const rejected = await limited.get('/api/Data/GenerateToken', headers);
+
+    expect(rejected.status).to.equal(429);
+    expect(fieldsOf(rejected)).to.deep.equal({
+      state: '"Global";r=494;t=60, "GenerateToken";r=0;t=60',
+      policy: '"Global";q=500;w=60, "GenerateToken";q=5;w=60',
+    });
+    expect(rejected.headers.get('retry-after')).to.equal('60');
+  });
+
+  it('an address whose larger IPv6 network has reached its limit is told so under the name of that network', async () => {
+    for (let subnet = 0; subnet < 5; subnet++) {
+      for (let number = 0; number < (subnet < 4 ? 5 : 1); number++) {
+        const response = await limited.get('/api/Data/GenerateToken', from(`2001:db8:31:${subnet}::1`));
+        if (subnet < 4) continue;
+
+        expect(response.status).to.equal(429);
+        expect(fieldsOf(response)).to.deep.equal({
+          state: '"Global";r=499;t=60, "GenerateToken";r=4;t=60, "GenerateTokenNetwork";r=0;t=60',
+          policy: '"Global";q=500;w=60, "GenerateToken";q=5;w=60, "GenerateTokenNetwork";q=20;w=60',
+        });
+      }
+    }
+  });
+
   it('an address may make ten account changes in 15 minutes, and the next waits 2 s for its rejection', async () => {
     const paths = ['register', 'reset-password', 'confirm'].map(name => `/api/v1/auth/${name}`);
     const change = (i: number) => limited.post(paths[i % 3]!, {}, from('198.51.100.20'));
@@ -246,6 +292,11 @@ function limitOf({ headers }: ApiResponse) {
     Number(headers.get(`ratelimit-${name}`)),
   );
   return { limit, remaining, reset };
+}
+
+/** The structured fields of a response. */
+function fieldsOf({ headers }: ApiResponse) {
+  return { state: headers.get('ratelimit'), policy: headers.get('ratelimit-policy') };
 }
 
 /** Counts the responses with each status. */

@@ -7,6 +7,7 @@ import type { Trace } from '../../tracing/trace.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
+import { addRateFields, type ClientPolicy, ratePolicy, setRateHeaders } from './rate-headers.ts';
 import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
 import type { Rate } from './sliding-window.ts';
@@ -49,10 +50,25 @@ export function createRateLimits({ rates, store, draining, loginAccount }: RateL
     login: bodyLimit => {
       const key = async (ctx: Context, { network }: CountedNetwork) =>
         hashKey(network, await accountOf(ctx, bodyLimit));
-      return limit({ name: 'rl:login', rate: rates.login, store, key, delay });
+      return limit({ name: 'rl:login', policy: 'Login', rate: rates.login, store, key, delay });
     },
-    account: () => limit({ name: 'rl:account', rate: rates.account, store, key: networkKey, delay }),
-    token: () => limit({ name: 'rl:token', rate: rates.token, store, key: networkKey }),
+    account: () =>
+      limit({
+        name: 'rl:account',
+        policy: 'AccountWrite',
+        rate: rates.account,
+        store,
+        key: networkKey,
+        delay,
+      }),
+    token: () =>
+      limit({
+        name: 'rl:token',
+        policy: 'GenerateToken',
+        rate: rates.token,
+        store,
+        key: networkKey,
+      }),
   };
 
   /** An unreadable body names no account. It is rejected later with the same error, when the route reads it. */
@@ -63,13 +79,22 @@ export function createRateLimits({ rates, store, draining, loginAccount }: RateL
 
   return {
     ofAccounts: limits.account(0),
-    everyRequest: limit({ name: 'rl:global', rate: rates.global, store, key: networkKey }),
+    everyRequest: limit({
+      name: 'rl:global',
+      policy: 'Global',
+      rate: rates.global,
+      store,
+      key: networkKey,
+    }),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
 
 interface LimitOptions {
+  /** Begins the keys of its counters. */
   name: `rl:${string}`;
+  /** Its name for clients. */
+  policy: ClientPolicy;
   rate: Rate;
   store: RateLimitStore;
   /** Returns the key under which requests from a network are counted together. Never empty. */
@@ -78,8 +103,12 @@ interface LimitOptions {
   delay?: Delay;
 }
 
-/** Sends the state of the limit in `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in seconds. */
-function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
+/**
+ * Sends the state of the limit in `RateLimit` and `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in
+ * seconds.
+ */
+function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middleware {
+  const described = ratePolicy(policy, rate);
   const count = ratelimit({
     driver: 'redis',
     db: driver(store) as never,
@@ -105,7 +134,7 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
       const max = rate.max * network.factor;
       const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
       if (remaining > 0) continue;
-      setRateHeaders(ctx, max, resetMs);
+      setRateHeaders(ctx, ratePolicy(`${policy}Network`, { ...rate, max }), resetMs);
       return true;
     }
     return false;
@@ -116,22 +145,18 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
     const trace: Trace | undefined = ctx.state.trace;
     const startedAt = trace ? performance.now() : 0;
     await count(ctx, async () => {
+      addRateFields(ctx, described);
       // A request that the smallest network rejects does not count for the larger ones, which other clients share.
       if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
       trace?.addStep('rate limit', startedAt, performance.now());
       await next();
     });
-    if (ctx.state.rateLimit) await reject(ctx); // koa-ratelimit sets it only when it does not call `next`
+    // koa-ratelimit sets it only when it does not call `next`
+    if (ctx.state.rateLimit) {
+      addRateFields(ctx, described);
+      await reject(ctx);
+    }
   };
-}
-
-/** Describes the limit that rejects a request. @param resetMs until the limit admits requests again */
-export function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
-  ctx.set({
-    'RateLimit-Limit': String(max),
-    'RateLimit-Remaining': '0',
-    'RateLimit-Reset': String(Math.ceil(resetMs / 1000)),
-  });
 }
 
 /**

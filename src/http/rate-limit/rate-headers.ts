@@ -1,0 +1,47 @@
+import type { Context } from 'koa';
+import type { Rate } from './sliding-window.ts';
+
+/** The limits of the requests of a client, by the names of the service description. */
+export type ClientPolicy = 'Global' | 'Login' | 'AccountWrite' | 'GenerateToken';
+
+/** The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger network of IPv6. */
+type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures';
+
+/** A limit, as it is described to clients. */
+export interface RatePolicy {
+  readonly name: PolicyName;
+  readonly rate: Rate;
+  /** Its item in `RateLimit-Policy`. */
+  readonly item: string;
+}
+
+export function ratePolicy(name: PolicyName, rate: Rate): RatePolicy {
+  return { name, rate, item: `"${name}";q=${rate.max};w=${Math.ceil(rate.windowMs / 1_000)}` };
+}
+
+/**
+ * Describes the limit that rejects a request.
+ * @param resetMs until the limit admits requests again
+ */
+export function setRateHeaders(ctx: Context, policy: RatePolicy, resetMs: number): void {
+  ctx.set({
+    'RateLimit-Limit': String(policy.rate.max),
+    'RateLimit-Remaining': '0',
+    'RateLimit-Reset': String(Math.ceil(resetMs / 1_000)),
+  });
+  addRateFields(ctx, policy);
+}
+
+/**
+ * Adds to `RateLimit` and `RateLimit-Policy` the limit that `RateLimit-Limit`, `RateLimit-Remaining` and
+ * `RateLimit-Reset` describe. These three have the state of one limit, and the two of each limit that has counted the
+ * request, in the syntax of structured fields (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651).
+ */
+export function addRateFields(ctx: Context, { name, item }: RatePolicy): void {
+  const { res } = ctx;
+  const state = `"${name}";r=${res.getHeader('RateLimit-Remaining')};t=${res.getHeader('RateLimit-Reset')}`;
+  const policies = res.getHeader('RateLimit-Policy');
+
+  ctx.set('RateLimit-Policy', policies === undefined ? item : `${policies}, ${item}`);
+  ctx.set('RateLimit', policies === undefined ? state : `${res.getHeader('RateLimit')}, ${state}`);
+}
