@@ -85,7 +85,7 @@ export function createApp(services: AppServices): Koa {
   // Errors that `problemDetails` could not render, or that happened above it.
   app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
   app.use(requestId());
-  if (tracing) app.use(tracing.middleware);
+  if (tracing) app.use(tracing.requests(config.publicUrl));
   app.use(accessLog(log, countRequest));
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));

@@ -5,7 +5,8 @@ import type { Trace } from './trace.ts';
 import { traceRequests } from './trace-requests.ts';
 
 export interface Tracing {
-  readonly middleware: Middleware;
+  /** Makes the middleware that gives each request a span. @param publicUrl under which clients reach the service */
+  requests(publicUrl: string): Middleware;
   /** Begins the trace of something that is no request; undefined if the sampler leaves it out. */
   begin(): Trace | undefined;
   /** Exports the spans that have ended, for at most `maxStopMs`. */
@@ -50,7 +51,7 @@ export async function startTracing(
   const tracer = provider.getTracer('sales-back-office');
   const begunShare = parentBased ? share : 1; // otherwise the sampler decides
   return {
-    middleware: traceRequests(api, tracer, begunShare),
+    requests: publicUrl => traceRequests(api, tracer, { share: begunShare, publicUrl }),
     begin: () => (Math.random() < begunShare ? new RecordedTrace(api, tracer) : undefined),
     stop: async () => {
       const timeout = new Promise(resolve => setTimeout(resolve, maxStopMs).unref());

@@ -1,21 +1,32 @@
-import type { Tracer } from '@opentelemetry/api';
+import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
 import type { Context, Middleware } from 'koa';
 import { type OpenTelemetry, RecordedTrace } from './recorded-trace.ts';
 
+export interface RequestTracing {
+  /**
+   * The share of the requests without a parent that get a span, from 0 to 1: a span costs time even if it is not
+   * recorded.
+   */
+  readonly share: number;
+  /** The address under which clients reach the service. */
+  readonly publicUrl: string;
+}
+
 /**
  * Gives each request a span, which ends after the response was sent or the client disconnected. Its parent is the span
- * that the header `traceparent` names, and the sampler decides by that whether it is recorded.
- * @param share the share of the requests without a parent that get a span, from 0 to 1: a span costs time even if it is
- *   not recorded
+ * that the header `traceparent` names, and the sampler decides by that whether it is recorded. What other systems have
+ * written into `tracestate` stays with the spans.
  */
-export function traceRequests(api: OpenTelemetry, tracer: Tracer, share: number): Middleware {
+export function traceRequests(api: OpenTelemetry, tracer: Tracer, { share, publicUrl }: RequestTracing): Middleware {
+  const attributes = addressAttributes(publicUrl);
+
   return function traceRequest(ctx, next) {
     const parent = readTraceparent(ctx.req.headers.traceparent);
     if (!parent && Math.random() >= share) return next();
     const context = parent
-      ? api.trace.setSpanContext(api.ROOT_CONTEXT, { ...parent, isRemote: true })
+      ? api.trace.setSpanContext(api.ROOT_CONTEXT, remoteSpan(api, parent, ctx.req.headers.tracestate))
       : api.ROOT_CONTEXT;
-    const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER }, context);
+    const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER, attributes }, context);
     ctx.state.spanTraceId = span.spanContext().traceId;
     if (!span.isRecording()) return next();
     ctx.state.trace = new RecordedTrace(api, tracer, span);
@@ -32,6 +43,27 @@ export function traceRequests(api: OpenTelemetry, tracer: Tracer, share: number)
 /** The trace id of a request for the log: that of its span, or of the client's when this process makes no spans. */
 export function traceIdOf({ state, req }: Context): string | undefined {
   return state.spanTraceId ?? readTraceparent(req.headers.traceparent)?.traceId;
+}
+
+/**
+ * The name of the service for its clients. It is a setting: `Host` and `X-Forwarded-…` are what a client or a proxy has
+ * written.
+ */
+function addressAttributes(publicUrl: string): Attributes {
+  const { protocol, hostname, port } = new URL(publicUrl);
+  const scheme = protocol.slice(0, -1);
+
+  return {
+    'url.scheme': scheme,
+    'server.address': hostname,
+    'server.port': Number(port) || (scheme === 'https' ? 443 : 80),
+  };
+}
+
+/** @param tracestate a header of W3C Trace Context §3.3, of which 512 letters at most are kept */
+function remoteSpan(api: OpenTelemetry, parent: RemoteParent, tracestate: string | string[] | undefined): SpanContext {
+  const span = { ...parent, isRemote: true };
+  return tracestate ? { ...span, traceState: api.createTraceState(String(tracestate)) } : span;
 }
 
 /** Never the path that was sent, a header or a body, because these can contain secrets. */

@@ -6,6 +6,7 @@ export interface Span {
   traceId: string;
   spanId: string;
   parentSpanId?: string;
+  traceState?: string;
   name: string;
   /** Code 2: it has failed. */
   status: { code: number };

@@ -58,6 +58,49 @@ describe('tracing', () => {
     expect(JSON.parse(lines[0] ?? '').trace_id).to.equal(request?.traceId);
   });
 
+  it('the span of a request names the public address of the service, not one that a client has written', async () => {
+    const published = await world.startAnotherServer({
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+      PUBLIC_URL: 'https://api.example.com',
+    });
+    const forged = { 'X-Forwarded-Host': 'forged.example.net', 'X-Forwarded-Proto': 'http' };
+
+    const spans = await trace(headers =>
+      clientOf('acme')
+        .at(published.url)
+        .get('/api/v1/Currency', { ...headers, ...forged }),
+    );
+
+    const request = spans.find(({ name }) => name === 'GET /api/v1/Currency');
+    expect(attributesOf(request)).to.include({
+      'url.scheme': 'https',
+      'server.address': 'api.example.com',
+      'server.port': 443,
+    });
+  });
+
+  it('what other systems have written into tracestate stays with each span of the request', async () => {
+    const tracestate = 'vendor=t61rcWkgMzE,other@system=1';
+
+    const spans = await trace(headers => clientOf('acme').get('/api/v1/Entities?limit=7', { ...headers, tracestate }));
+
+    expect(spans).to.have.length.greaterThan(2);
+    for (const { name, traceState } of spans) {
+      expect(traceState, name).to.equal(tracestate);
+    }
+  });
+
+  it('a malformed or too long tracestate is left out, and the trace goes on', async () => {
+    for (const tracestate of ['no pair', `vendor=${'x'.repeat(600)}`]) {
+      const spans = await trace(headers =>
+        clientOf('acme').get('/api/v1/Entities?limit=8', { ...headers, tracestate }),
+      );
+
+      expect(spans[0]?.traceState ?? '').to.equal('');
+    }
+  });
+
   it('the first request of a tenant has a span for opening its connection, within the wait for it', async () => {
     const tenant = await world.provision('traced');
     const client = await world.login(tenant);
