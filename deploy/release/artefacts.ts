@@ -1,0 +1,117 @@
+import { createHash } from 'node:crypto';
+import { createReadStream, createWriteStream } from 'node:fs';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import type { Release } from './conditions.ts';
+import { run } from './run.ts';
+import { makeSbom } from './sbom.ts';
+
+/** The folders of a release that is being made. */
+export interface Workshop {
+  /** The clone. */
+  readonly root: string;
+  /** What is handed out. */
+  readonly made: string;
+  /** Everything that goes when the release is made. */
+  readonly work: string;
+  /** The source, as it was unpacked from its archive: all others are made from it. */
+  readonly source: string;
+}
+
+export const checksumFile = 'SHA256SUMS';
+
+/** Packs the files of the commit, and unpacks them into the folder of the source. @returns the name of the archive */
+export async function makeSource({ root, made, work }: Workshop, { version, commit }: Release): Promise<string> {
+  const name = `sales-back-office-${version}.tar.gz`;
+  const prefix = `sales-back-office-${version}/`;
+
+  run(root, 'git', 'archive', '--format=tar.gz', `--prefix=${prefix}`, '-o', join(made, name), commit);
+  run(work, 'tar', '-xzf', join(made, name));
+  return name;
+}
+
+/** Builds and packs the client. @returns the name of its package */
+export async function makeClient({ made, source }: Workshop): Promise<string> {
+  const folder = join(source, 'clients/typescript');
+
+  run(folder, 'npm', 'ci');
+  run(folder, 'npm', 'run', 'build');
+  const packed = JSON.parse(run(folder, 'npm', 'pack', '--json', '--pack-destination', made));
+  // npm 11 prints a list, and npm 12 an object with the names of packages.
+  return (Object.values(packed)[0] as { filename: string }).filename;
+}
+
+/** @returns the name of the list of packages */
+export async function writeSbom({ made, source }: Workshop, { version }: Release): Promise<string> {
+  const name = `sales-back-office-${version}.cdx.json`;
+  await writeFile(join(made, name), await makeSbom(source));
+  return name;
+}
+
+/** @returns the name of the notes */
+export async function writeNotes({ made }: Workshop, { notes }: Release): Promise<string> {
+  const name = 'RELEASE-NOTES.md';
+  await writeFile(join(made, name), notes);
+  return name;
+}
+
+/** The name of the image in its archive. */
+export const imageName = ({ version }: Pick<Release, 'version'>): string => `backoffice:${version}`;
+
+/**
+ * Builds the image with Docker, and saves it in the layout of OCI, which `docker load` and registries read.
+ * @returns the name of the archive
+ */
+export async function makeImage({ made, work, source }: Workshop, release: Release): Promise<string> {
+  const { version, commit } = release;
+  const name = `backoffice-${version}-image.tar.gz`;
+  const dockerfile = await readFile(join(source, 'deploy/Dockerfile'), 'utf8');
+  const base = [...dockerfile.matchAll(/^FROM (\S+)/gm)].at(-1)?.[1] ?? '';
+  const labels = {
+    version,
+    revision: commit,
+    ...(release.source && { source: release.source }),
+    ...baseDigest(source, base),
+  };
+  const options = Object.entries(labels).flatMap(([key, value]) => [
+    '--label',
+    `org.opencontainers.image.${key}=${value}`,
+  ]);
+
+  run(source, 'docker', 'build', '-f', 'deploy/Dockerfile', '-t', imageName(release), ...options, '.');
+  const saved = join(work, 'image.tar');
+  run(source, 'docker', 'save', '-o', saved, imageName(release));
+  await pipeline(createReadStream(saved), createGzip(), createWriteStream(join(made, name)));
+  return name;
+}
+
+/** The digest of a base image, which says what was built on; nothing for one that comes from no registry. */
+function baseDigest(source: string, base: string): Record<string, string> {
+  const named = /@(sha256:\w+)$/.exec(base)?.[1];
+  if (named) return { 'base.digest': named };
+
+  try {
+    run(source, 'docker', 'pull', '--quiet', base);
+  } catch {
+    console.log(`  ${base} cannot be pulled: the build takes the one that is here.`);
+  }
+  const digests = run(source, 'docker', 'image', 'inspect', '--format', '{{json .RepoDigests}}', base);
+  const digest = (JSON.parse(digests) as string[] | null)?.[0]?.split('@')[1];
+  return digest ? { 'base.digest': digest } : {};
+}
+
+/** Writes the checksums of all files, as `sha256sum --check` reads them. */
+export async function writeChecksums({ made }: Workshop): Promise<string> {
+  const names = (await readdir(made)).sort();
+  const lines = await Promise.all(names.map(async name => `${await sha256(join(made, name))}  ${name}\n`));
+  await writeFile(join(made, checksumFile), lines.join(''));
+  return checksumFile;
+}
+
+export async function sha256(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(path), hash);
+  return hash.digest('hex');
+}

@@ -1,0 +1,113 @@
+import { spawnSync } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import {
+  makeClient,
+  makeImage,
+  makeSource,
+  type Workshop,
+  writeChecksums,
+  writeNotes,
+  writeSbom,
+} from './artefacts.ts';
+import { checkChecksums, checkClient, checkImage, checkService, checkSource } from './checks.ts';
+import { checkConditions, type Release } from './conditions.ts';
+import { ReleaseError, run } from './run.ts';
+import { startService } from './service.ts';
+
+// Makes what a release page carries, from the commit of this clone, and checks each file: npm run release -- --into
+// FOLDER. CONTRIBUTING.md has the steps around it. It publishes nothing.
+
+const root = join(import.meta.dirname, '../..');
+
+/** @throws {ReleaseError} when the folder has something in it */
+async function requireNew(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  if (names.length > 0) throw new ReleaseError(`${folder} is not empty: name a new folder.`);
+}
+
+function whyNoImage(): string | undefined {
+  const { status, error } = spawnSync('docker', ['version'], { stdio: 'ignore' });
+  if (status === 0) return undefined;
+  return error ? 'there is no docker here' : 'docker version fails';
+}
+
+async function makeRelease(workshop: Workshop, release: Release): Promise<void> {
+  const { source, work, made } = workshop;
+
+  say('source');
+  await makeSource(workshop, release);
+  await checkSource(workshop, release);
+  await writeNotes(workshop, release);
+
+  say('SBOM');
+  const sbom = await writeSbom(workshop, release);
+
+  say('client');
+  const client = await makeClient(workshop);
+
+  say('npm ci and npm start in the unpacked source, and the program of the client against it');
+  run(source, 'npm', 'ci');
+  const service = await startService(source, work);
+  try {
+    await checkService(service, release);
+    await checkClient(workshop, client, service);
+  } finally {
+    await service.stop();
+  }
+
+  const reason = whyNoImage();
+  if (reason) {
+    say(`no image: ${reason}. On a machine with Docker, the same command adds it`);
+  } else {
+    say('image');
+    const archive = await makeImage(workshop, release);
+    say('compose.yaml with the image');
+    await checkImage(workshop, release, { archive, sbom });
+  }
+
+  say('checksums');
+  await writeChecksums(workshop);
+  await checkChecksums(workshop);
+
+  for (const name of (await readdir(made)).sort()) {
+    const { size } = await stat(join(made, name));
+    console.log(`${String(Math.ceil(size / 1_024)).padStart(9)} KiB  ${name}`);
+  }
+}
+
+function say(step: string): void {
+  console.log(`- ${step}`);
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { into: { type: 'string' } } });
+  if (!values.into) throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
+
+  // npm runs this in the folder of the project: a relative folder begins where somebody typed it.
+  const folder = resolve(process.env.INIT_CWD ?? '.', values.into);
+  await requireNew(folder);
+  const release = await checkConditions(root);
+
+  const work = await mkdtemp(join(tmpdir(), 'backoffice-release-'));
+  try {
+    const made = join(work, 'made');
+    await mkdir(made);
+    const source = join(work, `sales-back-office-${release.version}`);
+    await makeRelease({ root, made, work, source }, release);
+    await cp(made, folder, { recursive: true });
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+  console.log(`${folder} has the release ${release.version} of ${release.commit.slice(0, 12)}. Nothing is published.`);
+}
+
+try {
+  await main();
+} catch (error) {
+  if (!(error instanceof ReleaseError)) throw error;
+  console.error(error.message);
+  process.exitCode = 1;
+}

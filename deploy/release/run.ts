@@ -1,0 +1,33 @@
+import { spawnSync } from 'node:child_process';
+
+/** A sentence for whoever makes a release: why there is none, and what to do. */
+export class ReleaseError extends Error {}
+
+/**
+ * The environment, without what `npm run` adds: a further npm would take the folder and the package of this one for its
+ * own.
+ */
+export const environment = Object.fromEntries(
+  Object.entries(process.env).filter(
+    ([name]) => !/^(npm_(package|lifecycle)_.*|npm_config_(local_)?prefix|INIT_CWD)$/.test(name),
+  ),
+);
+
+/**
+ * Runs a program until it ends.
+ * @returns what it prints
+ * @throws {ReleaseError} with the last lines that it printed, if it fails
+ */
+export function run(folder: string, program: string, ...args: string[]): string {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    cwd: folder,
+    env: environment,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  if (status === 0) return stdout;
+
+  const lines = error ? [error.message] : `${stdout}${stderr}`.trimEnd().split('\n').slice(-20);
+  throw new ReleaseError(`${program} ${args.join(' ')} failed in ${folder}:\n${lines.join('\n')}`);
+}
