@@ -51,7 +51,7 @@ describe('Dockerfile', () => {
 
     expect(labels.get('description')).to.equal(description);
     expect(labels.get('licenses')).to.equal(license);
-    expect(labels.get('base.name')).to.equal(/^FROM (\S+)/m.exec(last)?.[1]);
+    expect(labels.get('base.name')).to.equal(/^FROM ([^\s@]+)/m.exec(last)?.[1]);
   });
 
   it('the image starts with the options of npm start', async () => {
