@@ -13,6 +13,7 @@ import { openInstallation } from '../../src/installation.ts';
 import { findArchive, restoreArchive } from '../../src/operator/backup/restore/restore-archive.ts';
 import {
   archivedControl,
+  findNamedControl,
   findNewestControl,
   openControlAccess,
   openNamedControl,
@@ -32,8 +33,9 @@ const config = readConfig();
 const installation = await openInstallation(config);
 if (kind === 'control') {
   const access = await openControlAccess(installation.secrets, false);
-  const source = archivedControl(await openNamedControl(access, subject));
-  const { newest } = await findNewestControl(access);
+  const named = await findNamedControl(access, subject);
+  const source = archivedControl(await openNamedControl(access, named));
+  const { newest } = await findNewestControl(access, named.installation);
   const later = newest && newest.time > source.at ? archivedControl(newest) : undefined;
   await restoreControl(installation, { source, later, isKeyLost: false }, onStep);
   onStep('end');

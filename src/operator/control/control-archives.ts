@@ -13,6 +13,7 @@ import { loadArchive, type OpenedArchive, openArchive } from '../backup/restore/
 import type { ArchiveName } from '../backup/target/archive-name.ts';
 import { openBackupTarget } from '../backup/target/open-target.ts';
 import type { Target } from '../backup/target/target.ts';
+import { countText } from '../command/texts.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import type { ControlSource } from './control-source.ts';
 
@@ -50,13 +51,17 @@ export interface NewestControl {
   readonly refused: readonly RefusedArchive[];
 }
 
-/** Finds the newest archive that opens, that is whole, and that this master key has signed. */
-export async function findNewestControl({ target, keys }: ControlAccess): Promise<NewestControl> {
+/**
+ * Finds the newest archive of an installation that opens, that is whole, and that this master key
+ * has signed.
+ */
+export async function findNewestControl({ target, keys }: ControlAccess, installation: string): Promise<NewestControl> {
   const refused: RefusedArchive[] = [];
+  const archives = await listControlArchives(target);
 
-  for (const archive of await listControlArchives(target)) {
+  for (const archive of archives.filter(each => each.installation === installation)) {
     try {
-      const opened = await openArchive(target, archive, { ...keys, installation: archive.installation });
+      const opened = await openArchive(target, archive, { ...keys, installation });
       return { newest: { ...archive, ...opened }, refused };
     } catch (error) {
       if (!(error instanceof ArchiveFault)) throw error;
@@ -68,19 +73,56 @@ export async function findNewestControl({ target, keys }: ControlAccess): Promis
 }
 
 /**
- * Opens an archive of the control database by a part of its name.
- * @throws {OperatorError} when there is none, or it cannot be used
+ * Finds an archive of the control database by a part of its name.
+ * @throws {OperatorError} when there is none, or several
  */
-export async function openNamedControl(
-  { target, keys }: ControlAccess,
-  wanted: string,
-): Promise<OpenedArchive & ArchiveName> {
+export async function findNamedControl({ target }: ControlAccess, wanted: string): Promise<ArchiveName> {
   const archives = await listControlArchives(target);
   const [archive, ...others] = archives.filter(({ name }) => name.includes(wanted));
   if (!archive) throw new OperatorError(`${target.description} has no archive ${wanted} of a control database`);
   if (others.length > 0)
     throw new OperatorError(`Several archives have ${wanted} in their names: give more of one`, { usage: true });
 
+  return archive;
+}
+
+/**
+ * Returns the installation whose control database is restored.
+ * @param wanted the begin of its id; undefined: there is only one
+ * @throws {OperatorError} when the target has archives of none that is wanted, or of several: of
+ *   two that share a target and a master key, only a person knows which one was lost
+ */
+export async function chooseInstallation({ target }: ControlAccess, wanted: string | undefined): Promise<string> {
+  const archives = await listControlArchives(target);
+  const byInstallation = Map.groupBy(archives, ({ installation }) => installation);
+  const [found, ...others] = [...byInstallation.keys()].filter(id => id.startsWith(wanted ?? ''));
+  if (found !== undefined && others.length === 0) return found;
+
+  if (archives.length === 0)
+    throw new OperatorError(
+      `${target.description} has no archive of a control database: it is not mounted, or not the BACKUP_TARGET of the ` +
+        'installation',
+    );
+
+  const choices = [...byInstallation].map(
+    ([id, [newest, ...older]]) =>
+      `--installation ${id} (${countText(older.length + 1, 'archive')}, the newest of ${newest?.time.toISOString()})`,
+  );
+  const which = found === undefined ? `none of an installation ${wanted}` : 'those of several installations';
+  throw new OperatorError(
+    `Of control databases, ${target.description} has ${which}. Name the one that is restored: ${choices.join(' or ')}`,
+    { usage: true },
+  );
+}
+
+/**
+ * Opens an archive of the control database.
+ * @throws {OperatorError} when it cannot be used
+ */
+export async function openNamedControl(
+  { target, keys }: ControlAccess,
+  archive: ArchiveName,
+): Promise<OpenedArchive & ArchiveName> {
   try {
     return { ...archive, ...(await openArchive(target, archive, { ...keys, installation: archive.installation })) };
   } catch (error) {

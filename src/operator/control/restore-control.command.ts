@@ -14,6 +14,7 @@ import type { RestoredControl } from './restore-control.ts';
 
 const fields = {
   archive: option('<name>', 'a part of the name of the archive (default: the newest that can be used)'),
+  installation: option('<id>', 'the begin of the id of the installation, where the target has archives of several'),
   from: fromField,
   all: flag('also every tenant whose database is missing'),
   concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
@@ -36,6 +37,7 @@ export const restoreControlOperation = defineOperation({
   examples: [
     'control restore # the control database is lost, the tenants are not',
     'control restore --all # everything is lost: a new machine, the archives, an identity and the master key',
+    'control restore --installation 3f2a # where several installations share the target',
     'control restore --from < url-file # its state on a recovered copy of its server',
   ],
   help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
@@ -117,11 +119,11 @@ interface Choice extends Pick<NewestControl, 'refused'> {
  */
 async function choose(
   { controlUrl, secrets }: Installation,
-  { archive, from, withoutMac, withoutReplay }: Pick<Fields, 'archive' | 'from' | 'withoutMac' | 'withoutReplay'>,
+  { archive, installation, from, withoutMac, withoutReplay }: Omit<Fields, 'all' | 'concurrency'>,
 ): Promise<Choice> {
   const database = databaseNameOf(controlUrl);
-  if (archive !== undefined && from !== undefined)
-    throw new OperatorError('Give either --from or --archive', { usage: true });
+  if ([archive, installation, from].filter(value => value !== undefined).length > 1)
+    throw new OperatorError('Give one of --from, --archive and --installation', { usage: true });
   if (withoutReplay !== undefined && from === undefined)
     throw new OperatorError('Give --without-replay together with --from', { usage: true });
   for (const typed of [withoutMac, withoutReplay]) {
@@ -131,23 +133,23 @@ async function choose(
 
   const { recoveredControl } = await import('./recovered-control.ts');
   const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
-  if (from !== undefined && withoutReplay !== undefined) {
-    const source = await recoveredControl(parseServerUrl(from), database, undefined);
-    return { source, later: undefined, refused: [], knownUntil: source.at };
-  }
+  const recovered = from === undefined ? undefined : await recoveredControl(parseServerUrl(from), database);
+  if (recovered && withoutReplay !== undefined)
+    return { source: recovered, later: undefined, refused: [], knownUntil: recovered.at };
 
   const archives = await import('./control-archives.ts');
   const access = await archives.openControlAccess(secrets, withoutMac !== undefined);
-  const { newest, refused } = await archives.findNewestControl(access);
-  if (!newest) throw noArchive(access.target.description, refused);
+  const named = archive === undefined ? undefined : await archives.findNamedControl(access, archive);
+  const { newest, refused } = await archives.findNewestControl(
+    access,
+    (recovered ?? named)?.installation ?? (await archives.chooseInstallation(access, installation)),
+  );
+  if (!newest) throw noArchive(access.target.description, refused, recovered?.installation);
 
   const newestSource = archives.archivedControl(newest);
+  const isNewest = named === undefined || named.name === newest.name;
   const source =
-    from !== undefined
-      ? await recoveredControl(parseServerUrl(from), database, newest.installation)
-      : archive === undefined || newest.name.includes(archive)
-        ? newestSource
-        : archives.archivedControl(await archives.openNamedControl(access, archive));
+    recovered ?? (isNewest ? newestSource : archives.archivedControl(await archives.openNamedControl(access, named)));
   const isOlder = source.at < newestSource.at;
 
   return {
@@ -158,11 +160,13 @@ async function choose(
   };
 }
 
-function noArchive(target: string, refused: NewestControl['refused']): OperatorError {
+/** @param recovered the installation of the recovered control database, if that is the source */
+function noArchive(target: string, refused: NewestControl['refused'], recovered: string | undefined): OperatorError {
   const [first] = refused;
   if (!first)
     return new OperatorError(
-      `${target} has no archive of a control database: it is not mounted, or not the BACKUP_TARGET of the installation`,
+      `The control database of the recovered server is of installation ${recovered}, of which ${target} has no archive: ` +
+        'nothing was changed',
     );
 
   return new OperatorError(

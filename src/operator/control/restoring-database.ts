@@ -49,25 +49,41 @@ export interface DatabaseState {
   tenants: number;
   /** From what it was restored; undefined: it was not, or not completely. */
   restoredFrom: string | undefined;
+  /** Whether it has the schema of a control database. */
+  hasSchema: boolean;
+  /** Its tables, each with its schema. Those of extensions are not among them. */
+  tables: readonly string[];
 }
+
+const listTables = `
+  select array(
+    select format('%I.%I', nspname, relname) from pg_class c join pg_namespace n on n.oid = relnamespace
+     where relkind in ('r', 'p', 'm', 'f') and not relispartition
+       and nspname !~ '^pg_' and nspname <> 'information_schema'
+       and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')
+     order by 1) as tables, to_regclass('public.tenants') is not null as "hasSchema"`;
 
 /** @returns undefined when the database does not exist */
 export async function readState(url: string): Promise<DatabaseState | undefined> {
   return withConnection(url, async client => {
+    const { rows: found } = await client.query<Pick<DatabaseState, 'tables' | 'hasSchema'>>(listTables);
+    const { tables = [], hasSchema = false } = found[0] ?? {};
+    if (!hasSchema) return { tenants: 0, restoredFrom: undefined, hasSchema, tables };
+
     const { rows } = await client.query<{ comment: string | null; tenants: number }>(
       `select obj_description('tenants'::regclass, 'pg_class') as comment, (select count(*)::int from tenants) as tenants`,
     );
-    return { tenants: rows[0]?.tenants ?? 0, restoredFrom: restoredFromOf(rows[0]?.comment) };
+    return { tenants: rows[0]?.tenants ?? 0, restoredFrom: restoredFromOf(rows[0]?.comment), hasSchema, tables };
   }).catch(error => {
     if (sqlState(error) === '3D000') return undefined;
-    if (sqlState(error) === '42P01') return { tenants: 0, restoredFrom: undefined }; // it has no schema yet
     throw error;
   });
 }
 
 /**
  * Returns the state of the control database, in whose place a source may be restored.
- * @throws {OperatorError} when it is in use, or was restored from another source, and that has not ended
+ * @throws {OperatorError} when it is in use or somebody else's, or was restored from another source, and that has not
+ *   ended
  */
 export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
   const state = await readState(controlUrl);
@@ -81,7 +97,27 @@ export async function requireRestorable(controlUrl: string, source: ControlSourc
       `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
         'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
     );
+  if (state) requireNobodyElses(state, state.hasSchema ? state.tables.filter(isPublic) : []);
   return state;
+}
+
+function isPublic(table: string): boolean {
+  return table.startsWith('public.');
+}
+
+/**
+ * A restore drops the database whose name it takes.
+ * @param own the tables that a control database has
+ * @throws {OperatorError} when it has other ones
+ */
+function requireNobodyElses({ tables }: DatabaseState, own: readonly string[]): void {
+  const others = tables.filter(table => !own.includes(table));
+  if (others.length === 0) return;
+
+  throw new OperatorError(
+    `The database of DATABASE_URL has tables that are not of a control database: ${others.join(', ')}. A restore would ` +
+      'drop them. Name another database in DATABASE_URL, or rename this one (alter database … rename to …)',
+  );
 }
 
 /** Creates an empty database, in place of one that a killed run has left. @returns its URL */
@@ -99,8 +135,11 @@ export async function createEmpty(controlUrl: string, name: string): Promise<str
  */
 export async function putInPlace(controlUrl: string, from: string, onEmptyRemoved: () => void): Promise<void> {
   const name = databaseNameOf(controlUrl);
-  if ((await readState(controlUrl))?.tenants)
+  const [present, restored] = [await readState(controlUrl), await readState(databaseUrl(controlUrl, from))];
+  if (present?.tenants)
     throw new OperatorError(`The control database has got tenants meanwhile. The restored one is database ${from}`);
+  if (present) requireNobodyElses(present, restored?.tables ?? []);
+
   await onServer(controlUrl, async server => {
     await dropOwned(server, name);
     onEmptyRemoved();

@@ -1,6 +1,7 @@
-import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { addUser, generatePassword } from '../../../src/operator/people/users.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
@@ -172,6 +173,74 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(await disabled()).to.deep.equal(['returner']);
 
     await dropControl();
+    expect((await restore()).code).to.equal(0);
+  });
+
+  it('of several installations in one target, the one that is named is restored, and without a name none', async () => {
+    await tenant('backup', 'init', '--take-over');
+    await tenant('backup', 'run', '--all');
+    const [own = ''] = await archives();
+    const [id = ''] = own.split('/');
+    const other: Record<string, string> = { ...environment, DATABASE_URL: databaseUrl(server.url, 'office_other') };
+    const withoutTarget = { ...other, BACKUP_TARGET: '' };
+    await succeed(withoutTarget, 'control', ['migrate']);
+    const admin = ['--name', 'Umbrella', '--admin-email', 'admin@umbrella.test'];
+    await succeed(withoutTarget, 'tenant', ['provision', 'umbrella', ...admin]);
+    await succeed(other, 'tenant', ['backup', 'init']);
+    await succeed(other, 'tenant', ['backup', 'run', '--all']);
+    const otherId = (await readdir(folder)).find(name => name !== id && !name.includes('.')) ?? '';
+    await dropControl();
+
+    for (const args of [[], ['--dry-run'], ['--all'], ['--installation', 'f00d']]) {
+      const refused = await restore(...args);
+
+      expect(refused.code, args.join(' ')).to.equal(2);
+      expect(refused.stderr).to.match(
+        /^Of control databases, folder \S+ has (those of several|none of an) installation/,
+      );
+      expect(refused.stderr).to.include(`--installation ${otherId} (1 archive, the newest of `);
+      expect(refused.stderr).to.match(new RegExp(`--installation ${id} \\(\\d+ archives, the newest of \\d`));
+    }
+    expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
+
+    const { code, stdout, stderr } = await restore('--installation', id.slice(0, 8));
+
+    expect(code, stderr + stdout).to.equal(0);
+    expect(stdout).to.include(`Restored the control database from ${own}.`);
+    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+
+    await dropControl();
+    expect((await restore('--archive', own)).code).to.equal(0);
+    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    await succeed(other, 'tenant', ['delete', 'umbrella', '--yes']);
+    await succeed(other, 'tenant', ['purge', 'umbrella', '--yes']);
+    await server.sql('drop database office_other with (force)');
+    await rm(join(folder, otherId), { recursive: true });
+  });
+
+  it('a database with tables of somebody else is not taken for an empty control database, and stays as it is', async () => {
+    await dropControl();
+    await server.sql('create database office');
+    await server.sql('create table invoices (id integer); insert into invoices values (1)', 'office');
+    const refusal = async (): Promise<string> => {
+      const { code, stderr } = await restore();
+      expect(code, stderr).to.equal(1);
+      return stderr;
+    };
+
+    expect(await refusal()).to.match(
+      /^The database of DATABASE_URL has tables that are not of a control database: public\.invoices\. /,
+    );
+
+    await succeed({ ...environment, BACKUP_TARGET: '' }, 'control', ['migrate']);
+    expect(await refusal()).to.include('are not of a control database: public.invoices');
+    expect(await server.sql('select id from invoices', 'office')).to.deep.equal([{ id: 1 }]);
+
+    await server.sql('create schema billing; alter table invoices set schema billing', 'office');
+    expect(await refusal()).to.include('are not of a control database: billing.invoices');
+    expect(await server.sql('select id from billing.invoices', 'office')).to.deep.equal([{ id: 1 }]);
+
+    await server.sql('drop schema billing cascade', 'office');
     expect((await restore()).code).to.equal(0);
   });
 

@@ -66,7 +66,7 @@ export function testRecoveredControl(
     const { rows } = await inRecovered('select id from installation');
     await inRecovered('update installation set id = gen_random_uuid()');
     expect(await messageOf()).to.match(
-      / office of the recovered server is of installation \S+, and the newest archive is of \S+: nothing was changed\.$/,
+      /^The control database of the recovered server is of installation \S+, of which folder \S+ has no archive: nothing was changed\.$/,
     );
     // What another master key has sealed.
     const other = new SecretBox(randomBytes(32));
