@@ -130,13 +130,18 @@ export function lostArchives(candidates: readonly BackupCandidate[], listing: Li
   );
 }
 
+/** The present database of a tenant. */
+export interface PresentTenant {
+  readonly databaseId: string;
+  readonly database: string;
+  /** Since when the tenant has it; null: from the beginning. */
+  readonly currentSince: Date | null;
+}
+
 /** Returns a tenant as it is now; undefined once it is purged, or its purge has begun. */
-export async function readPresentTenant(
-  control: Queryable,
-  tenantId: string,
-): Promise<{ readonly databaseId: string; readonly database: string } | undefined> {
-  const { rows } = await control.query<{ databaseId: string; database: string }>(
-    `select d.id as "databaseId", d.database_name as database
+export async function readPresentTenant(control: Queryable, tenantId: string): Promise<PresentTenant | undefined> {
+  const { rows } = await control.query<{ [Field in keyof PresentTenant]: PresentTenant[Field] }>(
+    `select d.id as "databaseId", d.database_name as database, current_since as "currentSince"
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where t.id = $1 and purging_at is null`,
     [tenantId],

@@ -1,7 +1,9 @@
+import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config/config.ts';
 import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
+import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
@@ -158,6 +160,47 @@ describe('retention by proved archives', () => {
 
     expect(outcomes[0]?.error).to.match(/^no archive of it was restored and compared/);
     expect((await countHistory(world.acme)).old).to.equal(10);
+  });
+
+  it('an archive that may lack the rows proves nothing: less than an hour after them, or of a database that was exchanged', async () => {
+    const { guid } = await newestOf('acme');
+    const [installation] = await controlSql<{ id: string }>(world, 'select id from installation');
+    const [row] = await sql<{ newest: Date }>(
+      world.acme,
+      `select max(created_at) as newest from activities where created_at < now() - interval '2 years'`,
+    );
+    /** An archive that was made so long after the newest of the old rows, and proved. */
+    const proveAfter = async (minutes: number): Promise<string> => {
+      const time = new Date((row?.newest.getTime() ?? 0) + minutes * 60_000);
+      const { name } = createArchiveName({
+        installation: installation?.id ?? '',
+        tenant: guid,
+        time,
+        recipients: '0a1b2c3d',
+      });
+      await target.write(name, Readable.from([Buffer.from('an archive')]));
+      const { version } = await newestOf('acme');
+      const proof = { name, tenant: guid, schemaVersion: version, fault: null };
+      await withConnection(world.installation.controlUrl, control => recordProof(control, proof, 'proved'));
+      return name;
+    };
+    const exchangedAt = (text: string) =>
+      controlSql(world, `update tenant_databases set current_since = ${text} where state = 'current'`);
+
+    await proveAfter(59);
+    expect((await apply('acme')).outcomes[0]?.error).to.include('is not an hour younger than the rows that go');
+
+    const name = await proveAfter(61);
+    await exchangedAt(`now() - interval '1 day'`);
+    expect((await apply('acme')).outcomes[0]?.error).to.include('is of another database than it has since');
+    expect((await countHistory(world.acme)).old).to.equal(10);
+
+    await exchangedAt(`now() - interval '4 years'`);
+    const { outcomes } = await apply('acme');
+    expect(outcomes[0]?.removed.map(({ rows, archive }) => ({ rows, archive }))).to.deep.equal([
+      { rows: 10, archive: name },
+      { rows: 10, archive: name },
+    ]);
   });
 
   it('rows that no archive has are removed only for named tenants with --without-archive', async () => {

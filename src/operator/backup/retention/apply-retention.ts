@@ -12,6 +12,7 @@ import { historyKinds } from '../../retention/history-kinds.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { type ArchiveProof, readProofs } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
+import { type PresentTenant, readPresentTenant } from '../candidates.ts';
 import { type Listing, readListing, readTime, type StoredArchive } from '../listing.ts';
 import type { Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
@@ -61,6 +62,12 @@ export interface RetentionRequest {
 /** The largest part of the rows of a kind that is removed without a confirmation. */
 const maxShare = 0.5;
 
+/**
+ * How much later than the newest of the rows an archive must be. Clocks may differ, and a transaction
+ * that wrote a row before the time of the archive may have ended after its snapshot.
+ */
+const archiveMarginMs = 60 * 60_000;
+
 /** No proved archive has the rows of a tenant that are to be removed. */
 class LeftOut extends OperatorError {
   override name = 'LeftOut';
@@ -68,9 +75,10 @@ class LeftOut extends OperatorError {
 
 /**
  * Removes the activities and audit entries that are older than their tenants keep them. A tenant is
- * taken if an archive of it, which the target lists and a drill has restored, was made after the
- * newest of the rows that go, at the schema that its database has now. A tenant that fails does not
- * affect the others. A run can be killed at any point: the next one goes on.
+ * taken if an archive of it, which the target lists and a drill has restored, was made of its
+ * present database, at the schema that it has now, an hour or more after the newest of the rows that
+ * go. A tenant that fails does not affect the others. A run can be killed at any point: the next one
+ * goes on.
  * @param target undefined: no archive is asked for
  * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does not exist
  */
@@ -139,17 +147,26 @@ class RetentionRun {
 
     try {
       if (this.#signal?.aborted) throw new Error('the run was interrupted before this tenant');
-      const work = (client: pg.Client) => this.#removeDue(tenant, client, removed);
-      await withTenantUnchanged(this.#control, tenant.tenantId, () =>
-        withConnection(tenant.url, work, { settings: canonicalTextSettings }),
-      );
+      await withTenantUnchanged(this.#control, tenant.tenantId, async () => {
+        const present = await readPresentTenant(this.#control, tenant.tenantId);
+        if (present?.database !== tenant.database)
+          throw new Error('it has got another database meanwhile, or is being purged: run this again');
+
+        const work = (client: pg.Client) => this.#removeDue(tenant, present, client, removed);
+        await withConnection(tenant.url, work, { settings: canonicalTextSettings });
+      });
       return outcome(removed.length === 0 ? 'nothing' : this.#request.dryRun ? 'planned' : 'removed', null);
     } catch (error) {
       return outcome(error instanceof LeftOut ? 'left out' : 'failed', errorText(error));
     }
   }
 
-  async #removeDue(tenant: DueTenant, client: pg.Client, removed: RemovedRows[]): Promise<void> {
+  async #removeDue(
+    tenant: DueTenant,
+    present: PresentTenant,
+    client: pg.Client,
+    removed: RemovedRows[],
+  ): Promise<void> {
     const facts = await readDatabaseFacts(client, tenant);
 
     for (const due of tenant.due) {
@@ -159,7 +176,7 @@ class RetentionRun {
         continue;
       }
 
-      const archive = this.#request.withoutArchive ? null : this.#findProved(tenant, old, facts).name;
+      const archive = this.#request.withoutArchive ? null : this.#findProved(tenant, present, old, facts).name;
       if (!this.#request.confirmed) requireSmallShare(tenant, due, old);
       if (!this.#request.dryRun) await this.#remove(tenant, due, old, archive, client);
       removed.push({
@@ -174,11 +191,16 @@ class RetentionRun {
   }
 
   /**
-   * Returns the newest archive of a tenant that a drill has proved, if it was made after the newest
-   * of the rows that go, at the schema of the database.
+   * Returns the newest archive of a tenant that a drill has proved, if it has the rows that go, at
+   * the schema of the database.
    * @throws {LeftOut} when there is none
    */
-  #findProved({ guid, slug }: DueTenant, { newest }: OldRows, { schemaVersion }: DatabaseFacts): StoredArchive {
+  #findProved(
+    { guid, slug }: DueTenant,
+    { currentSince }: PresentTenant,
+    { newest }: OldRows,
+    { schemaVersion }: DatabaseFacts,
+  ): StoredArchive {
     const proofOf = ({ name }: StoredArchive) => this.#archives?.proofs.get(name);
     const proved = this.#archives?.listing
       .of(guid)
@@ -186,9 +208,14 @@ class RetentionRun {
     const remedy = `Archive and prove it: bin/backoffice backup run ${slug}, then bin/backoffice backup drill`;
 
     if (!proved) throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
-    if (newest && proved.time <= newest)
+    if (newest && proved.time.getTime() < newest.getTime() + archiveMarginMs)
       throw new LeftOut(
-        `its newest proved archive of ${proved.time.toISOString()} is older than the rows that go. ${remedy}`,
+        `its newest proved archive of ${proved.time.toISOString()} is not an hour younger than the rows that go. ${remedy}`,
+      );
+    if (currentSince && proved.time <= currentSince)
+      throw new LeftOut(
+        `its newest proved archive of ${proved.time.toISOString()} is of another database than it has since ` +
+          `${currentSince.toISOString()}. ${remedy}`,
       );
     if (proofOf(proved)?.schemaVersion !== schemaVersion)
       throw new LeftOut(

@@ -31,7 +31,7 @@ const applyRetentionOperation = defineOperation({
   fields: applyFields,
   examples: ['retention apply --all --dry-run', 'retention apply --all'],
   help: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
-archive of it that a drill has restored was made after the newest of the rows that go, at the schema of its database. Others
+archive of its present database that a drill has restored was made an hour or more after the newest of the rows that go. Others
 are left out and named; doctor speaks of them after 60 days. So let "backup run --all" and "backup drill" come before. The rows
 stay in that archive for as long as BACKUP_KEEP keeps it.
 
