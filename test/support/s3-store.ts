@@ -29,6 +29,8 @@ export class S3Store {
   /** The oldest first. Undefined: the bucket keeps no versions. */
   versions: Version[] | undefined;
   conditions: ConditionSupport = 'heeded';
+  /** False: a question for versions or uploads is answered with a list of objects. */
+  knowsVersions = true;
   readonly #maxKeys: number;
   readonly #modified = new Map<string, Date>();
 
@@ -57,10 +59,10 @@ export class S3Store {
         return this.#list(query);
       case 'GET bucket uploads':
       case 'GET bucket key-marker upload-id-marker uploads':
-        return this.#listUploads(query);
+        return this.knowsVersions ? this.#listUploads(query) : this.#list(query);
       case 'GET bucket versions':
       case 'GET bucket key-marker version-id-marker versions':
-        return this.#listVersions(query);
+        return this.knowsVersions ? this.#listVersions(query) : this.#list(query);
       case 'GET object': {
         const bytes = this.objects.get(key);
         if (!bytes) return refused([404, 'NoSuchKey']);

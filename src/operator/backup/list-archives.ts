@@ -6,7 +6,7 @@ import { readHeader } from './archive/open-archive.ts';
 import { readProofs } from './archive-rows.ts';
 import { readListing, type StoredArchive } from './listing.ts';
 import { fingerprintRecipients } from './target/archive-name.ts';
-import type { Target } from './target/target.ts';
+import { MissingObjectError, type Target } from './target/target.ts';
 
 /** An archive as the command line shows it. Times are in ISO 8601. */
 export interface ArchiveSummary {
@@ -98,6 +98,7 @@ async function tryIdentities(
       await readHeader(body, identities).finally(() => body.destroy());
       opened.set(recipients, true);
     } catch (error) {
+      if (error instanceof MissingObjectError) continue; // a run has removed it meanwhile
       if (!(error instanceof ArchiveFault)) throw error;
       if (error.kind === 'sealed') opened.set(recipients, false);
     }

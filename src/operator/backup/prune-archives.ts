@@ -24,7 +24,7 @@ export async function pruneArchives(
     const claim = await claimTarget(control, target);
     const listing = await readListing(control, target, claim.installation);
 
-    const result = await removeOld(control, target, listing, keep, claim.installation);
+    const result = await removeOld(control, target, listing, keep, claim);
     await forgetProofs(control, listing);
     await copyListing(control, listing, new Set());
     await claim.release();

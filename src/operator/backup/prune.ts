@@ -6,6 +6,7 @@ import { readProofs } from './archive-rows.ts';
 import { archivesToKeep } from './keep.ts';
 import { type Listing, readTime, type StoredArchive } from './listing.ts';
 import type { Target } from './target/target.ts';
+import type { Claim } from './writer.ts';
 
 const concurrentRemovals = 8;
 
@@ -47,12 +48,14 @@ export async function chooseUnneeded(control: Queryable, listing: Listing, keep:
 
 /**
  * Removes archives, and takes them from the listing. One that the target refuses to remove does not
- * keep the others. The caller has claimed the target.
+ * keep the others.
+ * @throws when the claim is lost meanwhile: another run may keep what this one would remove
  */
 export async function removeArchives(
   target: Target,
   listing: Listing,
   archives: readonly StoredArchive[],
+  claim: Claim,
 ): Promise<Removal> {
   const removed: string[] = [];
   const notRemoved: Unremoved[] = [];
@@ -64,6 +67,7 @@ export async function removeArchives(
       notRemoved.push({ name, error: 'not tried, because the target has refused to remove others' });
       return;
     }
+    await claim.confirm();
 
     try {
       await target.remove(name);

@@ -7,7 +7,7 @@ import { tryWithBackupLock } from './backup-lock.ts';
 import type { Listing } from './listing.ts';
 import { archiveFolder } from './target/archive-name.ts';
 import type { Erased, Target } from './target/target.ts';
-import { claimTarget, requireWriter } from './writer.ts';
+import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
 /** What became of the archives of a purged tenant. */
 export interface PurgedArchives {
@@ -75,21 +75,23 @@ interface LeftArchives {
 
 /**
  * Goes on removing the archives of purged tenants: of those whose removal did not end, and of those
- * that the target lists again. The caller has claimed the target.
+ * that the target lists again.
  * @returns what is still left, each with the reason
+ * @throws when the claim is lost meanwhile
  */
 export async function removeLeftOfPurged(
   control: Queryable,
   target: Target,
   listing: Listing,
-  installation: string,
+  claim: Claim,
 ): Promise<{ removed: number; left: readonly { readonly name: string; readonly error: string }[] }> {
   const purged = await findLeftOfPurged(control, listing);
   const left: { name: string; error: string }[] = [];
   let removed = 0;
 
   for (const { guid } of purged) {
-    const erased = await target.erase(archiveFolder(installation, guid)).catch(
+    await claim.confirm();
+    const erased = await target.erase(archiveFolder(claim.installation, guid)).catch(
       (error: Error): Erased => ({
         removed: 0,
         left: listing.of(guid).map(({ name }) => name),
@@ -104,7 +106,7 @@ export async function removeLeftOfPurged(
       if (!erased.left.includes(archive.name)) listing.remove(archive);
     }
     const error = erased.error ?? 'the target still lists it';
-    const names = erased.left.length > 0 ? erased.left : [archiveFolder(installation, guid)];
+    const names = erased.left.length > 0 ? erased.left : [archiveFolder(claim.installation, guid)];
     if (state === 'left') left.push(...names.map(name => ({ name, error })));
   }
 

@@ -17,7 +17,7 @@ import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './
 import { removeLeftOfPurged } from './purged-archives.ts';
 import { type ArchiveName, createArchiveName, fingerprintRecipients } from './target/archive-name.ts';
 import type { Target } from './target/target.ts';
-import { claimTarget, requireWriter } from './writer.ts';
+import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
 /** A database that is to be archived now. */
 export interface ArchiveOrder {
@@ -134,7 +134,7 @@ export async function runBackup(
     const lost = await run.archiveTenants();
     await run.archiveControl();
 
-    const { removed, notRemoved } = await removeOld(control, target, listing, request.keep, claim.installation);
+    const { removed, notRemoved } = await removeOld(control, target, listing, request.keep, claim);
     await forgetProofs(control, listing);
     await copyListing(control, listing, run.covered);
     await endRun(control, id, run.counts, removed, notRemoved.length);
@@ -294,11 +294,11 @@ export async function removeOld(
   target: Target,
   listing: Listing,
   keep: Retention,
-  installation: string,
+  claim: Claim,
 ): Promise<{ removed: number; notRemoved: Unremoved[] }> {
   const unneeded = await chooseUnneeded(control, listing, keep);
-  const pruned: Removal = await removeArchives(target, listing, unneeded);
-  const purged = await removeLeftOfPurged(control, target, listing, installation);
+  const pruned: Removal = await removeArchives(target, listing, unneeded, claim);
+  const purged = await removeLeftOfPurged(control, target, listing, claim);
 
   return {
     removed: pruned.removed.length + purged.removed,

@@ -37,6 +37,11 @@ interface KnownWriter {
 export interface Claim {
   /** The id of the installation. */
   readonly installation: string;
+  /**
+   * Checks that this process still has it, before something is removed for good.
+   * @throws when the lock is lost with its connection, or another control database has taken over
+   */
+  confirm(): Promise<void>;
   /** Forgets the former id (W3): the work is done. */
   release(): Promise<void>;
 }
@@ -59,6 +64,10 @@ export async function claimTarget(control: Queryable, target: Target): Promise<C
 
   return {
     installation,
+    confirm: async () => {
+      await control.query('select 1'); // fails once the connection is lost, and the lock with it
+      await readWriter(target, { installation, present: next, next: null });
+    },
     release: async () => {
       await control.query(
         'update installation set target_writer = $1, next_target_writer = null where next_target_writer = $1',

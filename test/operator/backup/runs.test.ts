@@ -6,6 +6,7 @@ import { readConfig } from '../../../src/config/config.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../../src/installation.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
+import { compareArchives } from '../../../src/operator/backup/check/verify-archives.ts';
 import { listArchives } from '../../../src/operator/backup/list-archives.ts';
 import { pruneArchives } from '../../../src/operator/backup/prune-archives.ts';
 import { planBackup, type WriteArchive } from '../../../src/operator/backup/run-backup.ts';
@@ -17,6 +18,7 @@ import {
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
+import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { keepAll, recipients, runSmall, writeSmall } from '../../support/small-archives.ts';
@@ -342,6 +344,103 @@ describe('backup runs by the listing of their target', () => {
     expect(freed.notRemoved).to.deep.equal([]);
     expect(await namesIn(bucket)).to.have.length(3);
     await init(target, installation, true);
+    await runSmall(installation, target);
+  });
+
+  it('a run removes nothing more once its lock is lost, or another control database has taken over', async () => {
+    const [id] = await server.control<{ id: string }>('select id from installation');
+    const { guid } = await rowOf('acme');
+    const old = Array.from({ length: 24 }, (_, hours) =>
+      createArchiveName({
+        installation: id?.id ?? '',
+        tenant: guid,
+        time: new Date(Date.now() - (hours + 2_400) * 3_600_000),
+        recipients: fingerprintRecipients(recipients),
+      }),
+    );
+    const writeOld = async (): Promise<void> => {
+      for (const { name } of old) {
+        await writeFile(join(folder, name), 'old');
+      }
+    };
+    const keep = { allMs: 3_600_000, hours: 0, days: 0, weeks: 0, months: 0 };
+    /** A target in which something happens before the first removal. */
+    const beforeRemoval = (happens: () => Promise<unknown>): Target => {
+      let happened: Promise<unknown> | undefined;
+      return new Proxy(target, {
+        get: (object, name) => {
+          const value = Reflect.get(object, name);
+          if (name !== 'remove') return typeof value === 'function' ? value.bind(object) : value;
+          return async (archive: string) => {
+            happened ??= happens();
+            await happened;
+            return object.remove(archive);
+          };
+        },
+      });
+    };
+    const leftOfOld = async (): Promise<number> => {
+      const left = await namesIn();
+      return old.filter(({ name }) => left.includes(name)).length;
+    };
+    const begun = 8;
+
+    await writeOld();
+    const endLock = () =>
+      server.control(
+        `select pg_terminate_backend(pid, 10000) from pg_locks
+          where locktype = 'advisory' and objid = 0 and classid = ${lockSpaces.backup} and database = (
+            select oid from pg_database where datname = 'office')`,
+      );
+    expect(await refusalOf(pruneArchives(installation, beforeRemoval(endLock), keep))).not.to.equal('no error');
+    expect(await leftOfOld(), 'lost lock').to.be.at.least(old.length - begun);
+
+    await writeOld();
+    const copy = await copyControl('office_clone');
+    expect(
+      await refusalOf(
+        pruneArchives(
+          installation,
+          beforeRemoval(() => init(target, copy, true)),
+          keep,
+        ),
+      ),
+    ).to.include('Another control database of this installation writes to');
+    expect(await leftOfOld(), 'taken over').to.be.at.least(old.length - begun);
+
+    await copy.close();
+    await server.sql('drop database office_clone with (force)');
+    await init(target, installation, true);
+    await pruneArchives(installation, target, keep);
+    expect(await leftOfOld()).to.equal(0);
+  });
+
+  it('an archive that a run removes while verify reads the others is no fault, and one that a tenant needs is', async () => {
+    await write('acme');
+    await runSmall(installation, target);
+    const { archive: former } = await rowOf('acme');
+    await write('acme');
+    await runSmall(installation, target);
+    const { archive: last } = await rowOf('acme');
+    const removing = (gone: string | null): Target =>
+      new Proxy(target, {
+        get: (object, name) => {
+          const value = Reflect.get(object, name);
+          if (name !== 'read') return typeof value === 'function' ? value.bind(object) : value;
+          return async (archive: string) => {
+            if (archive === gone) await object.remove(archive);
+            return object.read(archive);
+          };
+        },
+      });
+    const faults = async (gone: string | null): Promise<string[]> => {
+      const checks = await compareArchives(installation, removing(gone), undefined, {});
+      expect(checks.map(({ archive }) => archive)).to.include(gone);
+      return checks.filter(({ fault }) => fault !== null).map(({ archive, fault }) => `${archive}: ${fault}`);
+    };
+
+    expect(await faults(former)).to.deep.equal([]);
+    expect(await faults(last)).to.deep.equal([`${last}: missing`]);
     await runSmall(installation, target);
   });
 

@@ -269,6 +269,23 @@ describe('targets of archives', () => {
     s3.faultOf = () => undefined;
   });
 
+  it('a store that answers a question for versions with a list of objects is erased by that list, and asked once', async () => {
+    const target = await bucket();
+    s3.store.knowsVersions = false;
+    for (const object of ['gone/a', 'gone/b', 'gone/c', 'kept/a']) {
+      await target.write(object, chunks(Buffer.from('x')));
+    }
+    s3.requests.length = 0;
+
+    const { removed, left, error } = await target.erase('gone/');
+
+    expect({ removed, left, error }).to.deep.equal({ removed: 3, left: [], error: null });
+    expect((await listAll(target, '')).map(({ name }) => name)).to.deep.equal(['kept/a']);
+    expect(s3.requests.filter(request => /[?&](versions|uploads)/.test(request)).length).to.be.at.most(3);
+    s3.store.knowsVersions = true;
+    await target.remove('kept/a');
+  });
+
   it('bytes that differ from the checksum of the store fail the read at its end, with what to do', async () => {
     const target = await bucket();
     for (const size of [1_000, largeBytes]) {

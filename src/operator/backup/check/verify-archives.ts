@@ -7,6 +7,7 @@ import { controlMacKeys } from '../archive/archive-keys.ts';
 import { recordProof } from '../archive-rows.ts';
 import { readListing, type StoredArchive } from '../listing.ts';
 import { openArchive } from '../restore/archived-data.ts';
+import { listArchivesOf } from '../restore/find-archive.ts';
 import { readTenantKeys } from '../restore/open-keys.ts';
 import { MissingObjectError, type Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
@@ -18,7 +19,7 @@ export interface ArchiveCheck {
   tenant: string | null;
   slug: string | null;
   bytes: number;
-  /** Null: it is right, as far as was looked. */
+  /** Null: it is right, as far as was looked, or was removed meanwhile. */
   fault: ArchiveFaultKind | 'lost' | 'size' | 'unreadable' | null;
   /** What is wrong, as the end of a sentence that begins with the archive. */
   message: string | null;
@@ -52,6 +53,7 @@ export async function openAllArchives(
           throw error;
         },
       );
+      if (fault?.kind === 'missing' && (await isRemoved(control, target, archive))) return removedCheck(archive, slugs);
       if (archive.tenant !== null) {
         const found = { name: archive.name, tenant: archive.tenant, schemaVersion: null };
         await recordProof(control, { ...found, fault: fault?.message ?? null }, 'checked');
@@ -76,7 +78,11 @@ export async function compareArchives(
 ): Promise<ArchiveCheck[]> {
   return withListing(installation, target, tenant, async (control, archives, slugs) => {
     const lost = await findLost(control, archives, tenant);
-    const listed = await runFleet(archives, concurrentReads, observers, archive => compare(target, archive, slugs));
+    const listed = await runFleet(archives, concurrentReads, observers, async archive => {
+      const check = await compare(target, archive, slugs);
+      const isGone = check.fault === 'missing' && (await isRemoved(control, target, archive));
+      return isGone ? removedCheck(archive, slugs) : check;
+    });
 
     for (const check of lost) {
       observers.onOutcome?.(check);
@@ -98,6 +104,28 @@ async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMa
     const kind = error instanceof MissingObjectError ? 'missing' : 'unreadable';
     return checkOf(archive, slugs, kind, (error as Error).message);
   }
+}
+
+/**
+ * Returns whether an archive was removed since it was listed, as runs do beside this: the target
+ * lists it no more, and it is not the last archive of a tenant.
+ */
+async function isRemoved(
+  control: Queryable,
+  target: Target,
+  { name, installation, tenant }: StoredArchive,
+): Promise<boolean> {
+  const { rowCount } = await control.query(`select from tenant_databases where archive = $1 and state = 'current'`, [
+    name,
+  ]);
+  if (rowCount !== 0) return false;
+
+  const listed = await listArchivesOf(target, installation, tenant);
+  return listed.every(archive => archive.name !== name);
+}
+
+function removedCheck(archive: StoredArchive, slugs: ReadonlyMap<string, string>): ArchiveCheck {
+  return { ...checkOf(archive, slugs, null, 'it was removed meanwhile'), bytes: 0 };
 }
 
 /** Returns the last archives of tenants that the target does not list, or in another size. */

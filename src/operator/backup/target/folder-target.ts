@@ -104,7 +104,7 @@ export class FolderTarget implements Target {
     const path = this.#path(name);
     const temporary = unfinishedPath(path);
 
-    await this.#wait(call, () => mkdir(dirname(path), { recursive: true, mode: folderMode }));
+    const made = await this.#wait(call, () => mkdir(dirname(path), { recursive: true, mode: folderMode }));
     const file = await this.#openFile(temporary, 'w', call);
 
     try {
@@ -112,7 +112,9 @@ export class FolderTarget implements Target {
       await this.#wait(call, () => file.sync());
       await this.#wait(call, () => file.close());
       await this.#wait(call, () => rename(temporary, path));
-      await this.#wait(call, () => syncFolder(dirname(path)));
+      for (const folder of changedFolders(path, made)) {
+        await this.#wait(call, () => syncFolder(folder));
+      }
 
       return { size };
     } catch (error) {
@@ -306,7 +308,11 @@ export class FolderTarget implements Target {
     }
   }
 
-  /** Removes a lock that a killed process has left: by a rename, which only one of several processes can do. */
+  /**
+   * Removes a lock that a killed process has left. Of two processes that do so at the same moment, one
+   * may remove the new lock of the other, so that both write: the last one has the file, which the
+   * other finds when it reads the file again (`Claim.confirm`).
+   */
   async #removeOldLock(path: string, call: string): Promise<boolean> {
     const probe = unfinishedPath(path);
 
@@ -327,6 +333,18 @@ export class FolderTarget implements Target {
 /** Returns another path each time, so that two writers of a file do not meet. */
 function unfinishedPath(path: string): string {
   return `${path}.${randomUUID()}${unfinished}`;
+}
+
+/**
+ * Returns the folders that have got a name for a file to be found by.
+ * @param made the first folder that was made for it; undefined: none was
+ */
+function changedFolders(path: string, made: string | undefined): string[] {
+  const folders = [dirname(path)];
+  while (made !== undefined && folders[0] !== dirname(made)) {
+    folders.unshift(dirname(folders[0] ?? made));
+  }
+  return folders;
 }
 
 /** Writes the names in a folder to the disk. */

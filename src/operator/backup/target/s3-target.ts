@@ -173,7 +173,7 @@ class S3Target implements Target {
 
   async erase(prefix: string): Promise<Erased> {
     const versions = await this.#listVersions(prefix);
-    const found = versions ?? (await Array.fromAsync(this.list(prefix), ({ name }): ObjectVersion => ({ name })));
+    const found = await this.#withObjects(prefix, versions);
 
     let error: string | null = null;
     let removed = 0;
@@ -192,10 +192,7 @@ class S3Target implements Target {
     });
     await this.removeUnfinished(prefix);
 
-    const rest =
-      versions === undefined
-        ? await Array.fromAsync(this.list(prefix), ({ name }): ObjectVersion => ({ name }))
-        : ((await this.#listVersions(prefix)) ?? []);
+    const rest = await this.#withObjects(prefix, versions && (await this.#listVersions(prefix)));
     const left = rest.map(({ name, id }) => (id === undefined || id === 'null' ? name : `${name} (version ${id})`));
     if (left.length > 0) error ??= 'the store still lists it';
 
@@ -221,7 +218,7 @@ class S3Target implements Target {
         await this.#unlessRefused([403, 404], `remove the unfinished ${Key}`, () => this.#client.send(abort));
       }
 
-      if (!page?.IsTruncated) return;
+      if (!page?.IsTruncated || page.NextKeyMarker === undefined) return; // without it, it is no list of uploads
       markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
     }
   }
@@ -286,6 +283,17 @@ class S3Target implements Target {
     }
   }
 
+  /**
+   * Returns versions, and the objects that are not among them: a store that does not know versions may
+   * answer with an empty list of them.
+   */
+  async #withObjects(prefix: string, versions: readonly ObjectVersion[] = []): Promise<ObjectVersion[]> {
+    const names = new Set(versions.map(({ name }) => name));
+    const objects = await Array.fromAsync(this.list(prefix), ({ name }): ObjectVersion => ({ name }));
+
+    return [...versions, ...objects.filter(({ name }) => !names.has(name))];
+  }
+
   /** @returns undefined when the store does not list versions, or this login may not */
   async #listVersions(prefix: string): Promise<ObjectVersion[] | undefined> {
     const versions: ObjectVersion[] = [];
@@ -303,6 +311,7 @@ class S3Target implements Target {
       }
 
       if (!page.IsTruncated) return versions;
+      if (page.NextKeyMarker === undefined) return undefined; // without it, it is no list of versions
       markers = { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker };
     }
   }
