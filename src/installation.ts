@@ -15,7 +15,7 @@ import { startEmbeddedPostgres } from './embedded/postgres.ts';
 import { OperatorError } from './log/operator-error.ts';
 import { type Statements, statementsOf } from './postgres/statements.ts';
 
-/** What opens the databases of an installation: the URL of the control database, and the keys. */
+/** The means to open the databases of an installation: the URL of the control database, and the keys. */
 export interface InstallationAccess {
   /** The URL of the control database. */
   readonly controlUrl: string;
@@ -29,7 +29,7 @@ export interface InstallationAccess {
   close(): Promise<void>;
 }
 
-/** What runs statements on the control database. */
+/** Runs statements on the control database. */
 export interface ControlStatements {
   readonly statements: Statements;
 }

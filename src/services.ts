@@ -91,7 +91,10 @@ export async function createServices(options: ServiceOptions) {
 
 type Control = Awaited<ReturnType<typeof startControl>>;
 
-/** What the process has of the control database: its place among the processes, the feed of changes, the directory. */
+/**
+ * The parts of the process that use the control database: its place among the processes, the
+ * feed of changes, the directory.
+ */
 async function startControl({ config, installation, log, now = Date.now }: ServiceOptions, closing: Closing) {
   const { controlUrl, member, pool, secrets } = installation;
   const heads = { tenant: await tenantHead(), control: await controlHead() };
@@ -179,7 +182,7 @@ async function startTenants(
   return { databases, changeWatch, responseCache };
 }
 
-/** What serves requests, and what goes on after them: mails, webhooks, streams of changes. */
+/** The parts that serve requests and go on after them: mails, webhooks, streams of changes. */
 async function startParts(
   {
     config,

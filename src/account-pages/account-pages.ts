@@ -21,7 +21,7 @@ interface AccountPageServices extends AuthServices, ContextServices {
   directory: AuthServices['directory'];
   /** Limits the forms that are sent, as the routes of accounts are limited. */
   readonly limit: Middleware;
-  /** Whether the explorer is among the pages of the service. */
+  /** True if the explorer is among the pages of the service. */
   readonly hasExplorer: boolean;
 }
 
@@ -158,7 +158,7 @@ interface AccountPage {
   /** The name of the tenant; undefined on pages that everybody can open. */
   readonly tenantName?: string | undefined;
   readonly body: Html;
-  /** Whether the form above was refused: a screen reader hears the title first. */
+  /** True if the form above was refused: a screen reader hears the title first. */
   readonly isRefused?: boolean;
 }
 

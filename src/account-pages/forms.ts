@@ -2,7 +2,7 @@ import { passwordLength } from '../auth/passwords.ts';
 import { type Html, html } from '../docs/html.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 
-/** What is wrong with a form, in words, by the name of its field. */
+/** The mistakes of a form, in words, by the name of its field. */
 export type FormErrors = Readonly<Record<string, string>>;
 
 /** The link with which the page was opened. */

@@ -13,7 +13,7 @@ import { TableStatements } from '../postgres/table-statements.ts';
 import { pascalCase } from '../runtime/casing.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 
-/** What a change does with a record. */
+/** The kinds of change of a record. */
 export const changeActions = ['create', 'update', 'delete'] as const;
 type Row = Record<string, unknown>;
 

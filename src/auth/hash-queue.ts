@@ -35,7 +35,7 @@ interface Waiter extends HashRequester {
   readonly refuse: (error: Error) => void;
 }
 
-/** What waiters are grouped by. */
+/** The things by which waiters are grouped. */
 type Key = 'network' | 'tenant';
 const otherKey = { network: 'tenant', tenant: 'network' } as const;
 

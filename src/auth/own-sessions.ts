@@ -54,7 +54,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
         const session = await control.em.fork().findOne(Session, found, { populate: ['user.role'] });
         if (!session) return;
         if (session.user.id !== caller.userId) {
-          // Who manages nobody gets the same response as for an unknown session, so the response discloses no id.
+          // The response to a caller who manages nobody is that for an unknown session, so it discloses no id.
           if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
           requireMayManage(session.user.role.permissions, caller.permissions);
         }

@@ -73,7 +73,7 @@ const networkBits = 48;
 
 const memberPermissions = `select permissions from roles where tenant_id = $1 and name = 'Member'`;
 
-/** Who registers somebody with a token grants the role `Member`, by the same rule as an invitation. */
+/** A caller who registers somebody with a token grants the role `Member`, by the rule of an invitation. */
 async function requireMayRegister(control: ControlDatabase, context: RequestContext): Promise<void> {
   if (!context.optionalCaller) {
     if (context.tenant.features.includes('selfRegistration')) return;

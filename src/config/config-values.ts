@@ -135,7 +135,7 @@ export const masterKey = z.string().transform((text, context) => {
 /** Peers whose `X-Forwarded-For` is trusted. */
 export interface TrustedProxies {
   readonly networks: readonly IpNetwork[];
-  /** Whether every peer on a Unix socket is trusted. */
+  /** True if every peer on a Unix socket is trusted. */
   readonly unixSocket: boolean;
 }
 

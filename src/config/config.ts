@@ -82,7 +82,7 @@ function toConfig(env: z.output<typeof variables>) {
     publicUrl: env.PUBLIC_URL ?? `http://localhost:${env.PORT}`,
     /** The address of the pages that links in mails lead to; undefined = those of the service. */
     appUrl: env.APP_URL,
-    /** What the public port shows of the documentation: all, all but the operators' handbook, or nothing. */
+    /** The part of the documentation that the public port shows: all, all but the operators' handbook, or nothing. */
     docs: env.DOCS,
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,

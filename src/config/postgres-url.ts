@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os';
 import { encodeHint, urlFault } from './url-text.ts';
 
-/** What a URL of a PostgreSQL server says. */
+/** The parts of a URL of a PostgreSQL server. */
 export interface PostgresUrl {
   /** A name or an address; of a Unix socket its folder, which begins with a slash. */
   readonly host: string;

@@ -31,7 +31,7 @@ export function serverUrlFault(text: string, schemes: readonly string[]): string
   return undefined;
 }
 
-/** What to do with a password that has letters with a meaning in URLs. */
+/** Advice for a password that has letters with a meaning in URLs. */
 export const encodeHint = 'percent-encode what is special in its login: / is %2F, # %23, ? %3F, @ %40';
 
 function canDecode(text: string): boolean {

@@ -37,7 +37,7 @@ export class Turns {
   }
 }
 
-/** What receives the bytes of a result. */
+/** The receiver of the bytes of a result. */
 interface Receiver {
   readonly bytesReceived: number;
 }

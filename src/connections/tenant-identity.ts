@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { canServe, type SchemaVersion } from '../control/schema-version.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
-/** What a new connection must find inside the database: the tenant, and a schema that the build can serve. */
+/** The facts that a new connection must find inside the database: the tenant, and a schema that the build can serve. */
 export interface ExpectedTenant {
   readonly guid: string;
   /** The last tenant migration of this build. */

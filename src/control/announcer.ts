@@ -31,7 +31,7 @@ class Batch {
  */
 export class Announcer {
   readonly #control: ControlDatabase;
-  /** What is not being sent. */
+  /** Announcements that are not being sent yet. */
   #next = new Batch();
   #sending: Promise<void> | undefined;
   #isStopped = false;
@@ -83,7 +83,7 @@ export class Announcer {
     this.#sending = undefined;
   }
 
-  /** What was announced meanwhile is sent together with a batch that has failed. */
+  /** Announcements of the meantime are sent together with a batch that has failed. */
   #putBack(failed: Batch): void {
     const later = this.#next;
     this.#next = failed;

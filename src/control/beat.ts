@@ -29,7 +29,7 @@ const joinRetryMs = 250;
 /** Maximum delay of a stop by a control database that does not respond. */
 const maxLeaveMs = 2_000;
 
-/** What the control database says at a beat. */
+/** The answer of the control database to a beat. */
 export interface Fleet {
   /** Running processes of the service, this one included if it is one. */
   readonly services: number;
@@ -116,7 +116,7 @@ export class Beat {
     return this.#options.process;
   }
 
-  /** What the last confirmed beat returned. */
+  /** The answer to the last confirmed beat. */
   get fleet(): Fleet {
     return this.#fleet;
   }

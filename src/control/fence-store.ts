@@ -1,6 +1,6 @@
 import { type ControlDatabase, queryControl } from './database.ts';
 
-/** What the control database says about the fence of a tenant. */
+/** The fence of a tenant, as the control database has it. */
 export interface TenantFence {
   readonly guid: string;
   /** Never used again: the fence that follows has another one. */

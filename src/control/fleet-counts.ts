@@ -47,7 +47,7 @@ export interface FleetCounts {
 const maxAgeMs = 10_000;
 const maxWaitMs = 1_000;
 
-/** What the last runs and drills have left in the control database. */
+/** The results of the last runs and drills in the control database. */
 const backupCounts = `
   select json_build_object(
       'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),

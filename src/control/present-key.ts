@@ -4,7 +4,7 @@ import { otherKeyDetail } from '../postgres/database-error.ts';
 import type { Statements } from '../postgres/statements.ts';
 import { MasterKeyError, owners, type SealingKey, type SecretBox } from './secret-box.ts';
 
-/** What the control database says of its master key. */
+/** The facts about its master key that the control database has. */
 interface StoredKey {
   /** Of the installation. */
   readonly id: string;

@@ -2,7 +2,7 @@ import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Deadline } from '../runtime/deadline.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
-/** What decides the queue of a request. */
+/** The facts that decide the queue of a request. */
 export interface TenantRequest {
   readonly tenant: { readonly id: number };
   readonly deadline: Deadline;

@@ -2,7 +2,10 @@ import { preparedStatement } from '../postgres/statement.ts';
 import type { ControlDatabase } from './database.ts';
 import { controlReads, type TenantRequest } from './tenant-queues.ts';
 
-/** Who asks for names: all of the tenant for those who may read users, else their own and those of their entity. */
+/**
+ * A caller who asks for names. One who may read users gets all names of the tenant; another one gets the own name and
+ * those of the own entity.
+ */
 export interface NameReader {
   readonly userId: number;
   readonly entityId: number | null;

@@ -26,14 +26,14 @@ const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
 
 type Asset = readonly [path: string, content: Content];
 
-/** What pages outside the documentation load too, by path. */
+/** Files that pages outside the documentation load too, by path. */
 export const sharedAssets: readonly Asset[] = [
   ['/css/base.css', { type: 'css', render: () => ownFile('base.css') }],
   ['/css/account.css', { type: 'css', render: () => ownFile('../account-pages/account.css') }],
   ['/favicon.ico', { type: 'svg', render: () => icon }],
 ];
 
-/** What every page of the documentation loads, by path. */
+/** Files that every page of the documentation loads, by path. */
 export const assets: readonly Asset[] = [
   ...sharedAssets,
   ['/docs/element.js', { type: 'js', render: () => ownFile('element.js') }],

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { isJson } from './media-types.ts';
 import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
 
-/** What the examples of an endpoint send in place of its parameters. */
+/** The values that the examples of an endpoint send as its parameters. */
 export interface SampleValues {
   /** The address of the service. */
   readonly base: string;

@@ -43,7 +43,7 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
   ]);
 }
 
-/** What search.js searches: title, address, where that is, the words to show below it, and all other words. */
+/** An entry that search.js searches: title, address, where that is, the words to show below it, and all other words. */
 type Entry = readonly [title: string, address: string, place: string, shown: string, words: string];
 
 const maxShown = 120; // characters

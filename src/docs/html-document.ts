@@ -8,7 +8,7 @@ interface HtmlDocument {
   /** Further elements of the head. */
   readonly head?: Html | undefined;
   readonly header: Html;
-  /** What stands beside the main part, or above it on a phone. */
+  /** The column beside the main part, or above it on a phone. */
   readonly contents?: Html | undefined;
   readonly main: Html;
 }

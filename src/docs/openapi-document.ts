@@ -109,7 +109,10 @@ interface Requirement {
   security?: Json[];
 }
 
-/** What a caller must send, by the access of a route. Every other access is the name of a permission. */
+/**
+ * The credentials that a caller must send, by the access of a route. Every other access is the
+ * name of a permission.
+ */
 const requirements: Record<string, Requirement> = {
   anonymous: { text: 'Needs `X-Tenant`, but no token.', security: [] },
   optional: { text: 'Needs `X-Tenant` or a token.', security: [{}, { bearer: [] }] },

@@ -4,11 +4,11 @@ import { htmlDocument, link } from './html-document.ts';
 /** A section of a page: the id of its heading, the text of its link, and the sections in it. */
 export type Section = readonly [id: string, name: string, parts?: readonly Section[]];
 
-/** What all pages of a service have in common. */
+/** Facts of the service that all of its pages have in common. */
 export interface Site {
   /** The address under which clients reach the service, for the examples. */
   readonly base: string;
-  /** Whether the handbook of operators is among the pages. */
+  /** True if the handbook of operators is among the pages. */
   readonly hasHandbook: boolean;
 }
 

@@ -11,7 +11,7 @@ import { page, type Site } from './page.ts';
 /** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
 
-/** What a service shows: all, all but the handbook of operators, or nothing. */
+/** The pages that a service shows: all, all but the handbook of operators, or none. */
 export type ShownDocumentation = 'public' | 'api' | 'off';
 
 /**

@@ -53,7 +53,7 @@ interface Body {
 interface SuccessResponse {
   readonly status: string;
   readonly isList: boolean;
-  /** Whether the response may also be 204. */
+  /** True if the response may also be 204. */
   readonly mayBeEmpty: boolean;
   readonly body?: Omit<Body, 'mediaType'> | undefined;
 }

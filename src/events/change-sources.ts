@@ -23,7 +23,7 @@ export interface ChangeFilter {
 /** A resource whose changes are in the feed. */
 export interface ChangeSource {
   readonly name: string;
-  /** Who may read its records, and so its changes. */
+  /** The callers who may read its records, and so its changes. */
   readonly access: Permission | 'user';
   /** True if records belong to a business entity, and a caller of scope `Self` reads only those of their own. */
   readonly isOwned: boolean;
@@ -69,7 +69,7 @@ export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
 /** The resources whose records belong to a business entity. */
 export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
 
-/** What decides which changes a caller sees. */
+/** The facts about a caller that decide which changes it sees. */
 export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
 
 /**

@@ -67,7 +67,7 @@ const text = `
     from state s cross join (select ${lastMadeAt} as made_at) passed left join judged r on true
    order by r.era, r.xid, r.kind, r.id`;
 
-/** What the database says of its feed, in every row of the result. */
+/** The state of the feed of a database, in every row of the result. */
 export interface FeedState {
   readonly stateEra: number;
   /** Cursors of earlier eras are of data that were replaced, or may be of commits that a failover has lost. */

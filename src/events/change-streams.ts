@@ -35,7 +35,7 @@ interface StreamsOptions {
   now: () => number;
 }
 
-/** What one stream sends to whom. */
+/** One stream: its reader, and the changes that it sends. */
 export interface StreamRequest {
   readonly tenant: TenantRecord;
   readonly caller: Caller;

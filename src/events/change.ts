@@ -9,7 +9,7 @@ import { readerCursorText } from './reader-cursor.ts';
 
 type Row = Record<string, unknown>;
 
-/** What clients receive of a change (`sentChange`). */
+/** The fields of a change that clients receive (`sentChange`). */
 export const changeView = describeFields(
   {
     Id: z.string(),

@@ -83,7 +83,7 @@ interface HeldFeed {
 }
 
 /**
- * What holds a feed is read again after this time. A feed that nobody reads any more is
+ * The holder of a feed is read again after this time. A feed that nobody reads any more is
  * forgotten after three times that.
  */
 const readMs = 10_000;

@@ -8,7 +8,7 @@ import { type Reader, visibleChanges } from './change-sources.ts';
  */
 export interface ReaderCursor {
   readonly cursor: Cursor;
-  /** What the reader could see (`accessMark`) when the cursor was made. */
+  /** The mark of the reader's access when the cursor was made (`accessMark`). */
   readonly access: string;
 }
 

@@ -5,14 +5,14 @@
 export const writtenSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;
 
-/** What the server has counted when so many more rows were inserted. */
+/** Returns the counters of a server after so many more rows were inserted. */
 export function writtenAfter(written: string, inserted: number): string {
   const at = written.lastIndexOf(' ') + 1;
   return `${written.slice(0, at)}${Number(written.slice(at)) + inserted}`;
 }
 
 /**
- * Whether a database may have changed, without a connection to it: how many rows were inserted, and whether a session
+ * Says without a connection to a database if it may have changed: how many rows were inserted, and whether a session
  * of another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login may not
  * see counts as one. Columns of `WriteCounters`, for a row with the `oid` of a database.
  */

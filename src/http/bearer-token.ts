@@ -43,7 +43,7 @@ function parseSegment(segment: string): Record<string, unknown> {
   throw invalidToken('malformed');
 }
 
-/** Whether a value is a JSON object: neither null nor an array. */
+/** True if a value is a JSON object: neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,6 @@
 import { problem } from '../errors.ts';
 
-/** What a proxy or `Representation.tagOf` adds to the tag of a compressed body. */
+/** The suffix that a proxy or `Representation.tagOf` adds to the tag of a compressed body. */
 const codingSuffix = /-(zstd|br|gzip)"$/;
 
 const tag = String.raw`(W/)?"[\x21\x23-\x7e\x80-\xff]*"`;

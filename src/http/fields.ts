@@ -113,7 +113,7 @@ export const code = () =>
 interface TextOptions {
   /** Maximum length in Unicode code points. */
   max: number;
-  /** Whether tabs and line feeds are allowed. */
+  /** True if tabs and line feeds are allowed. */
   multiline?: boolean;
 }
 

@@ -8,7 +8,7 @@ import { createServer, type Server } from 'node:http';
  */
 export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'starting';
 
-/** What an operator does, where the reason does not say it. */
+/** The next step of an operator, where the reason does not say it. */
 const remedies: { readonly [reason in UnreadyReason]?: string } = {
   master_key: 'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
 };

@@ -116,12 +116,12 @@ export function takesNull(field: z.ZodType): boolean {
   return field.safeParse(null).success;
 }
 
-/** Whether the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses what is else ignored. */
+/** True if the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses unknown names. */
 export function prefersStrict(header: string | undefined): boolean {
   return isPreferred(header, /^handling="?strict"?$/i);
 }
 
-/** Whether the header `Prefer` asks for the number of all records of a list. */
+/** True if the header `Prefer` asks for the number of all records of a list. */
 export function prefersCount(header: string | undefined): boolean {
   return isPreferred(header, /^count="?exact"?$/i);
 }

@@ -10,9 +10,9 @@ export interface UploadContract {
   readonly mediaType: string;
   /** Maximum size of the body in bytes. */
   readonly maxBytes: number;
-  /** What a client reads whose body is larger. */
+  /** The advice to a client whose body is larger. */
   readonly tooLarge?: string;
-  /** What a client reads whose body is not UTF-8, after the sentence that says so. */
+  /** The advice to a client whose body is not UTF-8, after the sentence that says so. */
   readonly notUtf8?: string;
   /** A valid body, for the documentation. */
   readonly example?: string;

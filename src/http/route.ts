@@ -13,7 +13,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In @koa/router's syntax: `/api/v1/EntityStatus/:id`. */
   readonly path: string;
-  /** Who may call the endpoint. Without a default, so that every route decides it. */
+  /** The callers who may use the endpoint. It has no default, so that every route decides it. */
   readonly access: Access;
   readonly summary: string;
   /** Groups endpoints in the documentation. */
@@ -44,21 +44,21 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Media type of a response that is no JSON: the handler returns an `EventStream`. For the documentation. */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;
-  /** Whether a successful response may also be 204 without a body. */
+  /** True if a successful response may also be 204 without a body. */
   readonly mayBeEmpty?: boolean | undefined;
   /** `no-store`; or `revalidate`: clients may store the response, but must revalidate it before each use. */
   readonly cache: 'no-store' | 'revalidate';
-  /** Whether the response has the `ETag` of the record that it contains, although the client must not store it. */
+  /** True if the response has the `ETag` of the record that it contains, although the client must not store it. */
   readonly hasTag?: boolean | undefined;
-  /** Whether the handler makes the change only if the record meets the `precondition` of its input. */
+  /** True if the handler makes the change only if the record meets the `precondition` of its input. */
   readonly takesIfMatch?: boolean | undefined;
-  /** Whether the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
+  /** True if the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
   readonly takesIdempotencyKey?: boolean | undefined;
   /** The problems of the handler, beyond those that access, input and headers lead to. For the documentation. */
   readonly problems?: readonly ProblemCode[] | undefined;
-  /** Whether the handler returns a `Page` with a cursor, because the list grows at its end. */
+  /** True if the handler returns a `Page` with a cursor, because the list grows at its end. */
   readonly hasCursor?: boolean | undefined;
-  /** Whether the handler continues a stream after the event that the header `Last-Event-ID` names. */
+  /** True if the handler continues a stream after the event that the header `Last-Event-ID` names. */
   readonly takesLastEventId?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
@@ -70,7 +70,7 @@ export interface Route<Access = unknown, Context = unknown> {
 export interface RouteInput<Body, Query = Record<never, never>> {
   readonly body: Body;
   readonly query: Query;
-  /** What the request asks of a list beyond the plain one; the handler then returns a `Page`. */
+  /** The parameters of a list that is not the plain one; the handler then returns a `Page`. */
   readonly list?: ListQuery | undefined;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;

@@ -8,7 +8,7 @@ export class TableFullError extends Error {
   override name = 'TableFullError';
 }
 
-/** What the database says about a row, by SQLSTATE. */
+/** The reason why the database refuses a row, by SQLSTATE. */
 const reasons: [RegExp, Pick<ImportError, 'Code' | 'Reason'>][] = [
   [/^23503$/, { Code: 'unknown_reference', Reason: 'refers to a record that does not exist' }],
   [/^(22...|23...)$/, { Code: 'invalid', Reason: 'is not valid' }],

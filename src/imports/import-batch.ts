@@ -26,7 +26,7 @@ interface Batch {
   readonly counts: ImportCounts;
 }
 
-/** What the rows of a batch do, before it is done. */
+/** The changes that the rows of a batch will make. */
 interface Plan {
   readonly inserts: RowValues[];
   readonly updates: RowValues[];
@@ -147,7 +147,7 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
   else plan.updates.push(changed);
 }
 
-/** Whether the row says that its record is marked as deleted; undefined when the file does not say. */
+/** True if the row says that its record is marked as deleted; undefined when the file does not say. */
 function isMarkedAsDeleted({ fields }: Columns, { cells }: CsvRecord): boolean | undefined {
   const cell = cells[fields.indexOf('IsDeleted')]?.trim().toLowerCase();
   if (cell === undefined || cell === '') return undefined;

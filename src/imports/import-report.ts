@@ -1,4 +1,4 @@
-/** What a client asks for. */
+/** The import that a client asks for. */
 export interface ImportOrder {
   readonly resource: string;
   readonly mode: 'create' | 'upsert';
@@ -28,7 +28,7 @@ export interface ImportCounts {
   errors: ImportError[];
 }
 
-/** What an import has done, under the names of the API. */
+/** The result of an import, under the names of the API. */
 export interface ImportReport {
   readonly Resource: string;
   readonly Mode: 'create' | 'upsert';

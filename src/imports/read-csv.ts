@@ -1,6 +1,6 @@
 import { type Parser, parse } from 'csv-parse';
 
-/** What separates the cells of a file. */
+/** The character between two cells of a file. */
 type Delimiter = ',' | ';' | '\t';
 
 /** A record of a CSV file. */

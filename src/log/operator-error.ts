@@ -48,11 +48,11 @@ export function explain(error: unknown): string {
   );
 }
 
-/** What `--json` prints of an error. A code is stable; message and hint are for people. */
+/** An error as `--json` prints it. A code is stable; message and hint are for people. */
 interface ErrorDocument {
   code: 'usage' | 'configuration' | 'failed' | 'blocked' | 'database_unusable' | 'unexpected';
   message: string;
-  /** What to do next; null when the message says it. */
+  /** The next step of the operator; null when the message says it. */
   hint: string | null;
   /** Details of an unexpected error, and of a statement that was refused, for the developers. */
   details?: object | undefined;

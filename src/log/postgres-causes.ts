@@ -1,6 +1,6 @@
 import { sqlState } from '../postgres/database-error.ts';
 
-/** What a code means, and what the operator does next. */
+/** The meaning of a code, and the next step of the operator. */
 export interface ErrorCause {
   /** SQLSTATEs (PostgreSQL, appendix A), or codes of the driver, of Node or of this project. */
   readonly codes: readonly string[];
@@ -203,7 +203,7 @@ export function connectFailure(error: unknown): string | undefined {
   return code === insufficientPrivilege ? `${cause}: ${privilegeText(error)}` : cause;
 }
 
-/** What PostgreSQL says about a missing privilege. It names objects and attributes, and no value. */
+/** The sentence of PostgreSQL about a missing privilege. It names objects and attributes, and no value. */
 function privilegeText(error: unknown): string {
   const { message, detail } = error as { message: string; detail?: string };
 

@@ -1,7 +1,7 @@
 import type { TenantRecord } from '../control/records.ts';
 
 /**
- * What the link of a mail is for: it is the path of the service's own page, and `{action}` of
+ * The purpose of the link of a mail: it is the path of the service's own page, and `{action}` of
  * an address.
  */
 export type AccountAction = 'accept' | 'confirm' | 'reset';

@@ -7,7 +7,7 @@ interface AccountMail {
   readonly subject: string;
   readonly paragraphs: readonly string[];
   readonly link: { readonly text: string; readonly address: string };
-  /** What else the reader should know, below the link. */
+  /** Further facts for the reader, below the link. */
   readonly notes: readonly string[];
 }
 

@@ -5,7 +5,7 @@ import { removeReplacedDeliveries } from './mail-requests.ts';
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
 
 /**
- * What became of the address that somebody asked a mail for. `unknown`: nobody gets a mail;
+ * The outcome for an address that somebody asked a mail for. `unknown`: nobody gets a mail;
  * `limited`: the address has got as many as it may; `replaced`: a later mail is in its place.
  */
 export type Found = 'found' | 'unknown' | 'limited' | 'replaced';

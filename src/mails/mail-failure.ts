@@ -1,6 +1,6 @@
 import { withoutAddresses, withoutUrls } from '../log/describe-error.ts';
 
-/** What a mail server, or the way to it, has said to an attempt. */
+/** The failure of an attempt, as the mail server or the network has told it. */
 export interface MailFailure {
   /**
    * Why, for those who manage the users of a tenant: nothing of the network of the service, and
@@ -15,13 +15,13 @@ export interface MailFailure {
   readonly answer: MailAnswer;
 }
 
-/** What the log says of a failed attempt, without an address. */
+/** A failed attempt as the log has it, without an address. */
 interface MailAnswer {
   /** Of nodemailer or Node, such as `EENVELOPE`. */
   readonly code: string | undefined;
   /** Of the network or TLS, such as `CERT_HAS_EXPIRED`. */
   readonly cause: string | undefined;
-  /** What the server answered to, such as `RCPT TO`. */
+  /** The command that the server answered, such as `RCPT TO`. */
   readonly command: string | undefined;
   readonly responseCode: number | undefined;
   /** RFC 3463, such as `5.1.1`. */

@@ -4,7 +4,7 @@ import type { SecretBox } from '../control/secret-box.ts';
 /** The mails with a link that proves who reads them. */
 export type LinkKind = 'invitation' | 'registration' | 'reset';
 
-/** What the token of a link is made over. */
+/** The facts over which the token of a link is made. */
 export interface LinkOwner {
   /** `mail_deliveries.link`. */
   readonly link: string;

@@ -2,7 +2,7 @@ import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { createLeases, isLeased, type Leases, leaseTime } from '../control/leases.ts';
 import type { LinkKind } from './mail-link.ts';
 
-/** What a mail is. */
+/** The kinds of mail. */
 type MailKind = LinkKind | 'webhook_disabled';
 
 /** A delivery that this process may try. */
@@ -11,7 +11,7 @@ export interface LeasedMail {
   readonly tenantId: number;
   readonly tenantGuid: string;
   readonly kind: MailKind;
-  /** What else it is about, as `mail_deliveries.about`. */
+  /** Further facts of the mail, as `mail_deliveries.about`. */
   readonly about: {
     readonly network?: string;
     readonly host?: string;
@@ -26,7 +26,7 @@ export interface LeasedMail {
   readonly mayHaveArrived: boolean;
 }
 
-/** What an attempt needs to know. */
+/** The facts that an attempt needs. */
 export interface BegunMail {
   readonly link: string;
   /** Number of this attempt, from 1. */

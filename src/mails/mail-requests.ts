@@ -3,7 +3,7 @@ import type { Rate } from '../http/rate-limit/sliding-window.ts';
 import { linkLifetimes, newLink } from './mail-link.ts';
 import { removeOldDeliveries } from './remove-old-deliveries.ts';
 
-/** Who asks for a mail to an address, and in which request. */
+/** The person who asks for a mail to an address, and the request. */
 export interface MailRequest {
   readonly tenantId: number;
   /** As `normaliseEmail` returns it. */

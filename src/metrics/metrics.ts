@@ -17,7 +17,7 @@ import { addWebhookMetrics, type DeliveryCounts, type HeldFeed } from './webhook
 /** A metric with its current values, as JSON. */
 export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
 
-/** What is known of a metric without its values. */
+/** A metric without its values. */
 export interface MetricDefinition {
   readonly name: string;
   readonly help: string;

@@ -16,7 +16,7 @@ const pollMs = 10;
 /** The transaction of a change of users or roles. Await nothing but its queries: see `transactControl`. */
 export interface PeopleTransaction {
   readonly query: QueryControl;
-  /** What the caller may do now: the permissions of the token that the caller's role still has. */
+  /** The rights that the caller has now: the permissions of the token that the caller's role still has. */
   readonly permissions: ReadonlySet<string>;
 }
 

@@ -1,4 +1,4 @@
-/** What the documentation says of every route of users. */
+/** The documentation of every route of users. */
 export const userDocumentation = {
   tag: 'User',
   description:

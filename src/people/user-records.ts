@@ -8,7 +8,7 @@ import type { PeopleTransaction } from './change-people.ts';
 import { findRole } from './role-records.ts';
 import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
 
-/** What administrators decide about a user. */
+/** The fields of a user that administrators decide. */
 export const userFields = describeFields(
   {
     FirstName: text({ max: lengths.name }),

@@ -1,6 +1,6 @@
 import type { Queryable } from './shared-connection.ts';
 
-/** What PostgreSQL has counted of the changes of one database or table, at one poll. */
+/** The counts of PostgreSQL of the changes of one database or table, at one poll. */
 export interface ChangeCounters {
   /** True if no session was there whose changes may not be counted yet. */
   readonly isUnused: boolean;

@@ -18,7 +18,7 @@ interface Field {
   dataTypeID: number;
 }
 
-/** What `pg` calls of a query, as far as it is missing in its types. */
+/** The methods of a query that `pg` calls, as far as its types lack them. */
 interface BaseQuery {
   name: string;
   values: unknown[];

@@ -9,7 +9,7 @@ import { serverTls } from './server-tls.ts';
 export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /**
- * What the code relies on in every session, whatever a server, a role or a database has set. A
+ * The settings on which the code relies in every session, whatever a server, a role or a database has set. A
  * kind of connection overrides it, or adds to it. Left to the server: the plans of queries, the
  * abbreviations of zones, which no text of ours has, and `default_transaction_read_only`, with
  * which somebody locks a server; `requireUsableServer` names that.

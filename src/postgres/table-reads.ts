@@ -27,7 +27,7 @@ interface JsonOptions extends SelectOptions {
   isRowPerRecord?: boolean;
 }
 
-/** What the text of a list says of it. */
+/** The facts of a list that its text carries. */
 interface ListText {
   orderBy?: SelectOptions['orderBy'] | undefined;
   /** The number of records at most. */

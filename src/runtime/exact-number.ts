@@ -1,6 +1,6 @@
 import type { FieldError } from './field-error.ts';
 
-/** What is wrong with a field whose number would be another one when it is stored. */
+/** The mistake of a field whose number would be another one when it is stored. */
 export const inexactNumber: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
 
 /** Every decimal of at most 15 digits survives. */

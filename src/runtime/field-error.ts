@@ -38,7 +38,7 @@ export interface FieldErrorParameters {
   readonly deleted?: boolean;
 }
 
-/** What is wrong with a field: a text for people, and a code with its parameters for programs. */
+/** A mistake in a field: a text for people, and a code with its parameters for programs. */
 export interface FieldError extends FieldErrorParameters {
   readonly message: string;
   readonly code: FieldErrorCode;

@@ -27,7 +27,10 @@ export interface Caller {
 
 type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
 
-/** What a caller can lose while the request runs: the tenant is active, the login lasts, the rights are there. */
+/**
+ * The things that a caller can lose while the request runs: the tenant is active, the login
+ * lasts, the rights are there.
+ */
 export type CallerLoss = 'tenant' | 'login' | 'rights';
 
 /** Returns what a caller has lost. @param permissions those that count */
@@ -66,7 +69,7 @@ export async function findActiveUser(
   return role && { user, role };
 }
 
-/** What a caller has logged in with. */
+/** The session or token that a caller has logged in with. */
 type Login = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'keyId'>;
 
 /**

@@ -6,7 +6,7 @@ import type { Sent } from '../http/sent.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**
- * Who may call a route:
+ * The callers who may use a route:
  *   - `anonymous`: every request that names a tenant;
  *   - `optional`: the same, but a token is verified if there is one;
  *   - `client`: an API client with its secret;
@@ -34,7 +34,7 @@ export type TenantRoute = Route<Access, RequestContext>;
 /** The fields of a route that have a default. */
 type Defaulted = 'bodyLimit' | 'status' | 'cache';
 
-/** What a handler returns: a value of the response's type, or a response that is sent as it is. */
+/** The result of a handler: a value of the response's type, or a response that is sent as it is. */
 type Result<Value> = Promise<Value extends undefined ? void : Value | Sent | undefined>;
 
 /** A route whose handler has the types of its contracts. */

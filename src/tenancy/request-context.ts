@@ -205,7 +205,7 @@ export class RequestContext {
     return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
-  /** Who makes the changes of the request, as JSON for the audit log: the setting `app.actor` of a transaction. */
+  /** The author of the changes of the request, as JSON for the audit log: the setting `app.actor` of a transaction. */
   get actor(): string {
     return JSON.stringify({
       userId: this.#caller?.userId,

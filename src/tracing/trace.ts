@@ -1,6 +1,6 @@
 import type { Attributes } from '@opentelemetry/api';
 
-/** What is known of a step that has ended. */
+/** The result of a step that has ended. */
 interface StepResult {
   readonly attributes: Attributes;
   readonly isFailed: boolean;

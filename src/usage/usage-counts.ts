@@ -1,4 +1,4 @@
-/** What one tenant used in one hour. Numbers are added in place, so that a request allocates nothing. */
+/** The usage of one tenant in one hour. Numbers are added in place, so that a request allocates nothing. */
 export interface TenantUsage {
   readonly tenant: string;
   /** Begin of the hour, as Unix time in milliseconds. */

@@ -53,7 +53,7 @@ const selectUsage = `
      and ($4::timestamptz is null or hour < date_trunc('hour', $4::timestamptz, 'UTC'))
    group by 1 order by 1`;
 
-/** What the tenant of the caller uses, for its administrators. */
+/** The usage of the caller's tenant, for its administrators. */
 export function usageRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
     defineRoute({

@@ -29,7 +29,7 @@ interface Attempt extends SendResult {
   readonly at: number;
 }
 
-/** What a process has done for an endpoint since it read it. */
+/** The work of a process for an endpoint since it read the endpoint. */
 export interface Progress {
   state: EndpointState;
   position: string;
@@ -42,7 +42,7 @@ export interface Progress {
 }
 
 /**
- * What follows from the results of a batch. What has no result is sent again, and so are the changes after such a one.
+ * Applies the results of a batch. A message without a result is sent again, and so are the changes after it.
  */
 export function progressOf(
   endpoint: StoredEndpoint,

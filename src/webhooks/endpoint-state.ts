@@ -9,7 +9,7 @@ export interface EndpointState {
   readonly nextAttemptAt: number | null;
 }
 
-/** What decides which changes a webhook receives, and where it stands. */
+/** The fields that decide which changes a webhook receives, and where it stands. */
 export interface PlacedWebhook {
   readonly resources: readonly string[];
   readonly actions: readonly string[];
@@ -35,7 +35,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly dueMessages: number;
   /** When something is sent again; null: nothing has failed. */
   readonly dueAt: number | null;
-  /** What a poll sees of the tenant's database if nobody has inserted a row since. */
+  /** The counters that a poll sees of the tenant's database if nobody has inserted a row since. */
   readonly written: string;
   /** Sealed. */
   readonly secret: Buffer;
@@ -50,13 +50,13 @@ export interface StoredMessage {
   readonly failures: number;
 }
 
-/** What follows from an attempt. */
+/** The consequences of an attempt. */
 interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * What becomes of what was sent. `done`: it needs no further attempt. `stay`: it is a change, and the endpoint keeps
-   * its place in the feed. Else it is a message, which is sent again while the endpoint goes on.
+   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: it is a change, and the
+   * endpoint keeps its place in the feed. Else it is a message, which is sent again while the endpoint goes on.
    */
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }

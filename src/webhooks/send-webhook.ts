@@ -10,7 +10,7 @@ export const sendErrors = ['refused address', 'timeout', 'TLS', 'no connection',
 /** Why an attempt failed. It tells a tenant nothing of the network of the service. */
 type SendError = (typeof sendErrors)[number];
 
-/** What the receiver did. */
+/** The answer of the receiver. */
 export interface SendResult {
   readonly retryAfterMs: number | undefined;
   /** The status of the response; null without one. */

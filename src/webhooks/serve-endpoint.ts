@@ -13,7 +13,7 @@ import { mayRead } from './webhook-reader.ts';
 import { type SecretSealer, signedHeaders } from './webhook-secret.ts';
 import { batchSize, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
 
-/** What serving one tenant uses. */
+/** The services with which one tenant is served. */
 export interface EndpointServices {
   readonly read: Read;
   /** Makes a change in the tenant's database. */
@@ -34,7 +34,7 @@ export interface EndpointServices {
   readonly onDisabled: (endpoint: StoredEndpoint, reason: DisabledReason) => void;
 }
 
-/** What was done for an endpoint. */
+/** The work that was done for an endpoint. */
 export interface EndpointResult {
   /** True if it is to be read again soon: changes follow that are not final yet, or its state is another one now. */
   isOpen: boolean;

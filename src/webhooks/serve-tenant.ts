@@ -33,7 +33,7 @@ export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   now: () => number;
 }
 
-/** What a tenant is served with. */
+/** One lease of a tenant that is being served. */
 interface TenantRun {
   readonly leased: LeasedTenant;
   readonly wakes: Wakes;

@@ -41,9 +41,10 @@ interface Served {
   /** True if one of them is to be read again soon. */
   readonly isOpen: boolean;
   /**
-   * What a poll sees of the tenant's database if nobody but this process has inserted a row since the endpoints were
-   * read first; null without endpoints. It is never above the counters, so that no row of others is hidden. A long text
-   * in a TOAST table counts as rows of its own: then a poll sees more, and the tenant is served once more.
+   * The counters that a poll sees of the tenant's database if nobody but this process has inserted a row since the
+   * endpoints were read first; null without endpoints. It is never above the counters, so that no row of others is
+   * hidden. A long text in a TOAST table counts as rows of its own: then a poll sees more, and the tenant is served
+   * once more.
    */
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */

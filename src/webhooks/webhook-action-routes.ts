@@ -41,7 +41,7 @@ const replayed = z.object({
   Since: moment().optional().describe('From when on all changes are sent again, in their order.'),
 });
 
-/** What else can be done with a webhook: see its attempts, and send, repeat or leave out messages. */
+/** Further actions on a webhook: see its attempts, and send, repeat or leave out messages. */
 export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
   const action = { ...webhookDocumentation, method: 'POST', takesIdempotencyKey: true } as const;
   return [

@@ -6,7 +6,7 @@ import type { PlacedWebhook } from './endpoint-state.ts';
 import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
 import { selectLastChange } from './webhook-store.ts';
 
-/** What a webhook receives next. */
+/** The page of changes that a webhook receives next. */
 export interface NextPage extends ChangePage {
   /**
    * The data were put in place of others, or changes after the place of the webhook were removed: what it has received

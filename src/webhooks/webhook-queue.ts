@@ -20,7 +20,7 @@ export interface LeasedTenant {
 export interface ServedTenant {
   /** As they were read before each was looked at last. */
   readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince'>[];
-  /** What a poll sees of the tenant's database if it has no change that was not served. */
+  /** The counters that a poll sees of the tenant's database if it has no change that was not served. */
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */
   readonly feedCursor: string | null;

@@ -1,7 +1,7 @@
 import type { UnreadyReason } from '../http/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 
-/** What the primary process sends to a worker. */
+/** Messages of the primary process to a worker. */
 export type ToWorker =
   /** Start, with the URL of the control database if it is on the embedded PostgreSQL. */
   | { readonly type: 'start'; readonly databaseUrl?: string | undefined }
@@ -12,7 +12,7 @@ export type ToWorker =
   | { readonly type: 'read_ready'; readonly id: number }
   | { readonly type: 'read_metrics'; readonly id: number; readonly withFleet: boolean };
 
-/** What a worker sends to the primary process. */
+/** Messages of a worker to the primary process. */
 export type ToPrimary =
   /** The worker listens, and is ready. */
   | { readonly type: 'started'; readonly port: number }

@@ -4,7 +4,7 @@ export interface ProcessEnd {
   readonly signal: string | null;
 }
 
-/** What the primary process must do next. A worker is named by its number, which no other worker of it gets. */
+/** The next act of the primary process. A worker is named by its number, which no other worker of it gets. */
 export type Action =
   | { readonly kind: 'fork'; readonly worker: number }
   /** Ask the worker to finish its requests and to end; when restarting, to leave new connections to the others. */

@@ -7,7 +7,7 @@ export interface SortKey {
   readonly direction: 'asc' | 'desc';
 }
 
-/** What clients may ask of a list: how it may be sorted, filtered, searched and paged. */
+/** The parameters that clients may send to a list: how it may be sorted, filtered, searched and paged. */
 export interface ListContract {
   /** By name and by its camelCase spelling: the fields of the view, without lists and objects. */
   readonly fields: ReadonlyMap<string, ListField>;
@@ -19,9 +19,9 @@ export interface ListContract {
   readonly key: ListField;
   /** The fields that `q` searches. */
   readonly search: readonly ListField[];
-  /** Whether the fields of `search` have trigram indexes, if the server has the extension. */
+  /** True if the fields of `search` have trigram indexes where the server has the extension. */
   readonly hasTrigrams: boolean;
-  /** What a record has beyond its view, if the parameter `include` asks for it. */
+  /** The fields that a record has beyond its view if the parameter `include` asks for them. */
   readonly includes: readonly Include[];
   /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
   readonly query: z.ZodObject;

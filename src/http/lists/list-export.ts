@@ -18,7 +18,7 @@ export class ListExport {
 const mediaTypes = ['application/json', 'text/csv'];
 
 /**
- * Whether `Accept` prefers CSV to JSON (RFC 9110 §12.5.1): it names `text/csv`, with a higher weight than JSON has, or
+ * True if `Accept` prefers CSV to JSON (RFC 9110 §12.5.1): it names `text/csv`, with a higher weight than JSON has, or
  * with the same weight where only a range such as `application/*` covers JSON. Any other header gets JSON. The
  * parameters of `text/csv` are those that the response has.
  */

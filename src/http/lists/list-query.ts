@@ -7,12 +7,12 @@ import { type Include, type ListContract, type SortKey, sortableNames, withKey }
 import { bindingOf, readCursor } from './list-cursor.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
 
-/** What a request asks of a list. */
+/** The parameters of a request for a list. */
 export interface ListQuery {
   readonly contract: ListContract;
   /** True when the client wants all records, as CSV. */
   readonly isExport: boolean;
-  /** Whether the export begins with the byte order mark, by which spreadsheets recognise UTF-8. */
+  /** True if the export begins with the byte order mark, by which spreadsheets recognise UTF-8. */
   readonly hasByteOrderMark: boolean;
   /** Maximum number of records; undefined = all. */
   readonly limit: number | undefined;
@@ -20,9 +20,9 @@ export interface ListQuery {
   readonly filters: readonly Filter[];
   /** The text that one of the searched fields contains. */
   readonly q: string | undefined;
-  /** What the records have beyond their view. */
+  /** The fields that the records have beyond their view. */
   readonly includes: readonly Include[];
-  /** Whether the response says how many records the filters match. */
+  /** True if the response says how many records the filters match. */
   readonly isCounted: boolean;
   /** The values of the sorted fields of the record before the page, as PostgreSQL prints them. */
   readonly after: readonly (string | null)[] | undefined;

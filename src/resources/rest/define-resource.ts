@@ -22,7 +22,7 @@ export interface Resource {
   readonly path: string;
   readonly entity: EntityClass<object>;
   readonly routes: TenantRoute[];
-  /** What the routes are made of, for other ways to change records. */
+  /** The definition behind the routes, for other ways to change records. */
   readonly definition: ResourceDefinition;
 }
 

@@ -56,7 +56,7 @@ export interface ResourceOptions<
   view: ViewOf<Row, View>;
   /** The fields that POST accepts. */
   create: ContractOf<Row, Create>;
-  /** What each field means, in a sentence; fields such as `Id` have a description already. */
+  /** The meaning of each field, in a sentence; fields such as `Id` have a description already. */
   fields: FieldDescriptions<View, Create>;
   /** A body of POST for the documentation: of a record that the demo tenant does not have. */
   example: z.input<Create>;
