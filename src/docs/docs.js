@@ -1,13 +1,13 @@
-// Runs in the browser: copy buttons, tabs and sections that have moved. Without it, the pages show the same texts.
+// Runs in the browser: copy buttons, tabs and sections of other pages. Without it, the pages show the same texts.
 import { create } from './element.js';
 
 addCopyButtons(document);
 addTabs();
-followMovedSection();
+openLinkedSection();
 showPresentPage();
 
-/** Opens a section that is now on another page, such as that of an alert's old address, if this page links to it. */
-function followMovedSection() {
+/** Opens a section of another page, such as that of an alert, if this page links to it. */
+function openLinkedSection() {
   const { hash } = location;
   if (hash === '' || document.getElementById(hash.slice(1))) return;
   const link = [...document.querySelectorAll('main a')].find(each => each.hash === hash);

@@ -8,8 +8,8 @@ import { contentsByPath } from './contents.ts';
 import { html } from './html.ts';
 import { page, type Site } from './page.ts';
 
-/** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
-const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
+/** Where short addresses lead. */
+const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
 
 /** The pages that a service shows: all, all but the handbook of operators, or none. */
 export type ShownDocumentation = 'public' | 'api' | 'off';

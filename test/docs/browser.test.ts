@@ -33,8 +33,8 @@ describeInBrowser('documentation in a browser', (world, open) => {
     expect([...origins]).to.deep.equal([world().url]);
   });
 
-  it("the former address of an alert's paragraph opens the paragraph on its present page", async () => {
-    await goTo('/docs/operators#backofficedown');
+  it('the first page of the handbook opens the paragraph of an alert on its page', async () => {
+    await goTo('/docs/operate#backofficedown');
     await page.waitForURL('**/docs/operate/incidents#backofficedown');
     expect(await page.locator('#backofficedown').isVisible()).to.equal(true);
   });

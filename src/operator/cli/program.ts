@@ -33,7 +33,6 @@ function addOperation(command: Command, operation: Operation, frontEnd: () => Pr
   addFields(command, fields);
   if (plan) {
     command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
-    command.addOption(new Option('--plan', 'another name of --dry-run').implies({ dryRun: true }).hideHelp());
   }
   if (isConfirmed(operation)) command.option('--yes', 'do not ask for confirmation');
   if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
