@@ -37,6 +37,7 @@ const guidePages: readonly Document[] = [
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),
   guidePage('limits', 'Limits'),
+  { file: 'SECURITY.md', path: '/docs/security', title: 'Security' },
   guidePage('upgrading', 'Upgrading'),
   guidePage('changes', 'Changes'),
 ];
@@ -51,6 +52,7 @@ const operatorPages: readonly Document[] = [
   operatePage('moving', 'Servers and moves'),
   operatePage('backup', 'Backups and retention'),
   operatePage('restore', 'Restore'),
+  operatePage('without-us', 'Archives without this software'),
   operatePage('upgrades', 'Upgrades'),
   operatePage('incidents', 'Incidents'),
   operatePage('errors', 'Errors and next steps'),
@@ -58,6 +60,7 @@ const operatorPages: readonly Document[] = [
   operatePage('monitoring', 'Monitoring'),
   operatePage('reference', 'Reference'),
   { file: 'docs/deploy.md', path: '/docs/deploy', title: 'Run it in production' },
+  { file: 'docs/what-it-does-not-do.md', path: '/docs/what-it-does-not-do', title: 'What it does not do' },
 ];
 
 export const documents: readonly Document[] = [...guidePages, ...operatorPages];
