@@ -22,8 +22,8 @@ interface Sbom {
 /**
  * Lists the packages of npm that the service needs, with versions, licences and digests, in the format of CycloneDX.
  *
- * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too, such as zod. So npm gets a
- * lock file in which there are no packages of development.
+ * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too, such as zod. So npm
+ * gets a lock file in which there are no packages of development.
  * @param root folder with `package.json` and `package-lock.json`
  * @throws {ReleaseError} when the list is not that of the lock file
  */
