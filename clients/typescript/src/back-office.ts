@@ -3,16 +3,17 @@ import { type Calls, createCalls } from './calls.ts';
 import { type Change, type ChangesQuery, followChanges } from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
-import { createSession, type Tokens } from './session.ts';
-import type { TokenStorage } from './tabs.ts';
+import { Session } from './session.ts';
+import type { TokenStorage } from './token-store.ts';
+import type { Tokens } from './tokens.ts';
 
 export type { components, paths } from './api.ts';
 export type { CallError, CallResult } from './calls.ts';
 export type { Change, ChangesQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
-export type { Tokens } from './session.ts';
-export type { TokenStorage } from './tabs.ts';
+export type { TokenStorage } from './token-store.ts';
+export type { Tokens } from './tokens.ts';
 
 export interface BackOfficeOptions {
   /** The address of the service, such as `https://api.example.com`. */
@@ -23,12 +24,13 @@ export interface BackOfficeOptions {
   tokens?: Tokens | undefined;
   /**
    * Where the tokens are kept: `sessionStorage` over a reload of the tab, `localStorage` over tabs and the end of the
-   * browser. Without it, in memory.
+   * browser; as a function (`() => localStorage`) also where the browser forbids it. Without it, and where it is
+   * forbidden or full, in memory.
    */
-  storage?: TokenStorage | undefined;
+  storage?: TokenStorage | (() => TokenStorage) | undefined;
   /**
-   * Called after each login and refresh, before the new tokens are used, also after those of another tab; without
-   * tokens after the end of the session.
+   * Called after each login and refresh, also after those of another tab; without tokens after the end of the session.
+   * The call that has caused it waits for it.
    */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
   /** Repetitions of one request; 3 by default. */
@@ -43,8 +45,11 @@ export interface BackOfficeOptions {
 export interface BackOffice extends Calls {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
-  /** Ends the session. @throws {ProblemError} unless it has ended */
-  logout(): Promise<void>;
+  /**
+   * Forgets the tokens at once, in all tabs, and ends the session at the service.
+   * @returns false when the service could not be reached: it ends the session by itself, 7 days after the last refresh
+   */
+  logout(): Promise<boolean>;
   /**
    * Reads all records of a list, page by page. Sort, filters and search are those of the list.
    * @throws {ProblemError} when the service refuses a page
@@ -70,12 +75,13 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
   const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
   const baseUrl = url.replace(/\/+$/, '');
   const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
-  const session = createSession({ send, baseUrl, tenant, tokens, storage, onTokens });
-  const connection = { send: session.send, baseUrl };
+  const session = new Session({ send, baseUrl, tenant, tokens, storage, onTokens });
+  const connection = { send: (request: Request) => session.send(request), baseUrl };
+
   return {
     ...createCalls(connection),
-    login: session.login,
-    logout: session.logout,
+    login: (email, password) => session.login(email, password),
+    logout: () => session.logout(),
     // An empty `q` finds all, and makes the service send `Link`.
     all: (path, query) => readPages({ ...connection, path, query: { q: '', ...query } }),
     changes: query => readPages({ ...connection, path: '/api/v1/Changes', query }),

@@ -1,4 +1,5 @@
 import type { paths } from './api.ts';
+import { isJson } from './media-types.ts';
 import { type Problem, problemOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
 
@@ -115,15 +116,19 @@ async function call(
 
   if (!response.ok && response.status !== 304) return { error: await errorOf(response), response };
   if (parseAs === 'stream') return { data: response.body, response };
+
   const text = await response.text();
   if (parseAs === 'text') return { data: text, response };
-  return { data: text === '' ? undefined : JSON.parse(text), response };
+  if (text === '') return { data: undefined, response };
+  if (!isJson(response)) return { error: { status: response.status, title: 'The response is not JSON' }, response };
+
+  return { data: JSON.parse(text), response };
 }
 
 /** Returns the problem in a response, or what there is of one. */
 async function errorOf(response: Response): Promise<CallError> {
   const { status, statusText } = response;
-  const problem = await problemOf(response).catch(() => undefined);
+  const problem = await problemOf(response);
   await response.body?.cancel();
   return problem ?? { status, title: statusText || `Status ${status}` };
 }

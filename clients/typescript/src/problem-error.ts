@@ -1,4 +1,5 @@
 import type { components } from './api.ts';
+import { isJson } from './media-types.ts';
 
 export type Problem = components['schemas']['Problem'];
 
@@ -8,21 +9,35 @@ export class ProblemError extends Error {
   readonly problem: Problem | undefined;
 
   constructor(status: number, problem: Problem | undefined) {
-    super(problem ? `${status} ${problem.code}: ${problem.detail ?? problem.title}` : `status ${status}`);
+    super(
+      problem
+        ? `${status} ${problem.code}: ${problem.detail ?? problem.title}`
+        : `status ${status}, not from the service`,
+    );
     this.name = 'ProblemError';
     this.status = status;
     this.problem = problem;
   }
 }
 
-/** Returns the JSON body of a success. @throws {ProblemError} for any other response */
+/**
+ * Returns the JSON body of a success.
+ * @throws {ProblemError} for any other response, such as the page of a proxy
+ */
 export async function bodyOf<Body>(response: Response): Promise<Body> {
   if (!response.ok) throw new ProblemError(response.status, await problemOf(response));
-  return (response.status === 204 ? undefined : await response.json()) as Body;
+  if (response.status === 204) return undefined as Body;
+
+  if (!isJson(response)) throw new ProblemError(response.status, undefined);
+  return (await response.json()) as Body;
 }
 
 /** Returns the problem in a response, whose body stays readable; undefined if it has none. */
 export async function problemOf(response: Response): Promise<Problem | undefined> {
   if (!response.headers.get('Content-Type')?.startsWith('application/problem+json')) return undefined;
-  return (await response.clone().json()) as Problem;
+
+  return (await response
+    .clone()
+    .json()
+    .catch(() => undefined)) as Problem | undefined;
 }

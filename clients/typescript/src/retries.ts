@@ -1,3 +1,5 @@
+import { isJson } from './media-types.ts';
+
 type Send = (request: Request) => Promise<Response>;
 
 interface RetryOptions {
@@ -8,59 +10,119 @@ interface RetryOptions {
 }
 
 const firstWaitMs = 200;
+/** The service responds within 20 s: a request without a response for longer was lost. */
+const maxResponseMs = 30_000;
+/** A file of 5 MB, over a slow line. */
+const maxUploadMs = 10 * 60_000;
+/** Each wait that the service asks for is up to a tenth longer, so that clients do not come back together. */
+const jitter = 0.1;
 
 /**
- * Wraps `send` so that it repeats requests that may be made twice: after a network error, 502, 503, 504, and after 409
- * with `Retry-After`, which says that the first of two requests with one key still runs.
+ * Wraps `send` so that it repeats requests that may be made twice: after a network error, also in
+ * the middle of a body of JSON, after a page of a proxy in place of JSON, after 502, 503 and 504,
+ * and after 409 with `Retry-After`, which says that the first of two requests with one key still
+ * runs. A request that was limited (429) was not made, so each one is repeated.
  */
 export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions): Send {
-  return async request => {
-    for (let attempt = 0; attempt < maxRetries && isRepeatable(request); attempt++) {
+  return async function sendWithRetries(request) {
+    const isRepeatable = mayBeMadeTwice(request);
+
+    for (let attempt = 0; ; attempt++) {
+      const isLast = attempt >= maxRetries;
       let waitMs = firstWaitMs * 2 ** attempt * (0.5 + Math.random() / 2);
+
       try {
-        const response = await send(request.clone());
-        if (!asksToRepeat(response)) return response;
-        waitMs = retryAfterMs(response) ?? waitMs;
-        if (waitMs > maxWaitMs) return response;
+        const response = isRepeatable ? await sendOnce(send, request.clone()) : await send(request.clone());
+        const isRepeated = isLimited(response, request) || (isRepeatable && asksToRepeat(response));
+        if (isLast || !isRepeated) return response;
+
+        const askedMs = retryAfterMs(response);
+        if (askedMs !== undefined && askedMs > maxWaitMs) return response;
+        waitMs = Math.max(waitMs, (askedMs ?? 0) * (1 + jitter * Math.random()));
         await response.body?.cancel();
       } catch (error) {
-        if (request.signal.aborted) throw error;
+        if (isLast || !isRepeatable || request.signal.aborted) throw error;
       }
+
       await wait(waitMs, request.signal);
     }
-    return send(request);
   };
 }
 
-/** A refresh that is repeated within a minute returns the same tokens. */
-function isRepeatable({ method, headers, url }: Request): boolean {
-  return method === 'GET' || method === 'HEAD' || headers.has('Idempotency-Key') || url.endsWith('/auth/refresh');
+/**
+ * Sends a request whose response may be asked for again. Reads JSON to its end, so that a
+ * connection that is lost in its middle is noticed here; the body stays readable.
+ * @throws {TypeError} when there is no response in time, as for any other lost connection
+ */
+async function sendOnce(send: Send, request: Request): Promise<Response> {
+  const late = new AbortController();
+  const lost = new TypeError('the service did not respond in time');
+  const timer = setTimeout(() => late.abort(lost), isUpload(request) ? maxUploadMs : maxResponseMs);
+  const signal = AbortSignal.any([request.signal, late.signal]);
+
+  try {
+    const response = await send(new Request(request, { signal }));
+    clearTimeout(timer);
+    if (isJson(response)) await response.clone().arrayBuffer();
+    return response;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
-function asksToRepeat({ status, headers }: Response): boolean {
-  return status === 502 || status === 503 || status === 504 || (status === 409 && headers.has('Retry-After'));
+/** A refresh that is repeated within a minute returns the same tokens, and a logout ends a session once. */
+function mayBeMadeTwice({ method, headers, url }: Request): boolean {
+  const isRead = method === 'GET' || method === 'HEAD';
+  return isRead || headers.has('Idempotency-Key') || /\/auth\/(refresh|logout)$/.test(url);
 }
 
-/** The wait that a response names, as seconds or as a date (RFC 9110 §10.2.3). */
+function asksToRepeat(response: Response): boolean {
+  const { status, headers } = response;
+  const isUnavailable = status === 502 || status === 503 || status === 504;
+  return isUnavailable || (status === 409 && headers.has('Retry-After')) || isPage(response);
+}
+
+/** True for a request that was refused before it was made. A person who logs in sees that at once. */
+function isLimited({ status, headers }: Response, { url }: Request): boolean {
+  return status === 429 && headers.has('Retry-After') && !url.endsWith('/auth/login');
+}
+
+/** True for a page in place of a success: that of a network's login, for instance. The API has no pages. */
+function isPage({ ok, headers }: Response): boolean {
+  return ok && /^text\/html\b/i.test(headers.get('Content-Type') ?? '');
+}
+
+/** True for a file: a body of JSON has at most 64 KiB. */
+function isUpload({ headers }: Request): boolean {
+  return headers.has('Content-Type') && !isJson({ headers });
+}
+
+/**
+ * The wait that a response names, as seconds or as a date (RFC 9110 §10.2.3). A date counts from
+ * that of the response, because the clock of this machine may be another one.
+ */
 function retryAfterMs({ headers }: Response): number | undefined {
   const text = headers.get('Retry-After');
   if (text === null) return undefined;
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
+
+  const now = Date.parse(headers.get('Date') ?? '') || Date.now();
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
   return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
 /** @throws the reason of the signal once it is aborted */
-function wait(ms: number, signal: AbortSignal): Promise<void> {
+export function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const abort = (): void => {
       clearTimeout(timer);
-      reject(signal.reason);
+      reject(signal?.reason);
     };
     const timer = setTimeout(() => {
-      signal.removeEventListener('abort', abort);
+      signal?.removeEventListener('abort', abort);
       resolve();
     }, ms);
-    if (signal.aborted) abort();
-    else signal.addEventListener('abort', abort, { once: true });
+
+    if (signal?.aborted) abort();
+    else signal?.addEventListener('abort', abort, { once: true });
   });
 }

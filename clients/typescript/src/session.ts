@@ -1,124 +1,294 @@
-import type { components } from './api.ts';
 import { bodyOf, problemOf } from './problem-error.ts';
-import { connectTabs, type TokenStorage } from './tabs.ts';
-
-type LoginResponse = components['schemas']['LoginResponse'];
-export type Tokens = Pick<LoginResponse, 'accessToken' | 'refreshToken'>;
+import { SessionLedger } from './session-ledger.ts';
+import { isBrowser, type TabMessage, Tabs } from './tabs.ts';
+import { attempt, type TokenStorage, TokenStore } from './token-store.ts';
+import {
+  asSessionTokens,
+  isNewer,
+  isSameSession,
+  type LoginResponse,
+  type SessionTokens,
+  type Tokens,
+  tokensOf,
+} from './tokens.ts';
 
 type Send = (request: Request) => Promise<Response>;
 
 interface SessionOptions {
-  send: Send;
-  baseUrl: string;
-  tenant: string;
-  tokens: Tokens | undefined;
-  storage: TokenStorage | undefined;
-  onTokens: ((tokens: Tokens | undefined) => void | Promise<void>) | undefined;
+  readonly send: Send;
+  readonly baseUrl: string;
+  readonly tenant: string;
+  readonly tokens: Tokens | undefined;
+  readonly storage: TokenStorage | (() => TokenStorage) | undefined;
+  readonly onTokens: ((tokens: Tokens | undefined) => void | Promise<void>) | undefined;
 }
 
-interface Session {
-  /** Sends a request with the access token. Replaces one that is refused, and sends the request again. */
-  send: Send;
-  login(email: string, password: string): Promise<LoginResponse>;
-  logout(): Promise<void>;
-}
+/** Maximum wait for another tab that has newer tokens. */
+const maxAnswerMs = 2_000;
 
 /**
- * The tokens of one login. Requests that find the access token expired at the same time share one refresh, those of
- * other tabs with the same session too.
+ * The tokens of one login. A session ends when the service says so, or when a person logs out: no
+ * failure of a network, of a proxy or of a browser's storage ends it.
  */
-export function createSession({ send, baseUrl, tenant, storage, onTokens, ...options }: SessionOptions): Session {
-  const tabs = connectTabs({
-    name: `back-office ${baseUrl} ${tenant}`,
-    storage,
-    onReplaced: replacement => {
-      if (replacement.refreshToken === tokens?.refreshToken) void adopt(replacement.tokens);
-    },
-  });
-  let tokens = options.tokens ?? tabs.stored();
-  let refreshing: Promise<Response | undefined> | undefined;
+export class Session {
+  readonly #options: SessionOptions;
+  readonly #store: TokenStore;
+  readonly #ledger: SessionLedger;
+  readonly #tabs: Tabs;
+  #tokens: SessionTokens | undefined;
+  /** The refresh that all requests share which find the access token expired. */
+  #refreshing: Promise<Response | undefined> | undefined;
+  /** The login that a second press of the same button shares. */
+  #loggingIn: { readonly key: string; readonly response: Promise<LoginResponse> } | undefined;
+  /** Called with the next change of the tokens. */
+  #onChange: (() => void) | undefined;
 
-  const adopt = async (replacing: Tokens | undefined): Promise<void> => {
-    await onTokens?.(replacing);
-    tokens = replacing;
-  };
+  constructor(options: SessionOptions) {
+    const name = `back-office ${options.baseUrl} ${options.tenant}`;
+    this.#options = options;
+    this.#store = new TokenStore(name, options.storage);
+    this.#ledger = new SessionLedger(name, isBrowser ? attempt(() => globalThis.localStorage) : undefined);
+    this.#tabs = new Tabs(name, message => this.#receive(message));
+    this.#tokens = this.#store.read() ?? asSessionTokens(options.tokens);
+  }
 
-  const store = async (response: LoginResponse | undefined, isLogin = false): Promise<void> => {
-    const replacing = response && { accessToken: response.accessToken, refreshToken: response.refreshToken };
-    const former = tokens;
-    await adopt(replacing);
-    tabs.replace(former, replacing, isLogin);
-  };
+  /**
+   * Sends a request with the access token. Replaces one that is refused, and sends the request
+   * again.
+   */
+  async send(original: Request): Promise<Response> {
+    const request = withKey(original);
+    if (request.headers.has('Authorization')) return this.#options.send(request);
 
-  const post = (path: string, body: object): Promise<Response> =>
-    send(
+    await this.#catchUp();
+    const used = this.#tokens;
+    if (!used) return this.#options.send(this.#anonymous(request));
+
+    const response = await this.#options.send(authorized(request.clone(), used));
+    if (!(await isTokenRefused(response))) return response;
+
+    if (this.#tokens === used) {
+      const refusal = await this.#refreshOnce(used);
+      if (refusal) return refusal.clone();
+    }
+    if (!this.#tokens) return response;
+
+    return this.#options.send(authorized(request, this.#tokens));
+  }
+
+  /** @throws {ProblemError} when the service refuses the login */
+  login(email: string, password: string): Promise<LoginResponse> {
+    const key = JSON.stringify([email, password]);
+    if (this.#loggingIn?.key === key) return this.#loggingIn.response;
+
+    const loggingIn = { key, response: this.#logIn(email, password) };
+    const end = (): void => {
+      if (this.#loggingIn === loggingIn) this.#loggingIn = undefined;
+    };
+    this.#loggingIn = loggingIn;
+    loggingIn.response.then(end, end);
+
+    return loggingIn.response;
+  }
+
+  /**
+   * Forgets the tokens at once, in all tabs that have them, and then ends the session at the
+   * service.
+   * @returns false when the service could not be reached, or did not end it
+   */
+  async logout(): Promise<boolean> {
+    await this.#catchUp();
+    const tokens = this.#tokens;
+    if (!tokens) return true;
+
+    this.#ledger.end(tokens);
+    const isNotified = this.#replace(undefined);
+    const isEnded = await this.#endAtService(tokens).catch(() => false);
+    if (isEnded) this.#ledger.forget(tokens);
+    await isNotified;
+
+    return isEnded;
+  }
+
+  async #logIn(email: string, password: string): Promise<LoginResponse> {
+    const response = await bodyOf<LoginResponse>(await this.#post('login', { email, password }));
+    const tokens: SessionTokens = { ...tokensOf(response), session: randomId(), number: 0 };
+    const former = this.#tokens;
+    this.#store.write(tokens);
+    this.#ledger.keep(tokens);
+    this.#tabs.send({ kind: 'login', former, tokens });
+    await this.#set(tokens);
+
+    return response;
+  }
+
+  /** Follows what other tabs have done, of which a message may not have arrived. */
+  async #catchUp(): Promise<void> {
+    const own = this.#tokens;
+    const stored = this.#store.read();
+    const isOther = stored !== undefined && stored.refreshToken !== own?.refreshToken;
+
+    if (isOther && !(own && isNewer(own, stored)) && !this.#ledger.isEnded(stored)) await this.#set(stored);
+    else if (own && this.#ledger.isEnded(own)) await this.#end();
+  }
+
+  #receive(message: TabMessage): void {
+    const { kind, tokens } = message;
+    const [own, stored] = [this.#tokens, this.#store.read()];
+
+    if (kind === 'ask') {
+      if (own && isNewer(own, tokens)) this.#tabs.send({ kind: 'replaced', former: tokens, tokens: own });
+      return;
+    }
+
+    if (kind === 'login') {
+      if (stored?.refreshToken === tokens.refreshToken) void this.#set(tokens);
+      return;
+    }
+
+    const { former } = message;
+    const isReplaced = (each: SessionTokens): boolean =>
+      isSameSession(each, former) && (!tokens || each.refreshToken === former.refreshToken || isNewer(tokens, each));
+    if (stored && isReplaced(stored)) this.#store.write(tokens); // of this tab alone, as `sessionStorage`
+    if (own && isReplaced(own)) void this.#set(tokens);
+  }
+
+  #refreshOnce(refused: SessionTokens): Promise<Response | undefined> {
+    this.#refreshing ??= this.#tabs
+      .alone(() => this.#refresh(refused))
+      .finally(() => {
+        this.#refreshing = undefined;
+      });
+
+    return this.#refreshing;
+  }
+
+  /**
+   * Gets new tokens for those that were refused, unless another tab has done so.
+   * @returns the refusal; undefined when there are new tokens, or the session has ended here
+   */
+  async #refresh(refused: SessionTokens): Promise<Response | undefined> {
+    await this.#catchUp();
+    if (this.#tokens === refused && this.#ledger.isExchanged(refused)) await this.#askTabs(refused);
+    if (this.#tokens !== refused) return undefined;
+
+    const response = await this.#post('refresh', { refreshToken: refused.refreshToken });
+    const received = await tokensIn(response);
+    const isEnded = !received && (await isSessionEnded(response));
+    // Otherwise a person has logged out or in meanwhile, or another tab was faster.
+    const isCurrent = this.#tokens === refused;
+
+    if (received && isCurrent) {
+      await this.#replace({ ...received, session: refused.session, number: refused.number + 1 });
+    } else if (isEnded && isCurrent) {
+      this.#ledger.forget(refused);
+      await this.#replace(undefined);
+    }
+
+    return received || !isCurrent ? undefined : response;
+  }
+
+  /**
+   * Gets the newest tokens from the tab that has them. Without a response, this tab has no session
+   * any more: its refresh token was exchanged, and to send it would end the session of the other
+   * tab, too.
+   */
+  async #askTabs(exchanged: SessionTokens): Promise<void> {
+    const changed = new Promise<void>(resolve => {
+      this.#onChange = resolve;
+    });
+    this.#tabs.send({ kind: 'ask', tokens: exchanged });
+    await Promise.race([changed, new Promise(resolve => setTimeout(resolve, maxAnswerMs))]);
+
+    if (this.#tokens === exchanged) await this.#end();
+  }
+
+  /** Forgets the tokens in this tab. */
+  async #end(): Promise<void> {
+    this.#store.write(undefined);
+    await this.#set(undefined);
+  }
+
+  /** Takes the place of the present tokens, also in other tabs. */
+  async #replace(tokens: SessionTokens | undefined): Promise<void> {
+    const former = this.#tokens;
+    this.#store.write(tokens);
+    if (tokens) this.#ledger.keep(tokens);
+    if (former) this.#tabs.send({ kind: 'replaced', former, tokens });
+    await this.#set(tokens);
+  }
+
+  /** Uses other tokens from now on, and lets the application store them. */
+  async #set(tokens: SessionTokens | undefined): Promise<void> {
+    this.#tokens = tokens;
+    this.#onChange?.();
+    await this.#options.onTokens?.(tokens && tokensOf(tokens));
+  }
+
+  async #endAtService(tokens: SessionTokens): Promise<boolean> {
+    const { send, baseUrl } = this.#options;
+    // The request goes on when the page is left.
+    const logOut = ({ accessToken }: Tokens): Promise<Response> =>
+      send(
+        new Request(`${baseUrl}/api/v1/auth/logout`, {
+          method: 'POST',
+          keepalive: true,
+          headers: { Authorization: `Bearer ${accessToken}` },
+        }),
+      );
+
+    const response = await logOut(tokens);
+    if (!(await isTokenRefused(response))) return response.ok;
+
+    const refreshed = await this.#post('refresh', { refreshToken: tokens.refreshToken });
+    const newTokens = await tokensIn(refreshed);
+    if (!newTokens) return isSessionEnded(refreshed);
+
+    return (await logOut(newTokens)).ok;
+  }
+
+  #post(path: string, body: object): Promise<Response> {
+    const { send, baseUrl, tenant } = this.#options;
+    return send(
       new Request(`${baseUrl}/api/v1/auth/${path}`, {
         method: 'POST',
         headers: { 'Content-Type': 'application/json', 'X-Tenant': tenant },
         body: JSON.stringify(body),
       }),
     );
+  }
 
-  /**
-   * Gets new tokens for those that were refused, unless another tab has done so. A refresh token counts once: a second
-   * refresh with the same one, more than a minute later, would end the session.
-   * @returns the refusal; undefined when there are new tokens, or the session has ended in another tab
-   */
-  const refresh = async (refused: Tokens): Promise<Response | undefined> => {
-    const stored = tabs.stored();
-    if (stored && stored.refreshToken !== refused.refreshToken) await adopt(stored);
-    if (tokens !== refused) return undefined;
-    const response = await post('refresh', { refreshToken: refused.refreshToken });
-    if (response.ok) await store(await bodyOf<LoginResponse>(response));
-    else if (response.status === 401) await store(undefined);
-    return response.ok ? undefined : response;
-  };
-
-  const sendWithToken: Send = async original => {
-    const request = withKey(original);
-    const used = tokens;
-    if (request.headers.has('Authorization')) return send(request);
-    if (used === undefined) return send(anonymous(request));
-    const response = await send(authorized(request.clone(), used));
-    if (!(await isTokenRefused(response))) return response;
-    if (tokens === used) {
-      refreshing ??= tabs.alone(() => refresh(used)).finally(() => (refreshing = undefined));
-      const refusal = await refreshing;
-      if (refusal) return refusal.clone();
-    }
-    if (tokens === undefined) return response;
-    const current = tokens;
-    const repeated = await send(authorized(request, current));
-    if ((await isTokenRefused(repeated)) && tokens === current) await store(undefined);
-    return repeated;
-  };
-
-  /** Without a token, the service finds out by the tenant that the caller must log in, and responds with 401. */
-  const anonymous = (request: Request): Request => {
-    if (!request.headers.has('X-Tenant')) request.headers.set('X-Tenant', tenant);
+  /** Without a token, the service finds out by the tenant that the caller must log in: 401. */
+  #anonymous(request: Request): Request {
+    if (!request.headers.has('X-Tenant')) request.headers.set('X-Tenant', this.#options.tenant);
     return request;
-  };
-
-  return {
-    send: sendWithToken,
-    login: async (email, password) => {
-      const response = await bodyOf<LoginResponse>(await post('login', { email, password }));
-      await store(response, true);
-      return response;
-    },
-    logout: async () => {
-      const response = await sendWithToken(new Request(`${baseUrl}/api/v1/auth/logout`, { method: 'POST' }));
-      if (response.status !== 401) await bodyOf(response); // after 401, the session had ended before
-      if (tokens) await store(undefined);
-    },
-  };
+  }
 }
 
 /** True for a token that has expired, or whose signing key was disabled: a refresh may help. */
 async function isTokenRefused(response: Response): Promise<boolean> {
   if (response.status !== 401) return false;
+
   const code = (await problemOf(response))?.code;
   return code === 'token_expired' || code === 'invalid_token';
+}
+
+/** True for the response to a refresh by which the service, not a proxy, says that the session has ended. */
+async function isSessionEnded(response: Response): Promise<boolean> {
+  return response.status === 401 && (await problemOf(response))?.code === 'invalid_refresh_token';
+}
+
+/** Returns the tokens in a response; undefined in any other one, such as the page of a network's login. */
+async function tokensIn(response: Response): Promise<Tokens | undefined> {
+  if (!response.ok) return undefined;
+
+  const tokens = asSessionTokens(
+    await response
+      .clone()
+      .json()
+      .catch(() => undefined),
+  );
+  return tokens && tokensOf(tokens);
 }
 
 function authorized(request: Request, { accessToken }: Tokens): Request {
@@ -129,6 +299,11 @@ function authorized(request: Request, { accessToken }: Tokens): Request {
 /** With the key, the service makes the change of a repeated POST once. It takes none for `/api/v1/auth`. */
 function withKey(request: Request): Request {
   const isChange = request.method === 'POST' && !request.url.includes('/api/v1/auth/');
-  if (isChange && !request.headers.has('Idempotency-Key')) request.headers.set('Idempotency-Key', crypto.randomUUID());
+  if (isChange && !request.headers.has('Idempotency-Key')) request.headers.set('Idempotency-Key', randomId());
   return request;
+}
+
+/** `crypto.randomUUID` exists in secure contexts only: not in a page of http. */
+function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -1,61 +1,65 @@
-import type { Tokens } from './session.ts';
+import { attempt } from './token-store.ts';
+import type { SessionTokens } from './tokens.ts';
 
-/** A part of `localStorage` or `sessionStorage`. */
-export type TokenStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
-
-/** What one tab sends to the others: the tokens that replace those with this refresh token. */
-interface Replacement {
-  readonly refreshToken: string;
-  readonly tokens: Tokens | undefined;
-  /** True for another session. Only tabs with the same storage follow: the former session goes on in the others. */
-  readonly isLogin: boolean;
-}
-
-interface TabsOptions {
-  /** What the tabs that share a session have in common. */
-  readonly name: string;
-  readonly storage: TokenStorage | undefined;
-  /** Receives what another tab has replaced. */
-  readonly onReplaced: (replacement: Replacement) => void;
-}
-
-/** The other tabs of a browser, which may have the same tokens. */
-export interface Tabs {
-  /** Returns the stored tokens; undefined when there are none, or nothing is stored. */
-  stored(): Tokens | undefined;
-  /** Stores tokens, and sends them to the other tabs that have the former ones. */
-  replace(former: Tokens | undefined, tokens: Tokens | undefined, isLogin: boolean): void;
-  /** Runs a task while no other tab runs one. */
-  alone<T>(task: () => Promise<T>): Promise<T>;
-}
+/** What one tab sends to the others. */
+export type TabMessage =
+  /** The tokens that replace former ones; undefined: the session has ended. */
+  | { readonly kind: 'replaced'; readonly former: SessionTokens; readonly tokens: SessionTokens | undefined }
+  /** The tokens of a login: the former session goes on in tabs that do not share the storage. */
+  | { readonly kind: 'login'; readonly former: SessionTokens | undefined; readonly tokens: SessionTokens }
+  /** Asks for newer tokens of the same session. */
+  | { readonly kind: 'ask'; readonly tokens: SessionTokens };
 
 /**
- * Connects the tabs of a browser by Web Locks and a BroadcastChannel. Elsewhere there is one client of a session, and
- * each part that is missing does nothing.
+ * A tab that holds the lock longer is frozen, or its network hangs. A second refresh beside the
+ * first one is harmless for a minute, so others go on.
  */
-export function connectTabs({ name, storage, onReplaced }: TabsOptions): Tabs {
-  const isBrowser = 'location' in globalThis;
-  const channel = isBrowser && 'BroadcastChannel' in globalThis ? new BroadcastChannel(name) : undefined;
-  const locks = isBrowser ? globalThis.navigator?.locks : undefined; // only in secure contexts
-  const stored = (): Tokens | undefined => JSON.parse(storage?.getItem(name) ?? 'null') ?? undefined;
-  const store = (tokens: Tokens | undefined): void => {
-    if (tokens) storage?.setItem(name, JSON.stringify(tokens));
-    else storage?.removeItem(name);
-  };
-  const receive = (replacement: Replacement): void => {
-    const { refreshToken, tokens, isLogin } = replacement;
-    const own = stored()?.refreshToken;
-    if (isLogin && own !== tokens?.refreshToken) return;
-    if (own === refreshToken) store(tokens); // a storage of this tab alone, such as sessionStorage
-    onReplaced(replacement);
-  };
-  if (channel) channel.onmessage = ({ data }) => receive(data as Replacement);
-  return {
-    stored,
-    replace: (former, tokens, isLogin) => {
-      store(tokens);
-      if (former) channel?.postMessage({ refreshToken: former.refreshToken, tokens, isLogin } satisfies Replacement);
-    },
-    alone: async task => (locks ? await locks.request(name, task) : task()),
-  };
+const maxLockWaitMs = 10_000;
+
+/**
+ * The other tabs of a browser, which may have the same tokens, by a BroadcastChannel and Web Locks.
+ * Elsewhere there is one client of a session. A part that is missing or blocked does nothing.
+ */
+export class Tabs {
+  readonly #name: string;
+  readonly #channel: InstanceType<typeof BroadcastChannel> | undefined;
+  readonly #locks: typeof globalThis.navigator.locks | undefined;
+
+  /** @param name what the tabs that share a session have in common */
+  constructor(name: string, onMessage: (message: TabMessage) => void) {
+    this.#name = name;
+    this.#channel = isBrowser ? attempt(() => new BroadcastChannel(name)) : undefined;
+    this.#locks = isBrowser ? globalThis.navigator?.locks : undefined; // only in secure contexts
+    if (this.#channel) this.#channel.onmessage = ({ data }: { data: unknown }) => onMessage(data as TabMessage);
+  }
+
+  /** True if another tab could respond. */
+  get areReachable(): boolean {
+    return this.#channel !== undefined;
+  }
+
+  send(message: TabMessage): void {
+    this.#channel?.postMessage(message);
+  }
+
+  /** Runs a task while no other tab runs one, or when none has ended for ten seconds. */
+  async alone<T>(task: () => Promise<T>): Promise<T> {
+    if (!this.#locks) return task();
+
+    let hasBegun = false;
+    const begin = (): Promise<T> => {
+      hasBegun = true;
+      return task();
+    };
+
+    try {
+      return await this.#locks.request(this.#name, { signal: AbortSignal.timeout(maxLockWaitMs) }, begin);
+    } catch (error) {
+      if (hasBegun) throw error;
+      return task(); // no lock in time, or none in this document
+    }
+  }
 }
+
+/** True in a page or a worker of a browser. */
+export const isBrowser = 'location' in globalThis;

@@ -1,0 +1,82 @@
+import { attempt } from './token-store.ts';
+import type { SessionTokens } from './tokens.ts';
+
+/** A session ends 30 days after its login. */
+const maxAgeMs = 30 * 24 * 3_600_000;
+
+interface Entry {
+  /** The number of the newest tokens; null when a person has logged out. */
+  readonly number: number | null;
+  /** When it was written, in ms since 1970. */
+  readonly at: number;
+}
+
+/**
+ * How far each session of this browser has come, in `localStorage`, without a secret. A tab that
+ * was frozen, discarded or duplicated learns from it, without another tab that responds, that its
+ * refresh token was exchanged, or that a person has logged out. Where it is blocked or cleared, it
+ * knows of no session.
+ */
+export class SessionLedger {
+  readonly #prefix: string;
+  readonly #storage: Storage | undefined;
+
+  /** @param name what the tabs that share sessions have in common */
+  constructor(name: string, storage: Storage | undefined) {
+    this.#prefix = `${name} session `;
+    this.#storage = storage;
+  }
+
+  /** True when a person has logged out of the session. */
+  isEnded(tokens: SessionTokens): boolean {
+    return this.#read(tokens)?.number === null;
+  }
+
+  /** True when the refresh token was exchanged by another tab. */
+  isExchanged(tokens: SessionTokens): boolean {
+    return (this.#read(tokens)?.number ?? 0) > tokens.number;
+  }
+
+  /** Stores that these are the newest tokens of their session. */
+  keep({ session, number }: SessionTokens): void {
+    this.#write(session, number);
+  }
+
+  /** Stores that a person has logged out of the session. */
+  end({ session }: SessionTokens): void {
+    this.#write(session, null);
+  }
+
+  /** Removes a session that the service has ended, and those that it must have ended since. */
+  forget({ session }: SessionTokens): void {
+    const storage = this.#storage;
+    attempt(() => storage?.removeItem(this.#prefix + session));
+    attempt(() => {
+      for (const key of Object.keys(storage ?? {})) {
+        if (key.startsWith(this.#prefix) && this.#isOld(key)) storage?.removeItem(key);
+      }
+    });
+  }
+
+  #isOld(key: string): boolean {
+    const at = attempt(() => (JSON.parse(storageItem(this.#storage, key)) as Entry).at) ?? 0;
+    return at < Date.now() - maxAgeMs;
+  }
+
+  #read({ session }: SessionTokens): Entry | undefined {
+    if (session === undefined) return undefined;
+
+    return attempt(() => JSON.parse(storageItem(this.#storage, this.#prefix + session)) as Entry) ?? undefined;
+  }
+
+  #write(session: string | undefined, number: number | null): void {
+    if (session === undefined) return;
+
+    const entry: Entry = { number, at: Date.now() };
+    attempt(() => this.#storage?.setItem(this.#prefix + session, JSON.stringify(entry)));
+  }
+}
+
+function storageItem(storage: Storage | undefined, key: string): string {
+  return storage?.getItem(key) ?? 'null';
+}
