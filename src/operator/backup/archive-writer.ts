@@ -6,7 +6,7 @@ import { shareConnection } from '../../postgres/shared-connection.ts';
 import { listForeignObjects } from '../databases/foreign-objects.ts';
 import { headFingerprint, knownObjects } from '../schema/template.ts';
 import { type ArchiveSource, archiveDatabase } from './archive/archive-database.ts';
-import { type ArchiveManifest, countRows, type LeftOut } from './archive/archive-documents.ts';
+import { countRows, foreignLeftOut } from './archive/archive-documents.ts';
 import { controlMacKey, requireArchiveKey } from './archive/archive-keys.ts';
 import { readSchemaPages, type SchemaPage } from './archive/schema-pages.ts';
 import type { ArchiveOrder, WriteArchive } from './run-backup.ts';
@@ -94,11 +94,6 @@ class ArchiveWriter {
     this.#servers.set(name, found);
     return found;
   }
-}
-
-/** Returns what an archive lacks of what somebody else has made. Tables of `public` are ours. */
-function foreignLeftOut({ kind, leftOut }: ArchiveManifest): LeftOut[] {
-  return kind === 'tenant' ? leftOut.filter(({ name }) => !name.startsWith('table public.')) : [];
 }
 
 /** A server, with the objects that a tenant's database there has by its schema. */

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { controlSql } from '../../support/world.ts';
 
@@ -40,6 +42,7 @@ const others = [
 
 /** The table of the handbook, *What becomes of what others have made in a tenant's database*, is held by this file. */
 describe('a tenant database with all that others can make in it', () => {
+  const archives = useServerFolder('archives');
   let servers: TwoServers;
   let database: string;
 
@@ -51,7 +54,7 @@ describe('a tenant database with all that others can make in it', () => {
     (await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run')).leaves;
 
   before(async () => {
-    servers = await TwoServers.start({}, ['wal_level=logical', 'max_wal_senders=2']);
+    servers = await TwoServers.start(await backupSettings(archives), ['wal_level=logical', 'max_wal_senders=2']);
     await servers.move('acme', '--to', 'second');
     database = (await servers.databases('acme')).find(({ state }) => state === 'current')?.database ?? '';
     await onSecond('create role reader', 'postgres');
@@ -85,6 +88,60 @@ describe('a tenant database with all that others can make in it', () => {
     ]);
     expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount).to.equal(0);
     expect(await held()).to.include.members([...rows, ...others]);
+  });
+
+  it('a restore, its diff, a swap and its undoing leave all of it where it is, and name it before and after', async () => {
+    const alone = [...rows, ...others, 'table public.flags'];
+    const isLeft = async (): Promise<void> => {
+      expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
+      expect((await onSecond('select count(*)::int as count from pg_largeobject_metadata')).rows).to.deep.equal([
+        { count: 1 },
+      ]);
+      const publications = await onSecond('select pubname as name from pg_publication');
+      expect(publications.rows).to.deep.equal([{ name: 'elsewhere' }]);
+    };
+    await servers.runWell(['backup', 'init']);
+    await servers.runWell(['backup', 'run', 'acme']);
+
+    const restored = await servers.run(['restore', 'acme', '--archive', 'latest', '--json']);
+
+    expect(restored.code, restored.stderr).to.equal(0);
+    const beside = JSON.parse(restored.stdout).database;
+    const notRestored = ['table reporting.sales (the login may not read it)', 'large objects (', ...others];
+    for (const name of notRestored) {
+      expect(restored.stderr).to.include(name);
+    }
+    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, beside)).rowCount).to.equal(0);
+
+    const { notCompared } = await json('restore', 'diff', 'acme');
+    for (const name of [...rows, ...others]) {
+      expect(notCompared).to.include(`${name} in ${database}`);
+    }
+
+    const { stays } = await json('restore', 'swap', 'acme', '--dry-run');
+    expect(stays).to.include.members(alone.filter(name => name !== 'table public.flags'));
+    await servers.runWell(['restore', 'swap', 'acme', '--yes']);
+    expect(new URL(await servers.currentUrl('acme')).pathname).to.equal(`/${beside}`);
+    await isLeft();
+
+    await servers.runWell(['restore', 'back', 'acme', '--yes']);
+    expect(new URL(await servers.currentUrl('acme')).pathname).to.equal(`/${database}`);
+    await isLeft();
+    await servers.runWell(['databases', 'drop', 'acme', beside, '--yes']);
+  });
+
+  it('a clone of an archive has its data, and names what others have made in its source', async () => {
+    const { code, stdout, stderr } = await servers.run(['clone', 'acme', 'acme-then', '--archive', 'latest', '--json']);
+
+    expect(code, stderr).to.equal(0);
+    for (const name of ['table reporting.sales', ...others]) {
+      expect(stderr).to.include(name);
+    }
+    const { database: copy } = JSON.parse(stdout);
+    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount).to.equal(0);
+    expect((await onSecond('select from countries', copy)).rowCount).to.equal(
+      (await onSecond('select from countries')).rowCount,
+    );
   });
 
   it('a move takes the tables of public along, is refused while others would lose rows, and leaves the rest where it is', async () => {

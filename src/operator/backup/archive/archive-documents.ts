@@ -125,3 +125,11 @@ export type ArchiveManifest = z.output<typeof manifestContract>;
 export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {
   return tables.reduce((sum, { rows }) => sum + rows, 0);
 }
+
+/**
+ * Returns what an archive of a tenant lacks of what somebody else has made in its database. Tables
+ * of `public` are ours.
+ */
+export function foreignLeftOut({ kind, leftOut }: Pick<ArchiveManifest, 'kind' | 'leftOut'>): LeftOut[] {
+  return kind === 'tenant' ? leftOut.filter(({ name }) => !name.startsWith('table public.')) : [];
+}

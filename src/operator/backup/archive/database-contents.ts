@@ -183,9 +183,11 @@ async function otherTables(client: pg.Client, tables: readonly OtherTable[]): Pr
   return found;
 }
 
-/** Returns a table with its columns, as `copy` takes it. */
+/** Returns a table with its columns, as `copy` takes it: it takes no empty list of them. */
 function copiedTable({ schema, name, columns }: Omit<ArchivedTable, 'types'>): string {
-  return `${quoteIdentifier(schema)}.${quoteIdentifier(name)} (${columnList(columns)})`;
+  const table = `${quoteIdentifier(schema)}.${quoteIdentifier(name)}`;
+
+  return columns.length > 0 ? `${table} (${columnList(columns)})` : table;
 }
 
 function columnList(columns: readonly string[]): string {

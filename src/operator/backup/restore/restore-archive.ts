@@ -2,6 +2,7 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
+import { foreignLeftOut } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
 import type { ArchiveName } from '../target/archive-name.ts';
 import { openBackupTarget } from '../target/open-target.ts';
@@ -76,6 +77,8 @@ export async function restoreArchive<T>(
     const left = membersNotRestored(opened);
     if (left.length > 0)
       warn(`The archive of ${slug} has rows of other schemas, which are not restored: ${left.join(', ')}.`);
+    const lacking = foreignLeftOut(opened.manifest).map(({ name, reason }) => `${name} (${reason})`);
+    if (lacking.length > 0) warn(`The archive of ${slug} lacks what others have made: ${lacking.join(', ')}.`);
 
     return restored;
   } catch (error) {
