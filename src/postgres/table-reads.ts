@@ -13,7 +13,10 @@ const shortList = 20;
  * and plan each execution anew, which costs as much as reading 20 records.
  */
 const lengths = [20, 100, 1_000];
-/** Lists are sorted by one column and the key with an index, by more, or by a computed property, without one. */
+/**
+ * An index serves lists that are sorted by one column and the key in the same direction. None serves
+ * more columns, two directions, or a computed property.
+ */
 const maxIndexedKeys = 2;
 
 export interface SelectOptions {
@@ -81,7 +84,9 @@ export class TableReads extends TableColumns {
       select (select row_to_json(record)::text from (select ${this.jsonFields}) record) as json,
              array[${keys.map(({ property }) => this.textOf(property)).join(', ')}] as keys
         from ${pageText(this.name, { ...page, conditions, keys: sortKeys }, values)}`;
-    const hasIndex = keys.length <= maxIndexedKeys && !keys.some(({ property }) => this.isComputed(property));
+    const hasOneDirection = keys.every(({ direction }) => direction === keys[0]?.direction);
+    const isStored = keys.every(({ property }) => !this.isComputed(property));
+    const hasIndex = keys.length <= maxIndexedKeys && hasOneDirection && isStored;
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
     const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1; // whether there are more
     return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };

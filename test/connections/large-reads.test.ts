@@ -126,6 +126,23 @@ describe('large reads of a service', () => {
     expect(world.service.databases.largeReads.running).to.equal(0);
   });
 
+  it('lists that are sorted by the key in another direction than their field, or that look for a short word, are read one at a time', async () => {
+    const acme = await world.login(world.acme);
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table activities in access exclusive mode');
+      const queries = ['sort=Screen,-Id', 'sort=-Screen,Id', 'q=ab', 'q=客户'];
+      const reads = queries.map(query => acme.get(`/api/v1/Activity?${query}&limit=10`));
+      await eventually(async () => (await countWaiting(client)) > 0);
+      await afterOthers(acme);
+      expect(await countWaiting(client)).to.equal(1);
+      await client.query('commit');
+
+      for (const { status } of await Promise.all(reads)) {
+        expect(status).to.equal(200);
+      }
+    });
+  });
+
   it('lists of one tenant that no index serves are read one at a time, and lists that have an index beside them', async () => {
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
     const paths = [
