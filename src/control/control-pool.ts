@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { connectionConfig, maxRefusedMs, timeLimits } from '../postgres/connection.ts';
-import { dropDeadConnections } from '../postgres/dead-connections.ts';
+import { dropDeadConnections, tellSilence } from '../postgres/dead-connections.ts';
 import { retryRefusedOf } from '../postgres/retry-refused.ts';
 import { textTypes } from '../postgres/text-types.ts';
 import type { BudgetMember } from './process-identity.ts';
@@ -25,6 +25,7 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
   pool.on('error', () => {});
   pool.on('connect', client => void client.on('error', () => {}));
   dropDeadConnections(pool, timeLimits.control.silenceMs);
+  tellSilence(pool);
   retryRefusedOf(pool, {
     maxMs: isCommand ? maxRefusedMs : timeLimits.control.connectMs,
     onRefused: () => member?.onControlRefused(),

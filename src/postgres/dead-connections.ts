@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
-import { PoolError } from './database-error.ts';
+import { PoolError, sqlState } from './database-error.ts';
 import type { ScramClient } from './scram-client.ts';
 
 /**
@@ -21,8 +21,7 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
   pool.on('acquire', client => inUse.add(client));
   pool.on('release', (_error, client) => inUse.delete(client));
   pool.on('connect', client => {
-    // `pg` replaces the stream when TLS begins, which it has by now.
-    const { stream } = client.connection as unknown as { stream: Socket };
+    const stream = streamOf(client);
     // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       if (inUse.has(client)) {
@@ -36,4 +35,40 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
       });
     });
   });
+}
+
+/**
+ * Lets a wait for a connection of a pool end with `ETIMEDOUT` when the server has sent nothing to any
+ * connection meanwhile: all of them wait for it, and nobody has too many requests. Without it, the
+ * wait ends with `POOL_TIMEOUT`.
+ */
+export function tellSilence(pool: pg.Pool): void {
+  const connect = pool.connect.bind(pool) as () => Promise<pg.PoolClient>;
+  const streams = new Set<Socket>();
+  let receivedBefore = 0;
+  const received = (): number => [...streams].reduce((sum, { bytesRead }) => sum + bytesRead, receivedBefore);
+
+  pool.on('connect', client => {
+    const stream = streamOf(client);
+    streams.add(stream);
+    client.once('end', () => {
+      streams.delete(stream);
+      receivedBefore += stream.bytesRead;
+    });
+  });
+
+  pool.connect = (async () => {
+    const before = received();
+    try {
+      return await connect();
+    } catch (error) {
+      if (sqlState(error) !== 'POOL_TIMEOUT' || received() !== before) throw error;
+      throw new PoolError('ETIMEDOUT', 'the server has not answered in time');
+    }
+  }) as typeof pool.connect;
+}
+
+/** `pg` replaces the stream when TLS begins, which it has by the event `connect`. */
+function streamOf(client: pg.PoolClient): Socket {
+  return (client.connection as unknown as { stream: Socket }).stream;
 }

@@ -2,7 +2,9 @@ import { expect } from 'chai';
 import { createControlPool } from '../../src/control/control-pool.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
+import { sqlState } from '../../src/postgres/database-error.ts';
 import { eventually } from '../support/eventually.ts';
+import { startSilentProxy } from '../support/silent-proxy.ts';
 import { useWorld } from '../support/world.ts';
 
 describe('pool of the control database', () => {
@@ -25,6 +27,25 @@ describe('pool of the control database', () => {
     isLoaded = false;
     await Promise.all(load);
     await pool.end();
+  });
+
+  it('a wait says that the server does not answer when it has sent nothing meanwhile, and else that too many wait', async () => {
+    const url = world.installation.controlUrl;
+    const proxy = await startSilentProxy();
+    const [silent, busy] = [createControlPool(proxy.through(url), 1), createControlPool(url, 1)];
+    const codeOf = (query: Promise<unknown>) => query.then(() => undefined, sqlState);
+    await silent.query('select 1');
+    proxy.silence(new URL(url).pathname.slice(1));
+
+    const unanswered = silent.query('select 1');
+    unanswered.catch(() => {});
+    const many = Array.from({ length: 100 }, () => codeOf(busy.query('select pg_sleep(0.1)')));
+
+    expect(await codeOf(silent.query('select 1'))).to.equal('ETIMEDOUT');
+    expect(await codeOf(unanswered)).to.equal('ETIMEDOUT');
+    expect(new Set(await Promise.all(many))).to.deep.equal(new Set([undefined, 'POOL_TIMEOUT']));
+    await Promise.all([silent.end(), busy.end()]);
+    await proxy.close();
   });
 
   describe('of a command', () => {

@@ -33,12 +33,14 @@ describe('drill: a network that falls silent', () => {
   });
 
   /** Checks that each of 30 concurrent requests has a 503 within 10 s: more than there are connections. */
-  async function failWithin10s(request: () => Promise<{ status: number }>): Promise<void> {
+  async function failWithin10s(request: () => Promise<{ status: number; body: { code: string } }>): Promise<void> {
     const startedAt = performance.now();
     const responses = await Promise.all(Array.from({ length: 30 }, request));
     const ms = performance.now() - startedAt;
     console.log({ ms });
-    expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([503]));
+    expect(new Set(responses.map(({ status, body }) => `${status} ${body.code}`))).to.deep.equal(
+      new Set(['503 unavailable']),
+    );
     expect(ms).to.be.below(10_000);
   }
 
