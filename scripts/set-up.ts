@@ -4,14 +4,16 @@ import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 // What compose.yaml runs before the service, each time it starts:
-//   set-up.ts secrets <folder> <folder of the operator>   makes the secrets that are missing, before PostgreSQL starts
-//   set-up.ts databases <folder>                          brings the databases to this build
+//   set-up.ts secrets <folder> <folder of the operator>
+//     makes the secrets that are missing, before PostgreSQL starts
+//   set-up.ts databases <folder>
+//     brings the databases to this build
 // No secret is ever replaced: without the master key, no tenant can be opened.
 
 const [step, folder = '', operatorFolder = ''] = process.argv.slice(2);
 
 if (step === 'secrets') {
-  // Both have the password. It counts once the second one is there: a start that ends between the two makes both anew.
+  // Both have the password. The second one counts: a start that ends before it makes both anew.
   if (!existsSync(join(operatorFolder, 'postgres-password'))) {
     const password = randomBytes(24).toString('hex');
     const url = `postgresql://operator:${password}@/backoffice?host=/var/run/postgresql`;

@@ -22,7 +22,10 @@ export interface Workshop {
 
 export const checksumFile = 'SHA256SUMS';
 
-/** Packs the files of the commit, and unpacks them into the folder of the source. @returns the name of the archive */
+/**
+ * Packs the files of the commit, and unpacks them into the folder of the source.
+ * @returns the name of the archive
+ */
 export async function makeSource({ root, made, work }: Workshop, { version, commit }: Release): Promise<string> {
   const name = `sales-back-office-${version}.tar.gz`;
   const prefix = `sales-back-office-${version}/`;
@@ -61,7 +64,8 @@ export async function writeNotes({ made }: Workshop, { notes }: Release): Promis
 export const imageName = ({ version }: Pick<Release, 'version'>): string => `backoffice:${version}`;
 
 /**
- * Builds the image with Docker, and saves it in the layout of OCI, which `docker load` and registries read.
+ * Builds the image with Docker, and saves it in the layout of OCI, which `docker load` and
+ * registries read.
  * @returns the name of the archive
  */
 export async function makeImage({ made, work, source }: Workshop, release: Release): Promise<string> {
@@ -87,7 +91,10 @@ export async function makeImage({ made, work, source }: Workshop, release: Relea
   return name;
 }
 
-/** The digest of a base image, which says what was built on; nothing for one that comes from no registry. */
+/**
+ * Returns the label with the digest of a base image, which says what the image was built on; none if
+ * the base image comes from no registry.
+ */
 function baseDigest(source: string, base: string): Record<string, string> {
   const named = /@(sha256:\w+)$/.exec(base)?.[1];
   if (named) return { 'base.digest': named };

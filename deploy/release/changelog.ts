@@ -1,4 +1,6 @@
-/** The part of the changelog for a version, and a sentence for each reason why it cannot be released. */
+/**
+ * The part of the changelog for a version, and a sentence for each reason why it cannot be released.
+ */
 export interface ReleaseNotes {
   readonly notes: string;
   readonly faults: readonly string[];

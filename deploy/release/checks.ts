@@ -38,8 +38,8 @@ const strictProject = {
 };
 
 /**
- * Installs the package of the client in an empty project without a network, compiles the program of its README there,
- * with the strictest settings and with the types of the package, and runs it.
+ * Installs the package of the client in an empty project without a network, compiles the program of
+ * its README there, with the strictest settings and with the types of the package, and runs it.
  * @param name of the package
  */
 export async function checkClient(
@@ -107,8 +107,8 @@ export async function checkChecksums({ made }: Workshop): Promise<void> {
 }
 
 /**
- * Loads the image from its archive, compares its packages with the list, and starts it with `compose.yaml`: a tenant is
- * provisioned, and its administrator logs in.
+ * Loads the image from its archive, compares its packages with the list, and starts it with
+ * `compose.yaml`: a tenant is provisioned, and its administrator logs in.
  * @param archive name of the archive
  * @param sbom name of the list of packages
  */

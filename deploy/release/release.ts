@@ -17,8 +17,8 @@ import { checkConditions, type Release } from './conditions.ts';
 import { ReleaseError, run } from './run.ts';
 import { startService } from './service.ts';
 
-// Makes what a release page carries, from the commit of this clone, and checks each file: npm run release -- --into
-// FOLDER. CONTRIBUTING.md has the steps around it. It publishes nothing.
+// Makes what a release page carries, from the commit of this clone, and checks each file:
+// npm run release -- --into FOLDER. It publishes nothing. CONTRIBUTING.md has the steps around it.
 
 const root = join(import.meta.dirname, '../..');
 
@@ -85,7 +85,7 @@ async function main(): Promise<void> {
   const { values } = parseArgs({ options: { into: { type: 'string' } } });
   if (!values.into) throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
 
-  // npm runs this in the folder of the project: a relative folder begins where somebody typed it.
+  // npm runs this in the folder of the project. A relative folder begins where somebody typed it.
   const folder = resolve(process.env.INIT_CWD ?? '.', values.into);
   await requireNew(folder);
   const release = await checkConditions(root);

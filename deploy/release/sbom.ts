@@ -20,10 +20,11 @@ interface Sbom {
 }
 
 /**
- * Lists the packages of npm that the service needs, with versions, licences and digests, in the format of CycloneDX.
+ * Lists the packages of npm that the service needs, with versions, licences and digests, in the
+ * format of CycloneDX.
  *
- * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too, such as zod. So npm
- * gets a lock file in which there are no packages of development.
+ * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too, such
+ * as zod. So npm gets a lock file in which there are no packages of development.
  * @param root folder with `package.json` and `package-lock.json`
  * @throws {ReleaseError} when the list is not that of the lock file
  */
@@ -57,8 +58,11 @@ export async function makeSbom(root: string): Promise<string> {
   }
 }
 
-/** Returns what a list has too much or too little, compared with the lock file; undefined if they agree. */
-export async function differenceOf(root: string, text: string): Promise<string | undefined> {
+/**
+ * Returns what a list has too much or too little, compared with the lock file; undefined if they
+ * agree.
+ */
+async function differenceOf(root: string, text: string): Promise<string | undefined> {
   const { name, version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
   const { metadata, components }: Sbom = JSON.parse(text);
   const lock: Lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8'));

@@ -5,7 +5,10 @@ import type { Trace } from './trace.ts';
 import { traceRequests } from './trace-requests.ts';
 
 export interface Tracing {
-  /** Makes the middleware that gives each request a span. @param publicUrl under which clients reach the service */
+  /**
+   * Makes the middleware that gives each request a span.
+   * @param publicUrl under which clients reach the service
+   */
   requests(publicUrl: string): Middleware;
   /** Begins the trace of something that is no request; undefined if the sampler leaves it out. */
   begin(): Trace | undefined;

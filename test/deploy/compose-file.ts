@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import { expect } from 'chai';
 
-export interface Service {
+interface Service {
   readonly image: string;
   readonly entrypoint?: string[];
   readonly command?: string[];

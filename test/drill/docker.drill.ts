@@ -102,7 +102,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
       'git init -q . && git -c user.name=n -c user.email=n@example.com commit -q --allow-empty -m clone',
     );
 
-    await terminal.type(image.slice(0, image.indexOf('npm sbom')));
+    await terminal.type(image.slice(0, image.indexOf('npm run -s sbom')));
 
     const labels = await terminal.type(
       `docker image inspect --format '{{json .Config.Labels}}' registry.example.com/backoffice:0.1.0`,
