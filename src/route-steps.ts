@@ -18,6 +18,7 @@ import type { Routers } from './http/routers.ts';
 import { sendExport } from './http/send-export.ts';
 import { pieceSender } from './http/send-piece.ts';
 import { sendResponse } from './http/send-response.ts';
+import { similarPath } from './http/similar-path.ts';
 import type { UnsentResponses } from './http/unsent-responses.ts';
 import type { Caller } from './tenancy/caller.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
@@ -124,6 +125,11 @@ async function readInput(
   return route.method === 'PATCH' ? readPatch(contract, body, errors) : readFields(contract, body, errors);
 }
 
+function unknownPathDetail(path: string, paths: readonly string[]): string {
+  const similar = similarPath(path, paths);
+  return `No endpoint has this path.${similar ? ` Did you mean ${similar}?` : ''}`;
+}
+
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
@@ -138,11 +144,13 @@ export function unknownRoute(
   const anonymousPaths = new Set(
     routes.filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access)).map(({ path }) => path),
   );
-  return async function refuseUnknownRoute(ctx) {
+  const paths = [...new Set(routes.map(({ path }) => path))];
+
+  return async function refuseUnknown(ctx) {
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
     const matches = routers.ofPath(ctx.path);
     if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});
-    if (matches.length === 0) throw problem('not_found', { detail: 'No endpoint has this path.' });
+    if (matches.length === 0) throw problem('not_found', { detail: unknownPathDetail(ctx.path, paths) });
     throw problem('method_not_allowed', { headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') } });
   };
 }

@@ -66,7 +66,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   const api = createApiServer({
     silenceMs: deadlineMs + sendingMs,
     handle,
-    refuse: refuseUnparsed(options.log, countRequest),
+    refuse: refuseUnparsed(options.log, countRequest, config.corsOrigins),
     keepAliveMs: config.keepAliveMs,
   });
   try {

@@ -80,12 +80,13 @@ function searchParameter({ search }: ListContract): Json {
 
 function equalityParameter(fields: ListField[]): Json {
   const [first] = fields;
-  const properties = Object.fromEntries(fields.map(field => [field.name, valueSchema(field)]));
+  const properties = Object.fromEntries(fields.map(field => [field.name, oneOrMore(valueSchema(field))]));
   return {
     name: 'filter',
     ...inQuery,
     description:
-      'Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values.',
+      'Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: ' +
+      '`filter[Field]=one&filter[Field]=other`.',
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },
@@ -119,6 +120,11 @@ const kinds: Record<FieldKind, readonly [schema: Json, example: unknown]> = {
   timestamp: [{ type: 'string', format: 'date-time' }, '2026-01-31T12:00:00Z'],
   uuid: [{ type: 'string', format: 'uuid' }, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'],
 };
+
+/** Several values of a field are sent as a parameter each, for which OpenAPI has no style. */
+function oneOrMore(value: Json): Json {
+  return { anyOf: [value, { type: 'array', items: value, minItems: 1 }] };
+}
 
 function valueSchema({ kind, values }: ListField): Json {
   return { ...kinds[kind][0], ...(kind === 'choice' && { enum: values }) };

@@ -23,9 +23,9 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
       schema: responseSchema(response, list?.includes),
       ...(example !== undefined && { example }),
     },
-    ...(list ? csvContent(list) : {}),
   };
-  const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
+  const description = status === 201 ? 'Created.' : list ? `Success. ${csvDescription}` : 'Success.';
+  const success = { [status]: { description, headers, content } };
   if (mayBeEmpty) return { ...success, 204: responseReference('NoContent') };
   return cache === 'revalidate' ? { ...success, 304: responseReference('NotModified') } : success;
 }
@@ -55,11 +55,13 @@ export const emptyResponses = {
   },
 };
 
-/** A list as CSV, for `Accept: text/csv`. */
-function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
-  const description = 'All records that the filters match: a header with the names of the fields, then a row for each.';
-  return { 'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` } };
-}
+/**
+ * A list as CSV, in words: with a second media type, generated clients take each list for a list or
+ * a text, and no program compiles that reads it.
+ */
+const csvDescription =
+  'With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a ' +
+  'row for each.';
 
 /** The headers of responses, by their names without hyphens and `X-`. */
 export const responseHeaders = {

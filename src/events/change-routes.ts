@@ -29,7 +29,10 @@ const parameters = {
   resource: z
     .string()
     .transform(text => text.split(','))
-    .refine(each => each.every(name => changeSources.has(name)), invalid('must name resources', 'wrong_format'))
+    .refine(
+      each => each.every(name => changeSources.has(name)),
+      invalid(`must be names, separated by commas, of ${names.join(', ')}`, 'not_allowed', { values: names }),
+    )
     .optional()
     .describe(`Return only changes of these resources, separated by commas: ${names.join(', ')}.`),
   include: z.enum(['record']).optional().describe('`record` adds `Record` to each change.'),

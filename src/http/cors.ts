@@ -38,6 +38,23 @@ export interface CrossOrigin {
   readonly preflights: Middleware;
 }
 
+/**
+ * Returns the headers of a response to bytes that are no request, without which a script of a listed
+ * origin sees a failed network in place of the problem.
+ * @param received the last bytes, which may have the header `Origin`; a single listed origin needs none
+ */
+export function refusalHeaders(origins: readonly string[], received: Buffer | undefined): Record<string, string> {
+  const [, named] = /^Origin:[ \t]*(\S+)[ \t]*\r?$/im.exec(received?.toString('latin1') ?? '') ?? [];
+  const origin = origins.find(each => each === named) ?? (origins.length === 1 && !named ? origins[0] : undefined);
+  if (!origin) return {};
+
+  return {
+    'Access-Control-Allow-Origin': origin,
+    'Access-Control-Expose-Headers': exposedHeaders.join(','),
+    Vary: 'Origin',
+  };
+}
+
 /** @param origins such as `https://app.example.com`; undefined when there are none */
 export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined {
   if (origins.length === 0) return undefined;

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { type ProblemCode, problem } from '../errors.ts';
 import type { RequestOutcome } from './access-log.ts';
+import { refusalHeaders } from './cors.ts';
 import { problemBody } from './problem-details.ts';
 import { fixedHeaders } from './security-headers.ts';
 
@@ -15,15 +16,20 @@ const codeOfError: Record<string, ProblemCode> = {
 };
 
 /** Answers bytes that are no HTTP request, and closes the connection. */
-export type RefuseUnparsed = (error: Error & { code?: string }, socket: Socket) => void;
+export type RefuseUnparsed = (error: Error & { code?: string; rawPacket?: Buffer }, socket: Socket) => void;
 
 /**
  * Returns a listener for `clientError` of an HTTP server: it answers what the parser refuses with a problem, as all
  * other errors are answered, and writes a line of the access log.
  * @param count also receives each outcome, for the metrics
+ * @param origins those whose scripts may read responses
  */
-export function refuseUnparsed(log: Logger, count: (outcome: RequestOutcome) => void): RefuseUnparsed {
-  return (error, socket) => {
+export function refuseUnparsed(
+  log: Logger,
+  count: (outcome: RequestOutcome) => void,
+  origins: readonly string[] = [],
+): RefuseUnparsed {
+  return function refuse(error, socket) {
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
       return;
@@ -31,7 +37,8 @@ export function refuseUnparsed(log: Logger, count: (outcome: RequestOutcome) => 
     const { code, status } = problem(codeOfError[error.code ?? ''] ?? 'invalid_request');
     const traceId = randomUUID();
     const body = JSON.stringify(problemBody(code, traceId));
-    socket.end(responseText(status, { ...fixedHeaders, 'X-Request-Id': traceId }, body), () => socket.destroy());
+    const headers = { ...fixedHeaders, ...refusalHeaders(origins, error.rawPacket), 'X-Request-Id': traceId };
+    socket.end(responseText(status, headers, body), () => socket.destroy());
     count({
       method: 'none',
       route: undefined,

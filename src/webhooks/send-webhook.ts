@@ -6,7 +6,14 @@ import https from 'node:https';
 import type { LookupFunction } from 'node:net';
 import { isPublicAddress, isTrusted, refusedUrl, type TrustedReceivers } from './webhook-target.ts';
 
-export const sendErrors = ['refused address', 'timeout', 'TLS', 'no connection', 'status', 'secret'] as const;
+export const sendErrors = [
+  'refused address',
+  'timeout',
+  'TLS',
+  'no connection',
+  'unsuccessful response',
+  'secret',
+] as const;
 /** Why an attempt failed. It tells a tenant nothing of the network of the service. */
 type SendError = (typeof sendErrors)[number];
 
@@ -96,7 +103,7 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
       try {
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status = 0, headers } = response;
-        const error = status >= 200 && status < 300 ? null : 'status';
+        const error = status >= 200 && status < 300 ? null : 'unsuccessful response';
         return { retryAfterMs: retryAfterMs(headers), status, error, response: text, durationMs: durationMs() };
       } catch (error) {
         if (stopping.aborted) return undefined;

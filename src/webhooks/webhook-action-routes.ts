@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { fieldProblem, problem } from '../errors.ts';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { fieldProblem, hasCode, problem } from '../errors.ts';
 import type { Reader } from '../events/change-sources.ts';
 import { accessMark } from '../events/reader-cursor.ts';
-import { flag, limit, moment, queryId, timestamp } from '../http/fields.ts';
+import { flag, int32, limit, moment, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { readList } from '../lists/read-page.ts';
 import { isoTime } from '../postgres/iso-time.ts';
@@ -12,12 +13,12 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { retryDelaysMs } from './endpoint-state.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
-import { findChange, nextPlace, placeAt } from './webhook-places.ts';
+import { findChange, isPassed, nextPlace, placeAt, readNext } from './webhook-places.ts';
 import { findReader } from './webhook-reader.ts';
 import { webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
 import { changeWebhook, type LockedWebhook, type WebhookServices, webhookCondition } from './webhook-services.ts';
-import { insertMessage, maxMessages, movePosition } from './webhook-store.ts';
+import { insertMessage, maxMessages, movePosition, retryNow, selectFailed } from './webhook-store.ts';
 import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
@@ -32,6 +33,18 @@ const deliveries = listContract({
   longTexts: ['Response'],
 });
 const message = z.object({ MessageId: z.string().describe('The header `webhook-id` of the message.') });
+/** Changes of one request to send again what has failed: each is a read of the feed. */
+const maxRetried = 100;
+const maxCounted = 1_000;
+const retryOrder = z.object({
+  Since: moment().optional().describe('From when on changes that have failed, and were left out, are sent again.'),
+});
+const retried = z.object({
+  Changes: int32().describe(
+    'The changes at which the webhook stands, which wait in their order; at most 1,000 are counted.',
+  ),
+  Messages: int32().describe('The messages beside them that are sent now.'),
+});
 const rotated = z.object({
   Secret: z.string().describe('The new secret. No other response has it.'),
   PreviousUntil: timestamp().describe('Until then messages are signed with the former secret, too.'),
@@ -110,6 +123,34 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
     }),
     defineRoute({
       ...action,
+      path: `${path}/retry`,
+      summary: 'Try again at once, and send what has failed since a moment',
+      description:
+        'For a receiver that works again: what waits for a retry is sent now. With `Since`, also each change whose last ' +
+        'attempt since then has failed, and which the webhook has left out, at most the first ' +
+        `${maxRetried} of them, with the same ids.`,
+      body: retryOrder,
+      example: { Since: '2026-11-24T08:00:00Z' },
+      status: 202,
+      response: retried,
+      handler: async ({ body: { Since }, ...input }, context) => {
+        const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
+          const { id } = requireEnabled(webhook);
+          if (Since) await sendFailedAgain(services, context, { webhook, transaction, since: Since });
+          const { changes } = await readNext(transaction.query.bind(transaction), webhook, maxCounted);
+          const retry = retryNow(id, services.now());
+
+          return {
+            ...retry,
+            text: `with retried as (${retry.text}) select *, $3::integer as "Changes" from retried`,
+            values: [...retry.values, changes.length],
+          };
+        });
+        return row as z.input<typeof retried>;
+      },
+    }),
+    defineRoute({
+      ...action,
       path: `${path}/skip`,
       summary: 'Leave out the message at which a webhook stands, or all until now',
       query: z.object({ all: flag().describe('Whether to leave out all changes until now.') }),
@@ -144,6 +185,34 @@ const rotate = {
          returning webhook_id as "Id", encode(secret, 'base64') as "Sealed",
            ${isoTime('previous_until')} as "PreviousUntil"`,
 };
+
+/** Queues the changes that have failed since a moment, and that the webhook will not come to by itself. */
+async function sendFailedAgain(
+  services: WebhookServices,
+  context: RequestContext,
+  { webhook, transaction, since }: { webhook: LockedWebhook; transaction: TenantTransaction; since: Date },
+): Promise<void> {
+  const { id, payload, userId } = webhook;
+  const read = transaction.query.bind(transaction);
+  const failed = (await read(selectFailed(id, since, maxCounted))) as unknown as { messageId: string }[];
+  const leftOut = failed.filter(({ messageId }) => isPassed(webhook, messageId)).slice(0, maxRetried);
+  if (leftOut.length === 0) return;
+
+  const reader = await requireReader(services, context, userId);
+  for (const { messageId } of leftOut) {
+    const change = await findChange(read, webhook, messageId).catch(ignoreMissing);
+    if (!change) continue;
+
+    const body = changeBody(change, accessMark(reader), payload);
+    const [queued] = await read(insertMessage(id, { messageId, body, failures: 0, at: services.now() }));
+    requireRoom(queued);
+  }
+}
+
+/** The feed has lost the change by its retention, or the webhook does not receive it any more. */
+function ignoreMissing(error: unknown): undefined {
+  if (!hasCode(error, 'unknown_record') && !hasCode(error, 'cursor_expired')) throw error;
+}
 
 function requireEnabled(webhook: LockedWebhook): LockedWebhook {
   if (!webhook.isEnabled) throw problem('invalid_request', { detail: 'The webhook is disabled.' });

@@ -41,6 +41,12 @@ export async function findChange(read: Read, webhook: PlacedWebhook, messageId: 
   throw problem('unknown_record', { detail: 'The feed has no change with this MessageId for the webhook.' });
 }
 
+/** True when the message about a change was left out, or given up: the webhook has gone on after it. */
+export function isPassed({ position }: PlacedWebhook, messageId: string): boolean {
+  const before = placeBefore(messageId);
+  return before !== undefined && compareCursors(parseCursor(position) ?? firstCursor, before) > 0;
+}
+
 /** The place after the gap or the change at which a webhook stands, or after all that are final. */
 export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
   let next: NextPage = all ? await readAfter(read, webhook, 'now') : await readNext(read, webhook, 1);

@@ -117,6 +117,26 @@ export const insertMessage = (webhookId: number, { messageId, body, failures, at
     [webhookId, messageId, body, failures, at],
   );
 
+/** Lets an endpoint, and each of its messages, be tried again at once. */
+export const retryNow = (webhookId: number, now: number): Statement =>
+  preparedStatement(
+    `with due as (update webhook_messages set next_attempt_at = ${time('$2')} where webhook_id = $1 returning id)
+     update webhooks set next_attempt_at = null, version = version + 1 where id = $1
+     returning (select count(*)::integer from due) as "Messages"`,
+    [webhookId, now],
+  );
+
+/** The messages about changes whose last attempt since a moment has failed, and which are not tried again. */
+export const selectFailed = (webhookId: number, since: Date, limit: number): Statement =>
+  preparedStatement(
+    `select message_id as "messageId" from webhook_deliveries d
+      where webhook_id = $1 and attempted_at >= $2 and message_id like 'evt\\_%'
+        and not exists (select from webhook_messages m where m.webhook_id = $1 and m.message_id = d.message_id)
+      group by message_id having (array_agg(error order by id desc))[1] is not null
+      order by min(id) limit $3`,
+    [webhookId, since.toISOString(), limit],
+  );
+
 /** Deletes the messages about changes of other resources. */
 export const deleteOthers = (webhookId: number, resources: readonly string[]): Statement =>
   preparedStatement(

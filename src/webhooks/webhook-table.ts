@@ -131,7 +131,7 @@ export const deliveryView = describeFields(
     DurationMs: 'How long the attempt took, in milliseconds.',
     Status: 'The status of the response; null without one.',
     Error:
-      'Why the attempt failed: `status` is another status than 2xx, `refused address` an address that nothing is sent to, ' +
+      'Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, ' +
       '`secret` a secret that must be rotated; null if it succeeded.',
     Response: 'The first 1 KiB of the response; null without one.',
   },

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAttempt, type EndpointState, maxFailingMs, retryDelaysMs } from '../../src/webhooks/endpoint-state.ts';
 
 const fresh: EndpointState = { failures: 0, failingSince: null, nextAttemptAt: null };
-const failure = { status: 500, error: 'status' as const, retryAfterMs: undefined };
+const failure = { status: 500, error: 'unsuccessful response' as const, retryAfterMs: undefined };
 const success = { status: 204, error: null, retryAfterMs: undefined };
 const change = undefined;
 const hour = 3_600_000;

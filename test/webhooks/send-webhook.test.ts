@@ -143,7 +143,7 @@ describe('the sender of webhooks', () => {
       paths.push(request.url);
       response.writeHead(302, { Location: '/elsewhere' }).end();
     });
-    expect(result).to.include({ status: 302, error: 'status' });
+    expect(result).to.include({ status: 302, error: 'unsuccessful response' });
     expect(paths).to.deep.equal(['/hook']);
   });
 

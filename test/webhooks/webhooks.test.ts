@@ -163,7 +163,7 @@ describe('webhooks', () => {
     expect(failing.FailingSince).to.be.a('string');
     expect(keys('/down')).to.deep.equal([created[0]]);
     const [attempt] = (await admin.get(`${path}/${Id}/Deliveries`)).body;
-    expect(attempt).to.include({ Status: 500, Error: 'status', Response: 'sorry' });
+    expect(attempt).to.include({ Status: 500, Error: 'unsuccessful response', Response: 'sorry' });
     isDown = false;
     world.clock.offsetSeconds += 6;
     await eventually(() => receiver.at('/down').length === 3);

@@ -1272,6 +1272,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Webhooks/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try again at once, and send what has failed since a moment
+         * @description For a receiver that works again: what waits for a retry is sent now. With `Since`, also each change whose last attempt since then has failed, and which the webhook has left out, at most the first 100 of them, with the same ids.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postWebhooksByIdRetry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Webhooks/{id}/skip": {
         parameters: {
             query?: never;
@@ -1841,8 +1863,8 @@ export interface components {
             DurationMs: number;
             /** @description The status of the response; null without one. */
             Status: number | null;
-            /** @description Why the attempt failed: `status` is another status than 2xx, `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded. */
-            Error: ("refused address" | "timeout" | "TLS" | "no connection" | "status" | "secret") | null;
+            /** @description Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded. */
+            Error: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | null;
             /** @description The first 1 KiB of the response; null without one. */
             Response: string | null;
         };
@@ -3849,30 +3871,23 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    /** Format: uuid */
-                    Guid?: string;
-                    Email?: string;
-                    FirstName?: string;
-                    LastName?: string;
-                    Role?: string;
-                    /** @enum {string} */
-                    Scope?: "Self" | "All";
-                    EntityId?: number;
-                    IsDisabled?: boolean;
-                    /** Format: date-time */
-                    ConfirmedAt?: string;
-                    /** Format: date-time */
-                    LastLoginAt?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
-                    /** @enum {string} */
-                    MailState?: "waiting" | "sent" | "refused";
-                    MailReason?: string;
-                    /** Format: date-time */
-                    MailAt?: string;
+                    Id?: number | number[];
+                    Guid?: string | string[];
+                    Email?: string | string[];
+                    FirstName?: string | string[];
+                    LastName?: string | string[];
+                    Role?: string | string[];
+                    Scope?: ("Self" | "All") | ("Self" | "All")[];
+                    EntityId?: number | number[];
+                    IsDisabled?: boolean | boolean[];
+                    ConfirmedAt?: string | string[];
+                    LastLoginAt?: string | string[];
+                    CreatedAt?: string | string[];
+                    MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
+                    MailReason?: string | string[];
+                    MailAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -3998,7 +4013,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4079,8 +4094,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt,MailState,MailReason,MailAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -4515,10 +4528,10 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Name?: string;
+                    Id?: number | number[];
+                    Name?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -4548,7 +4561,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4587,8 +4600,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Name,Permissions */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -4845,13 +4856,12 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Title?: string;
-                    Weighting?: number;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Title?: string | string[];
+                    Weighting?: number | number[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -4899,7 +4909,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4941,8 +4951,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Title,Weighting,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -5272,15 +5280,13 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    CountryCode?: string;
-                    CountryName?: string;
-                    IsDeleted?: boolean;
-                    /** Format: date-time */
-                    DeletedAt?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    CountryCode?: string | string[];
+                    CountryName?: string | string[];
+                    IsDeleted?: boolean | boolean[];
+                    DeletedAt?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
                 "filter[CountryCode]"?: {
@@ -5335,7 +5341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5380,8 +5386,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example CountryCode,CountryName,IsDeleted,DeletedAt,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -5679,13 +5683,12 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Name?: string;
-                    Weighting?: number;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Name?: string | string[];
+                    Weighting?: number | number[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -5733,7 +5736,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5775,8 +5778,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Name,Weighting,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -6025,13 +6026,12 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Code?: string;
-                    Name?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Code?: string | string[];
+                    Name?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6081,7 +6081,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -6123,8 +6123,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Code,Name,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -6417,14 +6415,13 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    SystemOptionTypeId?: number;
-                    Value?: string;
-                    IsActive?: boolean;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    SystemOptionTypeId?: number | number[];
+                    Value?: string | string[];
+                    IsActive?: boolean | boolean[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6472,7 +6469,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -6517,8 +6514,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,SystemOptionTypeId,Value,IsActive,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -6887,23 +6882,19 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    PromoCode?: string;
-                    Name?: string;
-                    Description?: string;
-                    /** @enum {string} */
-                    DiscountType?: "Percentage" | "Amount";
-                    DiscountValue?: number;
-                    CurrencyId?: number;
-                    /** Format: date-time */
-                    StartsAt?: string;
-                    /** Format: date-time */
-                    EndsAt?: string;
-                    IsActive?: boolean;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    PromoCode?: string | string[];
+                    Name?: string | string[];
+                    Description?: string | string[];
+                    DiscountType?: ("Percentage" | "Amount") | ("Percentage" | "Amount")[];
+                    DiscountValue?: number | number[];
+                    CurrencyId?: number | number[];
+                    StartsAt?: string | string[];
+                    EndsAt?: string | string[];
+                    IsActive?: boolean | boolean[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7002,7 +6993,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -7073,8 +7064,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,PromoCode,Name,Description,DiscountType,DiscountValue,CurrencyId,StartsAt,EndsAt,EntityIds,IsActive,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -7605,18 +7594,16 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Code?: string;
-                    Name?: string;
-                    Symbol?: string;
-                    DecimalPlaces?: number;
-                    IsDeleted?: boolean;
-                    /** Format: date-time */
-                    DeletedAt?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Code?: string | string[];
+                    Name?: string | string[];
+                    Symbol?: string | string[];
+                    DecimalPlaces?: number | number[];
+                    IsDeleted?: boolean | boolean[];
+                    DeletedAt?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7695,7 +7682,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -7749,8 +7736,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Code,Name,Symbol,DecimalPlaces,IsDeleted,DeletedAt,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -8181,15 +8166,14 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Code?: string;
-                    Name?: string;
-                    Rate?: number;
-                    IsActive?: boolean;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Code?: string | string[];
+                    Name?: string | string[];
+                    Rate?: number | number[];
+                    IsActive?: boolean | boolean[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8246,7 +8230,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -8294,8 +8278,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Code,Name,Rate,IsActive,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -8706,18 +8688,16 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Name?: string;
-                    /** @enum {string} */
-                    EntityType?: "supplier" | "customer";
-                    StatusId?: number;
-                    StatusTitle?: string;
-                    CurrencyId?: number;
-                    CountryCode?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Name?: string | string[];
+                    EntityType?: ("supplier" | "customer") | ("supplier" | "customer")[];
+                    StatusId?: number | number[];
+                    StatusTitle?: string | string[];
+                    CurrencyId?: number | number[];
+                    CountryCode?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8792,7 +8772,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -8849,8 +8829,6 @@ export interface operations {
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
-                    /** @example Id,Name,EntityType,StatusId,StatusTitle,CurrencyId,CountryCode,CreatedAt */
-                    "text/csv": string;
                 };
             };
             304: components["responses"]["NotModified"];
@@ -9322,25 +9300,19 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    Url?: string;
-                    Description?: string;
-                    /** @enum {string} */
-                    Payload?: "thin" | "record";
-                    IsEnabled?: boolean;
-                    /** @enum {string} */
-                    DisabledReason?: "gone" | "failing" | "rights" | "operator";
-                    UserId?: number;
-                    /** Format: date-time */
-                    FailingSince?: string;
-                    /** Format: date-time */
-                    NextAttemptAt?: string;
-                    /** Format: date-time */
-                    LastSuccessAt?: string;
-                    /** Format: date-time */
-                    CreatedAt?: string;
+                    Id?: number | number[];
+                    Url?: string | string[];
+                    Description?: string | string[];
+                    Payload?: ("thin" | "record") | ("thin" | "record")[];
+                    IsEnabled?: boolean | boolean[];
+                    DisabledReason?: ("gone" | "failing" | "rights" | "operator") | ("gone" | "failing" | "rights" | "operator")[];
+                    UserId?: number | number[];
+                    FailingSince?: string | string[];
+                    NextAttemptAt?: string | string[];
+                    LastSuccessAt?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -9436,7 +9408,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -9476,8 +9448,6 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Webhook"][];
-                    /** @example Id,Url,Description,Resources,Actions,Payload,IsEnabled,DisabledReason,UserId,FailingSince,NextAttemptAt,LastSuccessAt,CreatedAt */
-                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -9834,18 +9804,16 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    MessageId?: string;
-                    Type?: string;
-                    /** Format: date-time */
-                    AttemptedAt?: string;
-                    DurationMs?: number;
-                    Status?: number;
-                    /** @enum {string} */
-                    Error?: "refused address" | "timeout" | "TLS" | "no connection" | "status" | "secret";
-                    Response?: string;
+                    Id?: number | number[];
+                    MessageId?: string | string[];
+                    Type?: string | string[];
+                    AttemptedAt?: string | string[];
+                    DurationMs?: number | number[];
+                    Status?: number | number[];
+                    Error?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
+                    Response?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -9925,7 +9893,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -9956,8 +9924,6 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["WebhookDelivery"][];
-                    /** @example Id,MessageId,Type,AttemptedAt,DurationMs,Status,Error,Response */
-                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -10075,6 +10041,73 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postWebhooksByIdRetry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Since": "2026-11-24T08:00:00Z"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description From when on changes that have failed, and were left out, are sent again. */
+                    Since?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Changes": 1,
+                     *       "Messages": 1
+                     *     }
+                     */
+                    "application/json": {
+                        /** @description The changes at which the webhook stands, which wait in their order; at most 1,000 are counted. */
+                        Changes: number;
+                        /** @description The messages beside them that are sent now. */
+                        Messages: number;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -10250,17 +10283,16 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
                 include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    /** Format: date-time */
-                    CreatedAt?: string;
-                    ActivityCode?: number;
-                    UserId?: number;
-                    Comment?: string;
-                    EntityId?: number;
-                    Screen?: string;
-                    IPAddress?: string;
+                    Id?: number | number[];
+                    CreatedAt?: string | string[];
+                    ActivityCode?: number | number[];
+                    UserId?: number | number[];
+                    Comment?: string | string[];
+                    EntityId?: number | number[];
+                    Screen?: string | string[];
+                    IPAddress?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -10343,7 +10375,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10396,8 +10428,6 @@ export interface operations {
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
-                    /** @example Id,CreatedAt,ActivityCode,UserId,Comment,EntityId,Screen,IPAddress */
-                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -10520,20 +10550,17 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
                 include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
-                    Id?: number;
-                    /** Format: date-time */
-                    CreatedAt?: string;
-                    UserId?: number;
-                    /** Format: uuid */
-                    UserGuid?: string;
-                    /** @enum {string} */
-                    Action?: "create" | "update" | "delete";
-                    Resource?: string;
-                    Key?: string;
-                    IPAddress?: string;
-                    TraceId?: string;
+                    Id?: number | number[];
+                    CreatedAt?: string | string[];
+                    UserId?: number | number[];
+                    UserGuid?: string | string[];
+                    Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
+                    Resource?: string | string[];
+                    Key?: string | string[];
+                    IPAddress?: string | string[];
+                    TraceId?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -10613,7 +10640,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. */
+            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10685,8 +10712,6 @@ export interface operations {
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
-                    /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
-                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];

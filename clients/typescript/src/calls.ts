@@ -1,7 +1,7 @@
 import type { paths } from './api.ts';
-import { isJson } from './media-types.ts';
 import { type Problem, problemOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
+import { drop, isJson } from './response-body.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -119,8 +119,10 @@ async function call(
 
   const text = await response.text();
   if (parseAs === 'text') return { data: text, response };
-  if (text === '') return { data: undefined, response };
-  if (!isJson(response)) return { error: { status: response.status, title: 'The response is not JSON' }, response };
+  const mayBeEmpty = response.status !== 200 && response.status !== 201;
+  if (text === '' && mayBeEmpty) return { data: undefined, response };
+  if (text === '' || !isJson(response))
+    return { error: { status: response.status, title: 'The response is not JSON' }, response };
 
   return { data: JSON.parse(text), response };
 }
@@ -129,6 +131,6 @@ async function call(
 async function errorOf(response: Response): Promise<CallError> {
   const { status, statusText } = response;
   const problem = await problemOf(response);
-  await response.body?.cancel();
+  drop(response);
   return problem ?? { status, title: statusText || `Status ${status}` };
 }

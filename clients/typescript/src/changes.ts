@@ -1,6 +1,7 @@
 import type { components } from './api.ts';
 import { ProblemError, problemOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
+import { drop } from './response-body.ts';
 import { wait } from './retries.ts';
 
 export type Change = components['schemas']['Change'];
@@ -73,7 +74,7 @@ async function streamOf(response: Response): Promise<ReadableStream<Uint8Array> 
   const isRefusal = !ok && status < 500 && status !== 407 && status !== 429;
   if (isRefusal) throw new ProblemError(status, await problemOf(response));
 
-  await body?.cancel();
+  drop(response);
   return undefined;
 }
 

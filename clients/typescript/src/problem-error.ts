@@ -1,5 +1,5 @@
 import type { components } from './api.ts';
-import { isJson } from './media-types.ts';
+import { isJson } from './response-body.ts';
 
 export type Problem = components['schemas']['Problem'];
 

@@ -1,4 +1,4 @@
-import { isJson } from './media-types.ts';
+import { drop, isJson } from './response-body.ts';
 
 type Send = (request: Request) => Promise<Response>;
 
@@ -39,7 +39,7 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
         const askedMs = retryAfterMs(response);
         if (askedMs !== undefined && askedMs > maxWaitMs) return response;
         waitMs = Math.max(waitMs, (askedMs ?? 0) * (1 + jitter * Math.random()));
-        await response.body?.cancel();
+        drop(response);
       } catch (error) {
         if (isLast || !isRepeatable || request.signal.aborted) throw error;
       }

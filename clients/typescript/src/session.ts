@@ -238,13 +238,13 @@ export class Session {
       );
 
     const response = await logOut(tokens);
-    if (!(await isTokenRefused(response))) return response.ok;
+    if (!(await isTokenRefused(response))) return response.status === 204;
 
     const refreshed = await this.#post('refresh', { refreshToken: tokens.refreshToken });
     const newTokens = await tokensIn(refreshed);
     if (!newTokens) return isSessionEnded(refreshed);
 
-    return (await logOut(newTokens)).ok;
+    return (await logOut(newTokens)).status === 204;
   }
 
   #post(path: string, body: object): Promise<Response> {
