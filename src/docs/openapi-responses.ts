@@ -24,8 +24,8 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
       ...(example !== undefined && { example }),
     },
   };
-  const description = status === 201 ? 'Created.' : list ? `Success. ${csvDescription}` : 'Success.';
-  const success = { [status]: { description, headers, content } };
+  const description = status === 201 ? 'Created.' : 'Success.';
+  const success = { [status]: { description, headers, content, ...(list && csvContent(list)) } };
   if (mayBeEmpty) return { ...success, 204: responseReference('NoContent') };
   return cache === 'revalidate' ? { ...success, 304: responseReference('NotModified') } : success;
 }
@@ -56,12 +56,17 @@ export const emptyResponses = {
 };
 
 /**
- * A list as CSV, in words: with a second media type, generated clients take each list for a list or
- * a text, and no program compiles that reads it.
+ * A list as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media type there,
+ * generated clients take each list for a list or a text, and no program compiles that reads it.
  */
-const csvDescription =
-  'With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a ' +
-  'row for each.';
+function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
+  const description = 'All records that the filters match: a header with the names of the fields, then a row for each.';
+  return {
+    'x-other-content': {
+      'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` },
+    },
+  };
+}
 
 /** The headers of responses, by their names without hyphens and `X-`. */
 export const responseHeaders = {

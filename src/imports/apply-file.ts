@@ -33,15 +33,15 @@ export async function applyFile(file: FileImport): Promise<boolean> {
   const { transaction, order, resource, pieces, counts, requireRights } = file;
   try {
     let columns: Columns | undefined;
+    const firstLines = new Map<string, number>();
     let batch: CsvRecord[] = [];
     let length = 0;
-    let keys = new Set<string>();
     const flush = async (): Promise<void> => {
       await requireRights();
-      if (columns && batch.length > 0) await applyBatch({ transaction, resource, columns, order, counts }, batch);
+      if (columns && batch.length > 0)
+        await applyBatch({ transaction, resource, columns, order, counts, firstLines }, batch);
       batch = [];
       length = 0;
-      keys = new Set();
     };
     for await (const record of readCsv(pieces)) {
       if (!columns) {
@@ -54,10 +54,8 @@ export async function applyFile(file: FileImport): Promise<boolean> {
         continue;
       }
       counts.rows++;
-      // A row that names the record of an earlier row finds it changed.
       const key = keyOf(columns, record).toLowerCase();
-      if (keys.has(key) && key !== '') await flush();
-      keys.add(key);
+      if (!firstLines.has(key)) firstLines.set(key, record.line);
       batch.push(record);
       length += record.cells.reduce((sum, cell) => sum + cell.length, record.cells.length);
       if (batch.length >= batchRows || length >= batchLength) await flush();

@@ -24,6 +24,8 @@ interface Batch {
   readonly columns: Columns;
   readonly order: ImportOrder;
   readonly counts: ImportCounts;
+  /** The line on which the file names a record first, by the text that identifies it in small letters. */
+  readonly firstLines: ReadonlyMap<string, number>;
 }
 
 /** The changes that the rows of a batch will make. */
@@ -132,19 +134,38 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
     if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '')
       throw fieldProblem('Id', 'names no record', 'unknown_reference');
     if (isMarked === true) {
+      requireOnce(batch, record);
       plan.unchanged++; // there is no record to mark
       return;
     }
     const row = toRow(readFields(create, body));
     await validate?.(row, transaction.em, {});
+    requireOnce(batch, record);
     plan.inserts.push(row);
     return;
   }
-  if (order.mode === 'create') throw taken(columns, before);
+  if (order.mode === 'create') {
+    requireOnce(batch, record);
+    throw taken(columns, before);
+  }
   const changed = await changedRow(batch, body, before, isMarked);
+  requireOnce(batch, record);
   if (!changed) plan.unchanged++;
   else if (before.isDeleted === true) throw taken(columns, before);
   else plan.updates.push(changed);
+}
+
+/**
+ * Two rows of one record contradict each other: the last one would win in silence, and again with
+ * each import of the file.
+ */
+function requireOnce({ columns, order, firstLines }: Batch, record: CsvRecord): void {
+  const { keyField = '' } = columns;
+  const first = firstLines.get(keyOf(columns, record).toLowerCase());
+  const isNamed = keyOf(columns, record) !== '' && !(keyField === 'Id' && order.mode === 'create');
+  if (!isNamed || first === undefined || first === record.line) return;
+
+  throw fieldProblem(keyField, `is on line ${first} already`, 'taken');
 }
 
 /** True if the row says that its record is marked as deleted; undefined when the file does not say. */

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { readConfig } from '../../src/config/config.ts';
 import type { ApiResponse } from '../support/client.ts';
+import { rawRequest, sendRaw } from '../support/raw-http.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 
 const app = 'https://app.example.com';
@@ -112,6 +113,25 @@ describe('cross-origin requests', () => {
     ]) {
       expect(response.headers.get('access-control-allow-origin')).to.not.equal('*');
       expect(response.headers.get('access-control-allow-credentials')).to.equal(null);
+    }
+  });
+
+  it('what the parser refuses can be read by scripts of a listed origin, and by no other', async () => {
+    const long = `X-Long: ${'x'.repeat(17_000)}`;
+    for (const [origin, allowed] of [
+      [app, app],
+      [local, local],
+      ['https://evil.example', undefined],
+    ]) {
+      for (const headers of [
+        [`Origin: ${origin}`, long],
+        [long, `Origin: ${origin}`],
+      ]) {
+        const { text, statuses } = await sendRaw(world.url, rawRequest('GET /', headers), { until: /\}$/ });
+
+        expect(statuses).to.deep.equal([431]);
+        expect(/^Access-Control-Allow-Origin: (.*)\r$/im.exec(text)?.[1]).to.equal(allowed);
+      }
     }
   });
 

@@ -56,6 +56,20 @@ describe('imports of CSV files', () => {
     expect(await countAudit()).to.equal(before);
   });
 
+  for (const mode of ['create', 'upsert']) {
+    it(`a code that a file has twice is a refused row that names both lines, with mode=${mode}, however far apart they are`, async () => {
+      const between = Array.from({ length: 250 }, (_, n) => `T${n},Between ${n}`);
+      const file = ['CountryCode,CountryName', 'TWO,First', ...between, 'two ,Second', '"TWO",Third', ''].join('\n');
+
+      const report = await importFile(admin, `resource=Country&mode=${mode}&dryRun=true&atomic=false`, file);
+
+      expect(report).to.include({ Rows: 253, Created: 251, Updated: 0, Refused: 2 });
+      expect(report.Errors).to.deep.equal(
+        [253, 254].map(Line => ({ Line, Field: 'CountryCode', Code: 'taken', Reason: 'is on line 2 already' })),
+      );
+    });
+  }
+
   it('a dry run reports what an import would do, and changes nothing', async () => {
     const before = await countAudit();
     const tried = await importFile(admin, 'resource=Currency&atomic=false&dryRun=true', mixed);

@@ -195,6 +195,48 @@ describe('webhooks', () => {
     await eventually(() => keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next);
   });
 
+  it('retry sends at once what an endpoint waits to send, and says how much that is', async () => {
+    let isDown = true;
+    receiver.respond('/healed', response => void response.writeHead(isDown ? 503 : 204).end());
+    const { Id } = await createWebhook('/healed', { Resources: ['OrderStatus'] });
+    const made = [await createStatus(), await createStatus(), await createStatus()];
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    isDown = false;
+
+    const retried = await admin.post(`${path}/${Id}/retry`);
+
+    expect(retried.status).to.equal(202);
+    expect(retried.body).to.deep.equal({ Changes: 3, Messages: 0 });
+    await eventually(() => keys('/healed').length === 4);
+    expect(keys('/healed')).to.deep.equal([made[0], ...made]);
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince === null);
+  });
+
+  it('retry since a moment sends what has failed since and was left out, and nothing that has arrived', async () => {
+    let isDown = true;
+    receiver.respond('/since', response => void response.writeHead(isDown ? 500 : 204).end());
+    const { Id } = await createWebhook('/since', { Resources: ['OrderStatus'] });
+    const Since = new Date(Date.now() - 3_600_000).toISOString();
+    const leftOut = [await createStatus(), await createStatus()];
+    for (const key of leftOut) {
+      await eventually(() => keys('/since').includes(key));
+      await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+      expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
+    }
+    isDown = false;
+    const arrived = await createStatus();
+    await eventually(() => keys('/since').includes(arrived));
+
+    const later = await admin.post(`${path}/${Id}/retry`, { Since: new Date(Date.now() + 3_600_000).toISOString() });
+    expect(later.body).to.deep.equal({ Changes: 0, Messages: 0 });
+    const retried = await admin.post(`${path}/${Id}/retry`, { Since });
+
+    expect(retried.body).to.deep.equal({ Changes: 0, Messages: 2 });
+    await eventually(() => leftOut.every(key => keys('/since').filter(each => each === key).length === 2));
+    await eventually(async () => (await admin.post(`${path}/${Id}/retry`, { Since })).body.Messages === 0);
+    expect(keys('/since').filter(key => key === arrived)).to.have.length(1);
+  });
+
   it('a replay since a later moment than that of a change that has failed leaves this change out for no endpoint', async () => {
     receiver.respond('/later', response => void response.writeHead(500).end());
     const { Id } = await createWebhook('/later', { Resources: ['OrderStatus'] });

@@ -4013,7 +4013,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4561,7 +4561,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4909,7 +4909,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5341,7 +5341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -5736,7 +5736,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -6081,7 +6081,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -6469,7 +6469,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -6993,7 +6993,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -7682,7 +7682,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -8230,7 +8230,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -8772,7 +8772,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -9408,7 +9408,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -9893,7 +9893,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10375,7 +10375,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10640,7 +10640,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Success. With `Accept: text/csv`: all records that the filters match as CSV, a header with the names of the fields, then a row for each. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];

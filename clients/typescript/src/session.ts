@@ -185,7 +185,9 @@ export class Session {
       await this.#replace(undefined);
     }
 
-    return received || !isCurrent ? undefined : response;
+    if (received || !isCurrent) return undefined;
+    // A page or a text of another program, which is no answer to the request that waits.
+    return response.ok ? new Response(null, { status: 502, statusText: 'Bad Gateway' }) : response;
   }
 
   /**
