@@ -56,7 +56,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, secrets, metrics, databases, unsentResponses, imports, countRequest } = services;
+  const { feed, processClock, secrets, metrics, databases, unsentResponses, imports, countRequest } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -98,6 +98,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     unreadyReason: (): UnreadyReason | undefined => {
       if (stopping.signal.aborted) return 'stopping';
       if (!feed.current) return 'control_database';
+      if (processClock.isWrong) return 'clock';
       return secrets.isReady ? undefined : 'master_key';
     },
     /**

@@ -14,6 +14,7 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
 import { reportMasterKey } from './control/present-key.ts';
+import { reportClock } from './control/process-clock.ts';
 import { newProcess } from './control/process-identity.ts';
 import { ChangeStreams } from './events/change-streams.ts';
 import { ChangeWatch } from './events/change-watch.ts';
@@ -114,6 +115,7 @@ async function startControl({ config, installation, log, now = Date.now }: Servi
 
   const control = await installation.control();
   beat.onChange(reportMasterKey(secrets, log));
+  beat.onChange(reportClock(beat.clock, log));
 
   const announcer = new Announcer(control);
   closing.add(() => announcer.stop());
@@ -288,6 +290,7 @@ async function startParts(
     },
     rateLimitStore,
     tracing,
+    processClock: beat.clock,
     unsentResponses,
   };
 }

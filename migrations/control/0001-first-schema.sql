@@ -1207,6 +1207,7 @@ create table processes (
   control_head text,
   connection_budget integer,
   shares_limits boolean,
+  clock_ahead_ms integer,
   started_at timestamptz not null default now(),
   seen_at timestamptz not null default now()
 );
@@ -1219,6 +1220,8 @@ comment on column processes.control_head is
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
 comment on column processes.shares_limits is
   'true: it counts the limits of requests in Redis; null for a command';
+comment on column processes.clock_ahead_ms is
+  'how far its clock is ahead of that of this database, in ms, as its last beat but one has found';
 comment on column processes.seen_at is
   'the last beat, one a second: a process runs while it is younger than five seconds';
 

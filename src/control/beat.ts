@@ -6,6 +6,7 @@ import { lockSpaces } from '../postgres/advisory-locks.ts';
 import { connectFirst } from '../postgres/first-in-queue.ts';
 import { within } from '../runtime/within.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
+import { ProcessClock } from './process-clock.ts';
 import type { ProcessIdentity } from './process-identity.ts';
 import { isRunning, maxBeatAgeSeconds } from './running-process.ts';
 import type { SecretBox } from './secret-box.ts';
@@ -46,6 +47,8 @@ interface Others {
 interface BeatRow extends Others {
   /** Of the present master key; null before the first use of a key. */
   readonly keyFingerprint: string | null;
+  /** The time of the control database, in ms since 1970. */
+  readonly clockMs: number;
 }
 
 interface BeatOptions {
@@ -57,6 +60,8 @@ interface BeatOptions {
   /** Of the process: each confirmed beat says which of its keys is the present one. */
   secrets: Pick<SecretBox, 'setPresent'>;
   log: Pick<Logger, 'info' | 'warn'>;
+  /** Of the process: each confirmed beat compares it. */
+  clock?: ProcessClock;
 }
 
 /**
@@ -65,13 +70,15 @@ interface BeatOptions {
  */
 const beatStatement = `
   with beat as (
-    insert into processes (id, kind, host, pid, build, tenant_head, control_head, connection_budget, shares_limits)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-        on conflict (id) do update set seen_at = clock_timestamp()
+    insert into processes (id, kind, host, pid, build, tenant_head, control_head, connection_budget, shares_limits,
+                           clock_ahead_ms)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11)
+        on conflict (id) do update set seen_at = clock_timestamp(), clock_ahead_ms = excluded.clock_ahead_ms
   )
   select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $10),
          count(*)::int as others, min(connection_budget) as "leastBudget",
-         (select key_fingerprint from installation) as "keyFingerprint"
+         (select key_fingerprint from installation) as "keyFingerprint",
+         (extract(epoch from clock_timestamp()) * 1000)::float8 as "clockMs"
     from processes p
    where id <> $1 and kind = 'service' and ${isRunning('p')}`;
 
@@ -90,6 +97,7 @@ const othersStatement = `
  */
 export class Beat {
   readonly #options: BeatOptions;
+  readonly clock: ProcessClock;
   readonly #listeners: (() => void)[] = [];
   /** When the last beats were sent, by their numbers and the monotonic clock. */
   readonly #sentAt = new Map<number, number>();
@@ -108,6 +116,7 @@ export class Beat {
 
   constructor(options: BeatOptions) {
     this.#options = options;
+    this.clock = options.clock ?? new ProcessClock();
     this.#fleet = { services: 1, budget: options.budget };
   }
 
@@ -299,6 +308,7 @@ export class Beat {
       budget,
       sharesLimits,
       `${beatTopic}:${id}/${this.#number}`,
+      this.clock.aheadMs,
     ];
   }
 
@@ -307,6 +317,7 @@ export class Beat {
     const isFirst = this.#confirmedAt === Number.NEGATIVE_INFINITY;
     this.#fleet = this.#fleetOf(row);
     this.#options.secrets.setPresent(row.keyFingerprint);
+    this.clock.compare(row.clockMs, performance.now() - sentAt);
     this.#confirmedAt = sentAt;
 
     const isAlone = isFirst && row.others === 0;

@@ -4,13 +4,16 @@ import { createServer, type Server } from 'node:http';
  * - `stopping`: the process finishes its running requests, and ends.
  * - `control_database`: it cannot reach the control database.
  * - `master_key`: neither of its two keys is the present master key.
+ * - `clock`: its clock is 25 s or more away from that of the control database.
  * - `starting`: of several workers, none serves.
  */
-export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'starting';
+export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'clock' | 'starting';
 
 /** The next step of an operator, where the reason does not say it. */
 const remedies: { readonly [reason in UnreadyReason]?: string } = {
   master_key: 'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
+  clock:
+    'Set the clock of the host right, and check its time synchronisation. The log says how far it is off: clock_differs.',
 };
 
 interface ManagementParts {

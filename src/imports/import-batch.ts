@@ -4,7 +4,7 @@ import { fieldProblem, Problem, problems } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import { readFields } from '../http/read-fields.ts';
 import { toIso } from '../postgres/column-types.ts';
-import type { RowValues } from '../postgres/statement.ts';
+import { databaseNow, type RowValues } from '../postgres/statement.ts';
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, toRow } from '../runtime/casing.ts';
@@ -201,7 +201,7 @@ async function changedRow(
   const properties = [keyProperty(resource), ...Object.keys(contract.shape).map(camelCase)];
   const changed: RowValues = Object.fromEntries(properties.map(property => [property, row[property]]));
 
-  return changesMark ? { ...changed, isDeleted: isMarked, deletedAt: isMarked ? new Date() : null } : changed;
+  return changesMark ? { ...changed, isDeleted: isMarked, deletedAt: isMarked ? databaseNow : null } : changed;
 }
 
 /** True when the stored value is the one that an export of it would give back. */

@@ -24,6 +24,12 @@ export type Conditions = readonly (Condition | undefined)[];
 /** The values of a row, by property of its entity or by field of a view. */
 export type RowValues = Record<string, unknown>;
 
+/**
+ * The value of a time that is the present one of the database, at the begin of the transaction. The
+ * clocks of the processes differ, and the other times of a row are those of its database.
+ */
+export const databaseNow = 'now';
+
 /** Reads and changes nothing: for a change that is not made, or whose response has no body. */
 export const nothing: Statement = { name: 'nothing', text: 'select', values: [] };
 

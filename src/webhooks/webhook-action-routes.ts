@@ -138,13 +138,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           const { id } = requireEnabled(webhook);
           if (Since) await sendFailedAgain(services, context, { webhook, transaction, since: Since });
           const { changes } = await readNext(transaction.query.bind(transaction), webhook, maxCounted);
-          const retry = retryNow(id, services.now());
-
-          return {
-            ...retry,
-            text: `with retried as (${retry.text}) select *, $3::integer as "Changes" from retried`,
-            values: [...retry.values, changes.length],
-          };
+          return retryNow(id, changes.length, services.now());
         });
         return row as z.input<typeof retried>;
       },

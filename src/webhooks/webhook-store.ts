@@ -117,13 +117,16 @@ export const insertMessage = (webhookId: number, { messageId, body, failures, at
     [webhookId, messageId, body, failures, at],
   );
 
-/** Lets an endpoint, and each of its messages, be tried again at once. */
-export const retryNow = (webhookId: number, now: number): Statement =>
+/**
+ * Lets an endpoint, and each of its messages, be tried again at once.
+ * @param changes how many changes wait, for the response
+ */
+export const retryNow = (webhookId: number, changes: number, now: number): Statement =>
   preparedStatement(
-    `with due as (update webhook_messages set next_attempt_at = ${time('$2')} where webhook_id = $1 returning id)
+    `with due as (update webhook_messages set next_attempt_at = ${time('$3')} where webhook_id = $1 returning id)
      update webhooks set next_attempt_at = null, version = version + 1 where id = $1
-     returning (select count(*)::integer from due) as "Messages"`,
-    [webhookId, now],
+     returning $2::integer as "Changes", (select count(*)::integer from due) as "Messages"`,
+    [webhookId, changes, now],
   );
 
 /** The messages about changes whose last attempt since a moment has failed, and which are not tried again. */

@@ -119,11 +119,14 @@ describe('imports of CSV files', () => {
   it('an upsert changes the fields of its columns and no others, and creates the records that do not exist', async () => {
     const file = 'Code,Name\nvat,Value added tax\nvat,Twice\nNEW,New tax\n';
     const refused = await importFile(admin, 'resource=TaxCode&mode=upsert', file);
-    expect(refused.Errors).to.deep.equal([{ Line: 4, Field: 'Rate', Code: 'required', Reason: 'is required' }]);
+    expect(refused.Errors).to.deep.equal([
+      { Line: 3, Field: 'Code', Code: 'taken', Reason: 'is on line 2 already' },
+      { Line: 4, Field: 'Rate', Code: 'required', Reason: 'is required' },
+    ]);
     const done = await importFile(admin, 'resource=TaxCode&mode=upsert&atomic=false', file);
-    expect(done).to.include({ Created: 0, Updated: 2, Refused: 1 });
+    expect(done).to.include({ Created: 0, Updated: 1, Refused: 2 });
     const { body } = await admin.get('/api/v1/TaxCodes/code/VAT');
-    expect(body).to.include({ Code: 'VAT', Name: 'Twice', Rate: 7.7 });
+    expect(body).to.include({ Code: 'VAT', Name: 'Value added tax', Rate: 7.7 });
     const byId = await importFile(
       admin,
       'resource=OrderStatus&mode=upsert&ids=own',

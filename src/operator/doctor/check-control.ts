@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Server } from '../../control/control-entities.ts';
+import { maxSkewMs, reportedSkewMs } from '../../control/process-clock.ts';
 import { owners, signingKeyBytes } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
@@ -23,6 +24,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkLimits(facts, controlServer),
+    ...checkClocks(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
     ...checkMails(facts.mails, controlServer),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
@@ -157,4 +159,26 @@ function checkLimits({ processes }: ControlFacts, server: string): Finding[] {
       remedy: 'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
     }),
   ];
+}
+
+/**
+ * Reports processes of the service whose clock is 5 s or more away from that of the control database.
+ * @param server the name of the server of the control database
+ */
+function checkClocks({ processes }: ControlFacts, server: string): Finding[] {
+  const services = processes.filter(({ kind }) => kind === 'service');
+
+  return services.flatMap(({ host, pid, clockAheadMs }) => {
+    const skewMs = Math.abs(clockAheadMs ?? 0);
+    if (skewMs < reportedSkewMs) return [];
+
+    const direction = (clockAheadMs ?? 0) > 0 ? 'ahead of' : 'behind';
+    const effect = skewMs < maxSkewMs ? '' : ', so it is not ready';
+    const bound = (skewMs < maxSkewMs ? reportedSkewMs : maxSkewMs) / 1_000;
+    return toFinding(server, {
+      check: 'clock_differs',
+      problem: `the clock of ${host} (pid ${pid}) is ${bound} s or more ${direction} that of the control database${effect}`,
+      remedy: `Set the clocks of ${host} and of the database server right, and check their time synchronisation: timedatectl`,
+    });
+  });
 }

@@ -105,6 +105,7 @@ export const warnings = [
   'old_template',
   'newer_schema',
   'limits_not_shared',
+  'clock_differs',
   'webhooks_behind',
   'mails_waiting',
   'mails_refused',

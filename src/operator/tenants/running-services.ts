@@ -36,12 +36,14 @@ export interface RegisteredProcess {
   pid: number;
   /** True if it counts the limits of requests in Redis; null for a command. */
   sharesLimits: boolean | null;
+  /** How far its clock is ahead of that of the control database, in ms. */
+  clockAheadMs: number | null;
 }
 
 /** Returns the running processes of the service and commands, the oldest first. */
 export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
   return control.execute<RegisteredProcess[]>(
-    `select kind, host, pid, shares_limits as "sharesLimits"
+    `select kind, host, pid, shares_limits as "sharesLimits", clock_ahead_ms as "clockAheadMs"
        from processes p
       where ${isRunning('p')} order by started_at, id`,
   );

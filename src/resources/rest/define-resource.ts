@@ -2,6 +2,7 @@ import type { EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import { type Problem, problem } from '../../errors.ts';
+import { databaseNow } from '../../postgres/statement.ts';
 import { pascalCase, toRow } from '../../runtime/casing.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -154,7 +155,7 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
         const record = await lockRecord(resource, transaction, conditions, precondition);
         if (await isReferenced?.(Number(record.id), context)) throw problem('in_use');
         return softDelete
-          ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions)
+          ? table.update({ isDeleted: true, deletedAt: databaseNow }, conditions)
           : table.delete(conditions);
       });
     },

@@ -1,0 +1,59 @@
+import type { Logger } from 'pino';
+
+/** A clock that differs by more is reported: nothing fails yet. */
+export const reportedSkewMs = 5_000;
+/**
+ * A process whose clock differs by more is not ready. Other processes accept the times in its tokens
+ * for 30 s, and a token of one whose clock is further ahead is 401 there, also after a refresh.
+ */
+export const maxSkewMs = 25_000;
+
+/** The clock of this process, compared with that of the control database. */
+export class ProcessClock {
+  readonly #now: () => number;
+  #aheadMs = 0;
+
+  /** @param now the time of the clock, in ms since 1970 */
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
+
+  /** How far it is ahead at least, in ms; negative when it is behind. */
+  get aheadMs(): number {
+    return this.#aheadMs;
+  }
+
+  /** True when it differs too much for the process to be ready. */
+  get isWrong(): boolean {
+    return Math.abs(this.#aheadMs) >= maxSkewMs;
+  }
+
+  /**
+   * Compares it with a time that the control database has sent.
+   * @param databaseMs the time, in ms since 1970
+   * @param roundTripMs between the request for the time and now: the time is uncertain by half of it
+   */
+  compare(databaseMs: number, roundTripMs: number): void {
+    const uncertainMs = roundTripMs / 2;
+    const aheadMs = this.#now() - uncertainMs - databaseMs;
+    this.#aheadMs = Math.round(Math.sign(aheadMs) * Math.max(0, Math.abs(aheadMs) - uncertainMs));
+  }
+}
+
+/** Returns what logs that the clock of this process differs, that it differs too much, and that it agrees again. */
+export function reportClock(clock: ProcessClock, log: Pick<Logger, 'error' | 'warn' | 'info'>): () => void {
+  let before: 'agrees' | 'differs' | 'wrong' = 'agrees';
+
+  return function report() {
+    const { aheadMs, isWrong } = clock;
+    const state = isWrong ? 'wrong' : Math.abs(aheadMs) >= reportedSkewMs ? 'differs' : 'agrees';
+    if (state === before) return;
+
+    before = state;
+    const line = { event: state === 'agrees' ? 'clock_agrees' : 'clock_differs', aheadMs };
+    const how = `${Math.abs(aheadMs / 1_000).toFixed(1)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the control database`;
+    if (state === 'agrees') log.info(line, 'the clock of this process agrees with that of the control database again');
+    else if (state === 'differs') log.warn(line, `the clock of this process is ${how}: check its time synchronisation`);
+    else log.error(line, `the clock of this process is ${how}, so it is not ready: set it right`);
+  };
+}
