@@ -30,7 +30,19 @@ export async function makeSource({ root, made, work }: Workshop, { version, comm
   const name = `sales-back-office-${version}.tar.gz`;
   const prefix = `sales-back-office-${version}/`;
 
-  run(root, 'git', 'archive', '--format=tar.gz', `--prefix=${prefix}`, '-o', join(made, name), commit);
+  // Files that only their owner may change, as in a clone.
+  run(
+    root,
+    'git',
+    '-c',
+    'tar.umask=0022',
+    'archive',
+    '--format=tar.gz',
+    `--prefix=${prefix}`,
+    '-o',
+    join(made, name),
+    commit,
+  );
   run(work, 'tar', '-xzf', join(made, name));
   return name;
 }

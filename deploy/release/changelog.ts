@@ -33,5 +33,10 @@ export function releaseNotes(changelog: string, version: string): ReleaseNotes {
     faults.push(`The section of ${version} in CHANGELOG.md is empty.`);
   }
 
-  return { notes: `# ${version}\n\n${newest?.text ?? ''}\n`, faults };
+  return { notes: `# ${version}\n\n${withoutLinks(newest?.text ?? '')}\n`, faults };
+}
+
+/** Names files of the repository in place of links to them, which lead nowhere on a release page. */
+function withoutLinks(text: string): string {
+  return text.replaceAll(/\[([^\]]+)\]\((?!https?:)([^)]+)\)/g, '$1 (`$2`)');
 }

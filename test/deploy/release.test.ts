@@ -18,7 +18,7 @@ const changelog = `# Changelog
 
 ### Added
 
-- Something.
+- Something: [how](docs/guide.md), [why](https://example.com/why).
 
 ## [1.1.0] - 2026-10-01
 
@@ -73,7 +73,7 @@ describe('a release', () => {
     expect(release).to.deep.equal({
       version: '1.2.0',
       commit: git('rev-parse', 'HEAD').trim(),
-      notes: '# 1.2.0\n\n### Added\n\n- Something.\n',
+      notes: '# 1.2.0\n\n### Added\n\n- Something: how (`docs/guide.md`), [why](https://example.com/why).\n',
       source: undefined,
     });
   });

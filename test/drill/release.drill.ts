@@ -1,0 +1,52 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { root, startProgram } from '../support/command-line.ts';
+
+/** The release of the last commit, without its image: that would replace one of this machine. */
+describe('drill: a release', function () {
+  this.timeout(900_000);
+  let folder: string;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'backoffice-release-drill-'));
+  });
+  after(async () => {
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const git = (...args: string[]): string =>
+    execFileSync('git', ['-c', 'user.name=n', '-c', 'user.email=n@example.com', ...args], {
+      cwd: join(folder, 'clone'),
+      encoding: 'utf8',
+    });
+
+  it('from a clean clone, one command makes the source, the client, the SBOM and their checksums, and tries each of them', async () => {
+    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    execFileSync('git', ['clone', '-q', root, join(folder, 'clone')]);
+    const changelog = `## [${version}] - 2026-11-30\n\n- Everything.\n`;
+    await writeFile(join(folder, 'clone/CHANGELOG.md'), changelog);
+    git('commit', '-qam', 'Date the changelog', '--allow-empty');
+    execFileSync('npm', ['ci'], { cwd: join(folder, 'clone'), stdio: 'ignore' });
+
+    const made = join(folder, 'made');
+    const { code, stdout, stderr } = await startProgram(
+      'npm',
+      ['--prefix', join(folder, 'clone'), 'run', '-s', 'release', '--', '--into', made],
+      { HOME: process.env.HOME ?? folder, DOCKER_HOST: 'unix:///nowhere' },
+    ).ended;
+
+    expect(code, `${stdout}${stderr}`).to.equal(0);
+    expect(await readdir(made)).to.have.members([
+      'RELEASE-NOTES.md',
+      'SHA256SUMS',
+      `sales-back-office-${version}.cdx.json`,
+      `sales-back-office-${version}.tar.gz`,
+      `sales-back-office-client-${version}.tgz`,
+    ]);
+    expect(await readFile(join(made, 'RELEASE-NOTES.md'), 'utf8')).to.equal(`# ${version}\n\n- Everything.\n`);
+    execFileSync('sha256sum', ['--check', '--quiet', 'SHA256SUMS'], { cwd: made });
+  });
+});
