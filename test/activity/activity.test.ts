@@ -49,17 +49,28 @@ describe('activities', () => {
         Screen: 'Order / new',
         IPAddress: '2001:db8::1',
       };
+
       const started = Date.now();
       const { status, body: activity, headers } = await admin.post(path, body);
+
       expect(status).to.equal(201);
       expect(headers.get('location')).to.equal(`${path}/${activity.Id}`);
       expect(headers.get('cache-control')).to.equal('no-store');
+
       expect(activity).to.deep.equal({ Id: activity.Id, CreatedAt: activity.CreatedAt, ...body });
       expect(Object.keys(activity)).to.deep.equal([
-        ...['Id', 'CreatedAt', 'ActivityCode', 'UserId', 'Comment', 'EntityId', 'Screen', 'IPAddress'],
+        'Id',
+        'CreatedAt',
+        'ActivityCode',
+        'UserId',
+        'Comment',
+        'EntityId',
+        'Screen',
+        'IPAddress',
       ]);
       expect(activity.CreatedAt).to.match(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
       expect(Date.parse(activity.CreatedAt)).to.be.within(started - 1_000, Date.now() + 1_000);
+
       expect((await admin.get(`${path}/${activity.Id}`)).body).to.deep.equal(activity);
       expect(await auditOf(admin, 'Activity', activity.Id)).to.deep.equal([]);
     });
@@ -192,11 +203,13 @@ describe('activities', () => {
       const ofUser = await record({ UserId: user, EntityId: entity + 1 });
       const ofEntity = await record({ UserId: user + 1, EntityId: entity });
       const neither = await record({ UserId: user + 1, EntityId: entity + 1 });
+
       expect(await idsOf(`?userId=${user}`)).to.deep.equal([ofUser.Id, both.Id]);
       expect(await idsOf(`?entityId=${entity}`)).to.deep.equal([ofEntity.Id, both.Id]);
       expect(await idsOf(`?userId=${user}&entityId=${entity}`)).to.deep.equal([both.Id]);
       expect(await idsOf(`?entityId=${entity}&limit=1&userId=${user + 1}`)).to.deep.equal([ofEntity.Id]);
       expect(await idsOf(`?userId=${user + 2}`)).to.deep.equal([]);
+
       expect((await idsOf('?limit=4')).toReversed()).to.deep.equal(
         [both, ofUser, ofEntity, neither].map(({ Id }) => Id),
       );
@@ -221,9 +234,11 @@ describe('activities', () => {
           '１',
           '1;2',
         ];
+
         for (const value of values) {
           expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
         }
+
         for (const query of [`${name}=1&${name}=2`, `${name}[]=1`, `${name}[$gt]=0`, `${name}%5B%24gt%5D=0`]) {
           expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [name]);
         }
@@ -370,21 +385,25 @@ describe('activities', () => {
       const installation = await openInstallation(config);
       const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
       const count = async () => (await sql(world.acme, 'select from activities')).length;
+
       try {
         const client = admin.at(`http://127.0.0.1:${service.port}`);
         expect((await client.post(path, { ActivityCode: 1 })).status).to.equal(201);
+
         const before = await count();
         let broken = 0;
         proxy.edit(world.acme.database, packet => {
           const at = packet.indexOf('begin\0');
           if (at >= 0) broken += packet.write('wrong', at);
         });
+
         for (const target of [path, '/api/v1/EntityStatus']) {
           // With a key, a change takes several statements.
           const headers = { 'Idempotency-Key': randomUUID() };
           const { status } = await client.post(target, { ActivityCode: 1, Title: 'No actor' }, headers);
           expect(status, target).to.be.at.least(500);
         }
+
         expect(broken).to.be.above(0);
         expect(await count()).to.equal(before);
       } finally {
@@ -412,6 +431,7 @@ describe('activities', () => {
         `select tableowner as owner from pg_tables where tablename = 'activities'`,
       );
       const url = await serviceUrl(world);
+
       for (const statement of [
         'alter table activities disable trigger all',
         'drop trigger append_only on audit_log',

@@ -40,14 +40,17 @@ describe('secrets in files', () => {
       ConfigError,
       /^MASTER_KEY and MASTER_KEY_FILE are both set: unset one of them$/,
     );
+
     expect(() => readConfig({ MASTER_KEY_FILE: path })).to.throw(
       ConfigError,
       /^MASTER_KEY \(from MASTER_KEY_FILE\) must be 32 bytes/,
     );
+
     expect(() => readConfig({ SMTP_URL_FILE: join(folder, 'nowhere') })).to.throw(
       ConfigError,
       /^SMTP_URL_FILE names a file that cannot be read \(ENOENT\)$/,
     );
+
     await writeFile(path, '\n');
     expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(ConfigError, /^REDIS_URL_FILE names an empty file$/);
   });
@@ -58,6 +61,7 @@ describe('secrets in files', () => {
     execFileSync(makePipe, [pipe]);
     const script = `import { readSecretFiles } from './src/config/secret-files.ts';
       console.log(JSON.stringify(readSecretFiles({ SMTP_URL_FILE: process.argv[1] })))`;
+
     for (const file of [pipe, folder, '/dev/null']) {
       const args = ['--input-type=module-typescript', '--eval', script, file];
       const output = execFileSync(process.execPath, args, { encoding: 'utf8', timeout: 10_000 });
@@ -66,6 +70,7 @@ describe('secrets in files', () => {
         errors: ['SMTP_URL_FILE names something that is not a regular file'],
       });
     }
+
     await writeFile(path, 'redis://127.0.0.1');
     await symlink(path, join(folder, 'link'));
     const config = readConfig({ MASTER_KEY: key.toString('hex'), REDIS_URL_FILE: join(folder, 'link') });

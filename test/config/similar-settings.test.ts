@@ -42,6 +42,7 @@ describe('variables that resemble settings', () => {
       'AZURE_TENANT_ID TENANT_ID AWS_REGION OTEL_SERVICE_NAME LOG_FORMAT SSH_CONNECTION INVOCATION_ID ' +
       'JOURNAL_STREAM TEST_POSTGRES_URL';
     const environment = Object.fromEntries(common.split(' ').map(name => [name, 'x']));
+
     expect(settingWarnings({ ...environment, DATABSE_URL: ' ', MASTER_KEY: 'x', RATE_LIMIT_LOGIN: 'x' })).to.deep.equal(
       [],
     );
