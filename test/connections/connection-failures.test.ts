@@ -34,16 +34,19 @@ describe('connections that fail', () => {
     const types = { getTypeParser: () => String } as never;
     const kill = `select pg_terminate_backend(pid) from pg_stat_activity
                    where query like $1 and state = 'active' and pid <> pg_backend_pid()`;
+
     await withConnection(harness.world.acme.adminUrl, async session => {
       for (let i = 0; i < 3; i++) {
         await session.query('select pg_advisory_lock(1)');
         const text = `select pg_advisory_xact_lock_shared(1) as "cut ${i}"`;
         const read = driver.reads.readCacheable({ name: `waiting_${i}`, text, values: [], types });
         await eventually(() => queryServer(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
+
         await session.query('select pg_advisory_unlock(1)');
         expect((await read).rows).to.have.length(1);
       }
     });
+
     expect(databases.budgets.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
@@ -90,6 +93,7 @@ describe('connections that fail', () => {
   it('a URL that cannot be connected to uses up no connection of the budget', async () => {
     const { budget, pools, addPool } = harness.createBudget({ max: 2 });
     const [acme] = harness.tenants;
+
     for (const [change, code] of [
       [(url: URL) => url.searchParams.set('sslrootcert', '/nowhere/root.crt'), 'TLS_FILE'],
       [(url: URL) => (url.password = 'wrong'), '28P01'],
@@ -99,9 +103,12 @@ describe('connections that fail', () => {
       const url = new URL(acme.databaseUrl);
       change(url);
       const pool = addPool(acme, url.href);
-      for (const error of await Promise.all([1, 2, 3].map(() => errorOf(pool.connect()))))
+
+      for (const error of await Promise.all([1, 2, 3].map(() => errorOf(pool.connect())))) {
         expect(error.code).to.match(new RegExp(code));
+      }
     }
+
     await eventually(() => budget.usage.open === 0);
     await useConnection(pools[0], 'read');
   });
@@ -141,6 +148,7 @@ describe('connections that fail', () => {
       ] as const) {
         const databases = harness.openDatabases(5, { controlUrl, controlConnections: 3 });
         let maxOpen = 0;
+
         await inParallel(Array.from({ length: 40 }), 20, async (_, i) => {
           await databases
             .open(harness.tenants[i % 5] as TenantRecord)
@@ -148,6 +156,7 @@ describe('connections that fail', () => {
             .execute('select pg_sleep(0.01)');
           maxOpen = Math.max(maxOpen, databases.budgets.usage.open);
         });
+
         expect(maxOpen).to.equal(expected);
       }
     });

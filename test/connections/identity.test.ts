@@ -57,10 +57,12 @@ describe('tenant identity', () => {
       const { acme: a, globex: b } = world;
       const { databaseUrl: url } = await tenantRecord(world, a);
       const login = decodeURIComponent(new URL(url).username);
+
       await operatorQuery(`grant connect on database "${b.database}" to "${login}"`);
       await control(`update tenants set database_name = 'elsewhere' where id = ?`, [b.id]);
       await control('update tenants set database_name = ? where id = ?', [b.database, a.id]);
       const since = world.logs.length;
+
       try {
         const { body } = await eventually(async () => {
           const response = await acme.get(path);
@@ -163,6 +165,7 @@ describe('tenant identity', () => {
           (select count(*)::int from pg_class where relowner = pg_roles.oid) as owned
           from pg_roles where rolname = current_user`,
       );
+
       expect(rows).to.deep.equal([
         {
           rolsuper: false,
@@ -231,10 +234,12 @@ describe('tenant identity', () => {
 
     it('a tenant is refused when only the version in its own database differs', async () => {
       await sql(world.acme, `insert into migrations (name) values ('9999-from-a-newer-build')`);
+
       try {
         const another = await world.startAnotherServer();
         expectUnavailable(await acme.at(another.url).get(path), 'migration_pending');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
+
         // A process with open connections detects the version with the next connection that it opens.
         await disconnect(world.acme.database);
         const readThrough = { 'Cache-Control': 'no-cache' };
@@ -258,6 +263,7 @@ describe('tenant identity', () => {
       ],
     ] as const) {
       await sql(world.acme, `alter ${hide}`);
+
       try {
         const another = await world.startAnotherServer();
         expectUnavailable(await acme.at(another.url).get(path), code);

@@ -149,15 +149,19 @@ describe('large reads of a service', () => {
       ...['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(query => `/api/v1/Activity?${query}`),
       ...['sort=StatusTitle', 'filter[StatusTitle]=Active'].map(query => `/api/v1/Entities?${query}`),
     ];
+
     for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
+
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table activities, entities in access exclusive mode');
       const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
       await eventually(async () => (await countWaiting(client)) > 0);
+
       const indexed = [1, 2].map(limit => acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
       await eventually(async () => (await countWaiting(client)) > 2);
       await afterOthers(acme);
       expect(await countWaiting(client)).to.equal(3);
+
       await client.query('commit');
       for (const { status } of await Promise.all([...unindexed, ...indexed])) expect(status).to.equal(200);
     });

@@ -95,8 +95,10 @@ describe('commits that changes share', () => {
   it('changes that wait for a connection share a transaction, and each audit entry names its own request', async () => {
     const sent = await sendTogether('shared', (code, index) => create(code, index % 2 === 0 ? admin : other));
     const responses = await Promise.all(sent);
+
     const entries = await audited('shared');
     const users = new Set<number>();
+
     for (const [index, { status, headers, body }] of responses.entries()) {
       expect(status).to.equal(201);
       const entry = entries.find(({ id }) => id === body.Id);
@@ -105,6 +107,7 @@ describe('commits that changes share', () => {
       else expect(users).to.not.include(entry?.user);
     }
     expect(users.size).to.equal(1);
+
     const transactions = Object.groupBy(entries, ({ transaction }) => transaction);
     expect(Math.max(...Object.values(transactions).map(group => group?.length ?? 0))).to.equal(maxGroupSize);
   });
@@ -160,6 +163,7 @@ describe('commits that changes share', () => {
   it('a connection that cannot be opened refuses only the changes that would have shared its transaction', async () => {
     const { pool } = database();
     let opened = 0;
+
     const commits = new SharedCommits({
       connect: async () => {
         if (opened++ === 0) throw new PoolError('ETIMEDOUT', 'the server did not answer in time');
@@ -168,8 +172,10 @@ describe('commits that changes share', () => {
       commit: async (client, single) => (await client.query(single.change)).rows,
       changeAlone: single => database().change(single),
     });
+
     const codes = Array.from({ length: maxGroupSize + 1 }, (_, index) => `unopened-${index}`);
     const results = await Promise.allSettled(codes.map(code => change(code, { on: commits })));
+
     expect(results.filter(({ status }) => status === 'rejected')).to.have.length(maxGroupSize);
     expect(await transactions('unopened')).to.deep.equal([[`unopened-${maxGroupSize}`]]);
   });

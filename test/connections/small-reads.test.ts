@@ -38,20 +38,25 @@ describe('small reads of a tenant', () => {
 
   it('small reads do not wait for a large one of their tenant, which waits for a lock', async () => {
     const other = await world.login(world.globex);
+
     await withConnection(world.acme.adminUrl, async session => {
       await session.query(`select pg_advisory_lock(n) from generate_series(${largeEntity}, ${otherEntity}) n`);
       let isHeld = true;
       const large = list(`limit=1000&entityId=${largeEntity}`).finally(() => (isHeld = false));
       await eventually(() => usage().inUse === 1);
+
       const held = [list(`userId=1&entityId=${heldEntity}`), list(`entityId=${otherEntity}`)];
       await eventually(() => usage().inUse === tenantConnections);
       const wide = list(`limit=20&entityId=${wideEntity}`);
       await eventually(() => usage().waiting === 1);
+
       const small = Array.from({ length: 3 }, () => list(`limit=20&entityId=${smallEntity}`));
       expect((await other.get('/api/v1/Activity')).status).to.equal(200);
+
       await session.query(`select pg_advisory_unlock(n) from generate_series(${heldEntity}, ${otherEntity}) n`);
       for (const { body } of await Promise.all(small)) expect(body).to.have.length(1);
       expect(isHeld).to.equal(true);
+
       await session.query(`select pg_advisory_unlock(${largeEntity})`);
       for (const { status } of await Promise.all([large, wide, ...held])) expect(status).to.equal(200);
     });

@@ -63,18 +63,23 @@ describe('tenant databases', () => {
 
   it('the database of a tenant that is inactive or at another schema version is not opened', () => {
     const databases = create();
-    for (const status of ['suspended', 'deleted', 'provisioning'] as const)
+
+    for (const status of ['suspended', 'deleted', 'provisioning'] as const) {
       expectProblem(
         thrownBy(() => databases.open({ ...acme, status })),
         'tenant_inactive',
         403,
       );
-    for (const schemaVersion of [null, '0000-before', '9999-after'])
+    }
+
+    for (const schemaVersion of [null, '0000-before', '9999-after']) {
       expectProblem(
         thrownBy(() => databases.open({ ...acme, schemaVersion, compatibleFrom: schemaVersion })),
         'migration_pending',
         503,
       );
+    }
+
     expect(databases.budgets.usage).to.deep.equal(noConnections);
   });
 
@@ -111,8 +116,10 @@ describe('tenant databases', () => {
       const used = driver.entityManager();
       const unused = driver.entityManager();
       const fork = used.fork();
+
       expect(await databaseOf(used)).to.equal(acme.databaseName);
       await databases.close();
+
       for (const em of [used, unused, fork, unusedDriver.entityManager()]) {
         for (const attempt of [
           () => databaseOf(em),
@@ -124,9 +131,12 @@ describe('tenant databases', () => {
           expect((await errorOf(attempt())).message).to.include('has been closed');
         }
       }
+
       const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [() => driver.reads.read(select), () => unusedDriver.reads.readCacheable(select)])
+      for (const attempt of [() => driver.reads.read(select), () => unusedDriver.reads.readCacheable(select)]) {
         expect((await errorOf(attempt())).message).to.include('has been closed');
+      }
+
       expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
 
@@ -158,6 +168,7 @@ describe('tenant databases', () => {
       const databases = create();
       const em = databases.open(acme).entityManager();
       const otherEm = databases.open(globex).entityManager();
+
       const results = async (): Promise<string[]> => [
         await databaseOf(em),
         await databaseOf(em.fork()),
@@ -165,8 +176,10 @@ describe('tenant databases', () => {
         (await titles(em)).filter(title => title.startsWith('of ')).join(),
         (await titles(em.fork())).filter(title => title.startsWith('of ')).join(),
       ];
+
       const { databaseName } = acme;
       const expected = [databaseName, databaseName, databaseName, 'of acme', 'of acme'];
+
       expect(await RequestContext.create(otherEm, results)).to.deep.equal(expected);
       expect(await otherEm.transactional(results)).to.deep.equal(expected);
       expect(await RequestContext.create(otherEm, () => otherEm.transactional(results))).to.deep.equal(expected);
@@ -187,22 +200,27 @@ describe('tenant databases', () => {
       let closed = false;
       let closing: Promise<unknown> = Promise.resolve();
       const driver = databases.open(acme);
+
       await driver.entityManager().transactional(async em => {
         expect(await databaseOf(em)).to.equal(acme.databaseName);
         await select;
         closing = databases.close().then(() => {
           closed = true;
         });
-        for (const tenant of [initech, acme])
+
+        for (const tenant of [initech, acme]) {
           expectProblem(
             thrownBy(() => databases.open(tenant)),
             'unavailable',
             503,
           );
+        }
+
         await eventually(() => databases.budgets.usage.open === 1);
         expect(await databaseOf(em)).to.equal(acme.databaseName);
         expect(closed).to.equal(false);
       });
+
       await closing;
       expect(databases.budgets.usage).to.deep.equal(noConnections);
     });
@@ -211,6 +229,7 @@ describe('tenant databases', () => {
       const databases = create({ connectionBudget: 1 });
       let waiter: Promise<Error> | undefined;
       let closing: Promise<void> | undefined;
+
       await databases
         .open(acme)
         .entityManager()
@@ -218,9 +237,11 @@ describe('tenant databases', () => {
           await databaseOf(em);
           waiter = errorOf(databaseOf(databases.open(globex).entityManager()));
           await eventually(() => databases.budgets.usage.waiting === 1);
+
           closing = databases.close();
           expect((await waiter)?.message).to.include('has been closed');
         });
+
       await closing;
       expect(databases.budgets.usage).to.deep.equal(noConnections);
     });

@@ -95,10 +95,12 @@ describe('proof that a table has not changed', () => {
       'alter table entries alter value type bigint': ['all', 'withoutInserts'],
       'select * from entries': [],
     };
+
     for (const [change, expected] of Object.entries(changes)) {
       const before = await read();
       await run(change);
       const after = await read();
+
       const [first, second] = [before.get('entries'), after.get('entries')];
       const changed = (['all', 'withoutInserts'] as const).filter(which => first?.[which] !== second?.[which]);
       expect(changed, change).to.deep.equal(expected);

@@ -12,24 +12,29 @@ describe('schema fingerprint', () => {
     await withConnection(await createScratch(), async client => {
       await client.query(schema);
       const before = await stateOf(client);
+
       for (const [change, object] of changes) {
         await client.query(`begin; ${change}`);
         const after = await stateOf(client);
         await client.query('rollback');
+
         expect(after.fingerprint, change).not.to.equal(before.fingerprint);
         const difference = differencesOf(after.objects, before.objects)[0]?.object ?? '';
         expect(difference.startsWith(object), `${change}: ${difference}`).to.equal(true);
       }
+
       expect(await stateOf(client)).to.deep.equal(before);
     });
   });
 
   it('databases with the same objects have the same fingerprint, whatever their OIDs and column positions are', async () => {
     const [one, other] = await Promise.all([createScratch(), createScratch()]);
+
     const first = await withConnection(one, async client => {
       await client.query(schema);
       return fingerprint(client);
     });
+
     const second = await withConnection(other, async client => {
       await client.query(
         `create table spare (); drop table spare; ${schema.replace('note text, ', '')}`.replace(
@@ -39,6 +44,7 @@ describe('schema fingerprint', () => {
       );
       return fingerprint(client);
     });
+
     expect(second).to.equal(first);
   });
 });

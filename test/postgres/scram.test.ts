@@ -57,6 +57,7 @@ describe('logins to PostgreSQL with SCRAM', () => {
 
   it('a server that does not know the password is refused', async () => {
     await setPassword(scramVerifier('p4ssword', 1));
+
     const { hostname, port } = new URL(postgresUrl());
     const proxy = createServer(client => {
       const server = connect(Number(port), hostname);
@@ -70,6 +71,7 @@ describe('logins to PostgreSQL with SCRAM', () => {
       client.on('close', () => server.destroy());
     }).listen(0, '127.0.0.1');
     await once(proxy, 'listening');
+
     try {
       const refusal = await failure(logIn('p4ssword', (proxy.address() as AddressInfo).port));
       expect(refusal).to.match(/server signature does not match/);

@@ -121,7 +121,9 @@ describe('log of the PostgreSQL server', () => {
         email: 'n@people.test',
         password: 'correct horse 1',
       });
+
     const results = await Promise.allSettled([add(), add()]);
+
     expect(results.map(({ status }) => status).sort()).to.deep.equal(['fulfilled', 'rejected']);
     const refused = results.find(({ status }) => status === 'rejected') as PromiseRejectedResult;
     expect(refused.reason.message).to.equal('hooli has a user n@people.test already');

@@ -47,13 +47,16 @@ describe('silence limit of database connections', () => {
     });
     pool.on('error', () => {});
     dropDeadConnections(pool, silenceMs);
+
     await pool.query('select 1');
     await sleep(2 * silenceMs);
     await pool.query('select 1');
     await sleep(2 * silenceMs);
     proxy.silence(new URL(world.config.databaseUrl ?? '').pathname.slice(1));
+
     expect(await failsAfter(() => pool.query('select 1'))).to.be.within(silenceMs * 0.9, patienceMs);
     expect(pool.totalCount).to.equal(0);
+
     await pool.end();
   });
 
@@ -136,13 +139,16 @@ describe('silence limit of database connections', () => {
         client.release();
       }
     };
+
     await query();
     await sleep(2 * silenceMs);
     await query();
     await sleep(2 * silenceMs);
     proxy.silence(world.acme.database);
+
     expect(await failsAfter(query)).to.be.within(silenceMs * 0.9, patienceMs);
     expect(proxy.opened(world.acme.database)).to.equal(1);
+
     await pool.end();
     await budget.close();
     expect(budget.usage).to.deep.equal({ open: 0, inUse: 0, waiting: 0 });
