@@ -119,9 +119,11 @@ describe('limits of the response cache', () => {
       rows => rows,
     );
     await eventually(() => finish.length === 1);
+
     await change(cache, tenant, currency);
     finish({ rows: [{ n: 1 }], isCacheable: true });
     await reading;
+
     expect(cache.find(tenant, currency, key)).to.equal(undefined);
     expect(cache.bytes).to.equal(0);
   });
@@ -150,17 +152,20 @@ describe('limits of the response cache', () => {
       size: fc.oneof(fc.nat(400), fc.nat(12_000)),
       act: fc.constantFrom('load', 'load', 'load', 'load', 'load', 'find', 'change', 'new record'),
     });
+
     await fc.assert(
       fc.asyncProperty(fc.array(operation, { minLength: 200, maxLength: 400 }), async operations => {
         const cache = await create(maxBytes);
         const records = Array.from({ length: 40 }, (_, i) => ({ ...tenant, guid: `tenant-${i}` }) as TenantRecord);
+
         await Promise.all(
           operations.map(async ({ tenant, resource, key, size, act }) => {
             const record = records[tenant] as TenantRecord;
+
             if (act === 'new record') records[tenant] = { ...record };
             else if (act === 'find') cache.find(record, resource, String(key));
             else if (act === 'change') await change(cache, record, resource);
-            else
+            else {
               await cache.load(
                 record,
                 resource,
@@ -168,9 +173,12 @@ describe('limits of the response cache', () => {
                 () => cacheable({ text: 'x'.repeat(size) }),
                 rows => rows,
               );
+            }
+
             expect(cache.bytes).to.be.within(0, maxBytes);
           }),
         );
+
         const used = cache.bytes;
         for (const record of records) for (const resource of resources) await change(cache, record, resource);
         expect(used).to.be.greaterThan(0);

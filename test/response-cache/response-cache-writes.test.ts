@@ -48,6 +48,7 @@ describe('response cache during writes', () => {
     const deleted = `${currencies}/${body.Id}`;
     expect((await client.delete(deleted)).status).to.equal(204);
     await cache.fromMemory(reader => reader.get(currencies));
+
     const missing = `${currencies}/999999`;
     const refused = [
       await client.put(missing, { Code: 'NIL', Name: 'Nothing' }),
@@ -55,7 +56,9 @@ describe('response cache during writes', () => {
       await client.delete(deleted),
       await client.post(`${missing}/restore`, {}),
     ];
+
     expect(refused.map(({ status }) => status)).to.deep.equal([404, 404, 404, 404]);
+
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table currencies in access exclusive mode');
       for (const reader of acme) expect((await reader.get(currencies)).status).to.equal(200);

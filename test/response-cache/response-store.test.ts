@@ -115,13 +115,16 @@ describe('response store', () => {
         ['Currency', 'Country'].map(name => (find(tenant, 'list', name) ? `${tenant.guid}/${name}` : '')),
       );
     for (const tenant of [acme, globex]) for (const name of ['Currency', 'Country']) put(tenant, 10, 'list', name);
+
     store.drop('acme/Currency');
     expect(stored()).to.deep.equal(['', 'acme/Country', 'globex/Currency', 'globex/Country']);
+
     store.drop('acme/Unknown');
     store.drop('unknown/Currency');
     store.drop('unknown');
     store.drop('globex');
     expect(stored()).to.deep.equal(['', 'acme/Country', '', '']);
+
     store.drop('*');
     expect(stored()).to.deep.equal(['', '', '', '']);
     expect(store.bytes).to.equal(0);
