@@ -107,6 +107,7 @@ describe('deadline of a request', () => {
 
   it('changes that share a commit which is made but not confirmed get 503 without Retry-After', async () => {
     const titles = Array.from({ length: 9 }, (_, index) => `shared ${index}`); // eight of them share a transaction
+
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table entity_statuses in share mode');
       const blocked: Promise<unknown>[] = [];
@@ -114,15 +115,19 @@ describe('deadline of a request', () => {
         blocked.push(admin.post(statuses, { Title: title }));
         await eventually(() => service.databases.budgets.usage.inUse === blocked.length);
       }
+
       const sent = titles.map(title => admin.post(statuses, { Title: title }));
       await eventually(() => service.databases.budgets.usage.waiting === 2);
       proxy.silence(world.acme.database, packet => packet.includes('begin; set local'));
       await session.query('rollback');
+
       const responses = await Promise.all(sent);
       await Promise.all(blocked);
+
       const unconfirmed = responses.filter(({ body }) => body.detail === outcomeUnknownDetail);
       expect(unconfirmed).to.have.length.within(8, 9);
       for (const { headers } of unconfirmed) expect(headers.get('retry-after')).to.equal(null);
+
       const [row] = await sql<{ count: number }>(
         world.acme,
         `select count(*)::int from entity_statuses where title like 'shared %'`,
@@ -135,15 +140,18 @@ describe('deadline of a request', () => {
     const { tokens } = await world.login(world.acme);
     const refresh = () =>
       anonymous.post('/api/v1/auth/refresh', { refreshToken: tokens?.refreshToken }, { 'X-Tenant': world.acme.guid });
+
     await withConnection(world.installation.controlUrl, async blocker => {
       await blocker.query('begin; select from sessions for update');
       await failAtDeadline(() => [refresh()]);
       await blocker.query('commit');
     });
+
     const [session] = await withConnection(world.installation.controlUrl, async client => {
       const text = 'select refresh_generation, revoked_at from sessions order by created_at desc limit 1';
       return (await client.query(text)).rows;
     });
+
     expect(session).to.deep.equal({ refresh_generation: 0, revoked_at: null });
     expect((await refresh()).status).to.equal(200);
   });
@@ -159,13 +167,16 @@ describe('deadline of a request', () => {
       'Content-Type: application/json',
       `Content-Length: ${body.length}`,
     ]);
+
     let sendBody = (_: string): void => {};
     const response = sendRaw(url, head, {
       until: /accessToken/,
       exposeWrite: write => (sendBody = write),
     });
+
     await sleep(deadlineMs + 300);
     sendBody(body);
+
     expect((await response).statuses).to.deep.equal([200]);
   });
 });

@@ -46,6 +46,7 @@ describe('tracing', () => {
     const spans = await trace(headers => clientOf('acme').get('/api/v1/Entities', headers));
     const [request, ...others] = spans.filter(({ name }) => name === 'GET /api/v1/Entities');
     expect(others).to.deep.equal([]);
+
     expect(attributesOf(request)).to.include({
       'http.route': '/api/v1/Entities',
       'http.response.status_code': 200,
@@ -53,6 +54,7 @@ describe('tracing', () => {
     });
     const steps = spans.filter(({ parentSpanId }) => parentSpanId === request?.spanId).map(({ name }) => name);
     expect(steps).to.include.members(['rate limit', 'connection', 'query']);
+
     const lines = world.logs.filter(line => line.includes(request?.traceId ?? ''));
     expect(lines.map(line => JSON.parse(line).route)).to.deep.equal(['/api/v1/Entities']);
     expect(JSON.parse(lines[0] ?? '').trace_id).to.equal(request?.traceId);
@@ -132,16 +134,19 @@ describe('tracing', () => {
     expect((await clientOf('globex').post('/api/v1/Webhooks', webhook)).status).to.equal(201);
     receiver.respond('/hook', response => response.writeHead(503).end());
     await clientOf('globex').post('/api/v1/OrderStatuses', { Name: 'Traced' });
+
     const send = await eventually(() => collector.spans().find(({ name }) => name === 'send'));
     expect(attributesOf(send)).to.deep.equal({ 'http.response.status_code': 503, 'error.type': 'status' });
+
     const spans = await eventually(() => {
       const found = collector.spans(send.traceId);
       return found.some(({ spanId }) => spanId === send.parentSpanId) && found;
     });
+
     const root = spans.find(({ spanId }) => spanId === send.parentSpanId);
-    expect([root?.name, root?.parentSpanId, attributesOf(root)['backoffice.tenant']]).to.deep.equal([
-      ...['webhooks', undefined, 'globex'],
-    ]);
+    expect(root?.name).to.equal('webhooks');
+    expect(root?.parentSpanId).to.equal(undefined);
+    expect(attributesOf(root)['backoffice.tenant']).to.equal('globex');
     expect(spans.map(({ name }) => name)).to.include.members(['connection', 'query']);
   });
 
@@ -201,6 +206,7 @@ describe('traceparent', () => {
     const parent = { traceId: trace, spanId: span, traceFlags: 1 };
     expect(readTraceparent(`00-${trace}-${span}-01`)).to.deep.equal(parent);
     expect(readTraceparent(`01-${trace}-${span}-03-more`)).to.deep.equal(parent);
+
     const malformed = [
       undefined,
       '',
@@ -211,6 +217,7 @@ describe('traceparent', () => {
       `00-${trace}-${'0'.repeat(16)}-01`,
       `00-${trace.toUpperCase()}-${span}-01`,
     ];
+
     for (const header of malformed) expect(readTraceparent(header), header).to.equal(undefined);
   });
 });

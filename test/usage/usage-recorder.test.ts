@@ -89,6 +89,7 @@ describe('recorded usage', () => {
   it('recorded sums are those of the clients, over two tenants and a process that is replaced', async () => {
     const before = { acme: await recordedOf(world.acme), globex: await recordedOf(world.globex) };
     const sums: Record<'acme' | 'globex', Sums[]> = { acme: [], globex: [] };
+
     for (const run of [1, 2]) {
       const { service, url } = await world.startAnotherServer();
       for (const slug of ['acme', 'globex'] as const) {
@@ -99,6 +100,7 @@ describe('recorded usage', () => {
       }
       await service.stop();
     }
+
     for (const slug of ['acme', 'globex'] as const) {
       const after = await recordedOf(world[slug]);
       for (const name of ['requests', 'refused', 'writes', 'bytes'] as const) {
@@ -113,8 +115,10 @@ describe('recorded usage', () => {
     const before = await recordedOf(world.globex);
     const { service, url } = await world.startAnotherServer();
     const anonymous = world.anonymous.at(url);
+
     await anonymous.get(list, { 'X-Tenant': world.globex.guid });
     await clients.globex.at(url).withToken(`${clients.globex.tokens?.accessToken}x`).get(list);
+
     await execute(`update tenants set schema_version = '0001-before' where id = ?`, [world.globex.id]);
     const { send } = counting(clients.globex.at(url));
     const status = async (): Promise<number> =>
@@ -124,11 +128,13 @@ describe('recorded usage', () => {
       requests++;
       return (await status()) === 503;
     });
+
     await execute(
       'update tenants set schema_version = a.schema_version from tenants a where tenants.id = ? and a.id = ?',
       [world.globex.id, world.acme.id],
     );
     await service.stop();
+
     const after = await recordedOf(world.globex);
     expect({ requests: after.requests - before.requests, refused: after.refused - before.refused }).to.deep.equal({
       requests,
@@ -141,15 +147,18 @@ describe('recorded usage', () => {
     const { service, url } = await world.startAnotherServer();
     const client = counting(clients.acme.at(url));
     await load(client, '3');
+
     await execute('alter table tenant_usage rename to away');
     const recorder = openRecorder(world.control);
     recorder.count(world.acme.guid, request);
     await recorder.write();
     expect(recorder.unwritten).to.equal(1);
+
     await load(client, '4');
     await execute('alter table away rename to tenant_usage');
     await recorder.stop();
     await service.stop();
+
     expect((await recordedOf(world.acme)).requests - before.requests).to.equal(client.sums.requests + 1);
   });
 
@@ -223,17 +232,20 @@ describe('recorded usage', () => {
          from tenants, unnest(string_to_array(?, ',')) with ordinality as many (g, n) where id = ?`,
       [tenants.join(','), world.acme.id],
     );
+
     const recorders = [openRecorder(world.control), openRecorder(world.control)];
     for (let round = 0; round < 3; round++) {
       for (const recorder of recorders) for (const guid of tenants) recorder.count(guid, request);
       await Promise.all(recorders.map(recorder => recorder.write()));
     }
     await Promise.all(recorders.map(recorder => recorder.stop()));
+
     const rows = await execute(
       `select requests::int, count(*)::int as tenants from tenant_usage join tenants on id = tenant_id
         where slug like 'many-%' group by 1`,
     );
     await execute(`delete from tenants where slug like 'many-%'`);
+
     expect(rows).to.deep.equal([{ requests: 6, tenants: 2_500 }]);
   });
 
