@@ -73,6 +73,7 @@ describe('manifests of Kubernetes', () => {
       const { [manifest.kind]: Kind } = await import(moduleOf(manifest));
       expect(() => new Kind(manifest).validate(), file).to.not.throw();
     }
+
     // The validation above accepts unknown fields; the compiler refuses them in a literal of the type.
     const literals = manifests.map(({ manifest }, number) => {
       const { kind } = manifest;
@@ -82,10 +83,12 @@ describe('manifests of Kubernetes', () => {
       const value = JSON.stringify(manifest, null, 1);
       return `import type { ${type} as Kind${number} } from '${module}';\nexport const manifest${number}: Kind${number} = ${value};`;
     });
+
     const folder = join(root, 'node_modules/.cache/deploy');
     await mkdir(folder, { recursive: true });
     const file = join(folder, 'manifests.ts');
     await writeFile(file, literals.join('\n'));
+
     compile([file], {
       strict: true,
       noEmit: true,
@@ -103,7 +106,9 @@ describe('manifests of Kubernetes', () => {
       expect(spec.securityContext.runAsNonRoot, name).to.equal(true);
       expect(spec.securityContext.runAsUser, name).to.be.at.least(10_000);
       expect(spec.securityContext.seccompProfile, name).to.deep.equal({ type: 'RuntimeDefault' });
-      expect([spec.automountServiceAccountToken, spec.enableServiceLinks], name).to.deep.equal([false, false]);
+      expect(spec.automountServiceAccountToken, name).to.equal(false);
+      expect(spec.enableServiceLinks, name).to.equal(false);
+
       for (const container of spec.containers) {
         expect(container.securityContext, name).to.deep.equal({
           allowPrivilegeEscalation: false,
@@ -129,6 +134,7 @@ describe('manifests of Kubernetes', () => {
     const services = manifests.filter(({ manifest: { kind } }) => kind === 'Service').map(each => each.manifest);
     const has = (labels: Record<string, string>, wanted: Record<string, string>): boolean =>
       Object.entries(wanted).every(([label, value]) => labels[label] === value);
+
     for (const { manifest } of manifests) {
       const { kind, spec, metadata } = manifest;
       const wanted = {
@@ -137,19 +143,25 @@ describe('manifests of Kubernetes', () => {
         Service: spec?.selector,
         NetworkPolicy: spec?.podSelector?.matchLabels,
       }[kind as string];
-      if (wanted && !wanted['cnpg.io/podRole'])
+
+      if (wanted && !wanted['cnpg.io/podRole']) {
         expect(
           pods.some(({ labels }) => has(labels, wanted)),
           `${kind} ${metadata.name}`,
         ).to.equal(true);
-      if (kind === 'ServiceMonitor')
+      }
+
+      if (kind === 'ServiceMonitor') {
         expect(
           services.filter(({ metadata: { labels } }) => has(labels ?? {}, spec.selector.matchLabels)),
         ).to.have.length(1);
-      if (kind === 'HorizontalPodAutoscaler')
+      }
+
+      if (kind === 'HorizontalPodAutoscaler') {
         expect(manifests.map(({ manifest: each }) => `${each.kind} ${each.metadata.name}`)).to.include(
           `${spec.scaleTargetRef.kind} ${spec.scaleTargetRef.name}`,
         );
+      }
     }
   });
 
@@ -160,6 +172,7 @@ describe('manifests of Kubernetes', () => {
         Number(metadata.annotations?.['argocd.argoproj.io/sync-wave'] ?? 0),
       ]),
     );
+
     expect(
       [
         'Cluster backoffice-control',
@@ -175,20 +188,26 @@ describe('manifests of Kubernetes', () => {
     const [store] = ofKind('ObjectStore');
     expect(store?.spec.retentionPolicy).to.match(/^[1-9]\d*[dwm]$/);
     const secrets = Object.values<{ name: string }>(store?.spec.configuration.s3Credentials).map(({ name }) => name);
+
     const script = await readDeploy('recovery/cloudnativepg.sh');
     expect(script).to.include(`get objectstore ${store?.metadata.name} `);
+
     const backups = ofKind('ScheduledBackup').map(({ spec }) => [spec.cluster.name, spec.schedule.split(' ').length]);
     const clusters = ofKind('Cluster');
     expect(backups).to.have.deep.members(clusters.map(({ metadata }) => [metadata.name, 6]));
+
     for (const { spec } of clusters) {
       const [{ name, isWALArchiver, parameters }] = spec.plugins;
-      expect([name, isWALArchiver]).to.deep.equal(['barman-cloud.cloudnative-pg.io', true]);
+      expect(name).to.equal('barman-cloud.cloudnative-pg.io');
+      expect(isWALArchiver).to.equal(true);
       expect(script).to.include(
         `parameters: { barmanObjectName: ${parameters.barmanObjectName}, serverName: $cluster }`,
       );
     }
-    for (const { spec, name } of pods)
+
+    for (const { spec, name } of pods) {
       for (const secret of secrets) expect(JSON.stringify(spec), name).to.not.include(secret);
+    }
   });
 
   it('only the ingress controller reaches the port of the API, and only Prometheus that of metrics', () => {

@@ -45,10 +45,12 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
   it('pgbackrest.sh restores one database to the time, serves it on a socket, and removes it afterwards', async () => {
     await standIn('pgbackrest', ':');
     await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
+
     const url = await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async given => {
       expect(await readdir(join(folder, 'scratch'))).to.have.length(1);
       return given;
     });
+
     expect(url).to.match(/^postgresql:\/\/\/postgres\?host=.*\/scratch\/recovery-\w+&user=postgres$/);
     const made = await calls();
     expect(made).to.match(/^pgbackrest --stanza=second --pg1-path=\S+\/data --type=time /);
@@ -63,6 +65,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
     const settings = { RECOVERY_LISTEN: '0.0.0.0', RECOVERY_TLS_CERTIFICATE: '/certificate', RECOVERY_TLS_KEY: '/key' };
     Object.assign(process.env, settings);
+
     await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async () => {
       const [name = ''] = await readdir(join(folder, 'scratch'));
       const rules = await readFile(join(folder, 'scratch', name, 'data/pg_hba.conf'), 'utf8');
@@ -70,6 +73,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     }).finally(() => {
       for (const name of Object.keys(settings)) delete process.env[name];
     });
+
     expect(await calls()).to.include(
       ' -c ssl=on -c ssl_cert_file=/certificate -c ssl_key_file=/key -c listen_addresses=0.0.0.0 ',
     );
@@ -96,11 +100,14 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
          port-forward) echo 'Forwarding from 127.0.0.1:40001 -> 5432'; exec sleep 600 ;;
        esac`,
     );
+
     const url = await withRecoveryCommand(script('cloudnativepg.sh'), ['default', 'x', time], async given => given);
     expect(url).to.equal('postgresql://postgres:secret@127.0.0.1:40001/postgres');
+
     const manifest = await readFile(join(folder, 'manifest'), 'utf8');
     expect(manifest).to.include(`recoveryTarget: { targetTime: "${time}" }`);
     expect(manifest).to.include('serverName: backoffice-control');
+
     const made = await calls();
     const name = /wait --for=condition=Ready cluster\/(\S+)/.exec(made)?.[1];
     expect(made).to.include(`kubectl delete cluster ${name} --ignore-not-found`);
@@ -120,17 +127,21 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
   it('host-archive.sh archives a file once, accepts the same file again, and refuses another one of its name', async () => {
     const [wal, segment] = [join(folder, 'default/wal'), join(folder, 'segment')];
     await mkdir(wal, { recursive: true });
+
     const archive = () =>
       run(script('host-archive.sh'), ['default', segment, '000000010000000000000001'], {
         env: { ...process.env, RECOVERY_DIR: folder },
       });
+
     await writeFile(join(wal, '.000000010000000000000001'), 'a part, from before a crash');
     for (const content of ['first', 'first']) {
       await writeFile(segment, content);
       await archive();
     }
+
     await writeFile(segment, 'other');
     expect((await archive().catch(error => error)).code).to.equal(1);
+
     expect(await readdir(wal)).to.deep.equal(['000000010000000000000001']);
     expect(await readFile(join(wal, '000000010000000000000001'), 'utf8')).to.equal('first');
   });
@@ -139,21 +150,26 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await writeFile(join(folder, 'password'), 'secret');
     for (const name of ['chown', 'gosu']) await standIn(name, ':');
     await standIn('sleep', 'exit 1'); // ends the loop
+
     const environment = { RECOVERY_DIR: folder, RECOVERY_SERVER: 'second', POSTGRES_USER: 'operator' };
     const file = { POSTGRES_PASSWORD_FILE: join(folder, 'password') };
     const backUp = () =>
       run(script('container-base-backups.sh'), [], { env: { ...process.env, ...environment, ...file } }).catch(
         () => {},
       );
+
     const given = `chown postgres:postgres ${folder}\n`;
     const made = `gosu postgres ${script('host-base-backup.sh')} second\n`;
+
     await backUp();
     expect(await calls()).to.equal(`${given}${made}sleep 600\n`);
+
     await mkdir(join(folder, 'second/base/unfinished'), { recursive: true });
     const latest = join(folder, 'second/base/2026-11-21T14:05:00.000000Z');
     await mkdir(latest);
     await backUp();
     expect(await calls()).to.equal(`${given}sleep 600\n`);
+
     await utimes(latest, new Date(), Date.now() / 1_000 - 90_000);
     await backUp();
     expect(await calls()).to.equal(`${given}${made}sleep 600\n`);

@@ -28,8 +28,10 @@ describe('units of systemd', () => {
     const page = await readDeploy('../docs/deploy.md');
     const created = [...page.matchAll(/useradd .* ([\w-]+)$/gm)].map(match => match[1]);
     expect(created).to.deep.equal(['backoffice', 'backoffice-operator']);
+
     for (const { file, text } of units.filter(each => each.file.startsWith('systemd/'))) {
       expect(created, file).to.include(/^User=(.*)$/m.exec(text)?.[1]);
+
       for (const [variable, id] of [
         ['DATABASE_URL', 'database-url'],
         ['MASTER_KEY', 'master-key'],
