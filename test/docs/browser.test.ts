@@ -45,18 +45,22 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await page.keyboard.press('/');
     await index;
     await page.route('**/search.json', route => route.abort());
+
     await page.getByRole('searchbox').fill('restore currency');
     const result = page.getByRole('link', { name: /Restore one Currency record/ });
     await result.waitFor();
+
     await page.keyboard.press('ArrowDown');
     await result.and(page.locator(':focus')).waitFor();
     await page.keyboard.press('Enter');
     await page.waitForFunction(isNearTop, '#postCurrencyByIdRestore');
+
     await page.unroute('**/search.json');
   });
 
   it('the search finds a page also by words that readers have for it, such as pagination and forgot password', async () => {
     await goTo('/docs');
+
     for (const [words, address] of [
       ['pagination', '/docs/guide/lists#page-by-page'],
       ['total count', '/docs/guide/lists#how-many-there-are'],
@@ -76,6 +80,7 @@ describeInBrowser('documentation in a browser', (world, open) => {
       const first = page.locator('#search-results li:first-child a');
       await first.and(page.locator(`[href="${address}"]`)).waitFor();
     }
+
     await page.getByRole('searchbox').fill('zebra xylophone');
     await page.getByText('No page has these words.').waitFor();
   });

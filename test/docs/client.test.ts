@@ -138,6 +138,7 @@ describe('client generated from the OpenAPI document', () => {
       // @ts-expect-error no such path
       api.GET('/api/v1/countries'),
     ];
+
     expect(mistakes).to.be.a('function');
   });
 });

@@ -94,14 +94,18 @@ describe('OpenAPI document', () => {
         const named = (place: string) => operation.parameters.filter(({ in: where }) => where === place);
         expect(named('path').map(({ name }) => name)).to.deep.equal([...path.matchAll(/\{(\w+)\}/g)].map(([, n]) => n));
         expect(named('path').every(({ required }) => required)).to.equal(true);
+
         const own = Object.keys(route.query?.shape ?? {});
         const ofList = route.list ? ['limit', 'after', 'sort', 'q', 'bom', 'filter'] : [];
         if (route.list && route.list.includes.length > 0) ofList.push('include');
         const names = named('query').map(({ name }) => name);
         expect(names).to.include.members([...own, ...ofList]);
+
         const others = names.filter(name => !own.includes(name) && !ofList.includes(name));
-        for (const name of others)
+        for (const name of others) {
           expect(route.list?.fields.has(/^filter\[(\w+)\]$/.exec(name)?.[1] ?? '')).to.equal(true);
+        }
+
         const isConditional = '304' in operation.responses || '412' in operation.responses;
         expect(named('header').some(({ name }) => name === 'If-None-Match')).to.equal(isConditional);
         for (const parameter of operation.parameters) expect(parameter).to.have.property('description').that.is.ok;
@@ -122,6 +126,7 @@ describe('OpenAPI document', () => {
         const [method = ''] = name.split(' ');
         const pointer = `/paths/${pointerTo(path)}/${method.toLowerCase()}`;
         const bodies: [string, Content | undefined][] = [[`${pointer}/requestBody`, operation.requestBody?.content]];
+
         for (const [status, { $ref, content }] of Object.entries(operation.responses)) {
           const shared = $ref?.split('/').at(-1) ?? '';
           bodies.push(
@@ -130,12 +135,14 @@ describe('OpenAPI document', () => {
               : [`${pointer}/responses/${status}`, content],
           );
         }
-        for (const [place, content] of bodies)
+
+        for (const [place, content] of bodies) {
           for (const [type, { example }] of Object.entries(content ?? {})) {
             expect(example, place).not.to.equal(undefined);
             if (!type.endsWith('json')) continue;
             expect(violationsOf(`${place}/content/${pointerTo(type)}/schema`, example), place).to.equal(undefined);
           }
+        }
       });
 
       it(`${name} documents its success status and its problems`, () => {
@@ -182,10 +189,12 @@ describe('OpenAPI document and running service', () => {
     const withoutPermission = await world.loginAs(world.acme, { permissions: [] });
     const tenantHeader = { 'X-Tenant': world.acme.guid };
     const problemStatuses = new Map<string, Set<number>>();
+
     for (const { name, path } of operations) {
       const [method = ''] = name.split(' ');
       const address = path.replace(/\{(\w*[cC]ode)\}/, 'none').replace(/\{\w+\}/g, '0');
       const isNotCalled = /\/(logout|stream)$/.test(path); // the first ends the session, the second does not end
+
       const responses = [
         await world.anonymous.send(method, address),
         await world.anonymous.send(method, address, method === 'GET' ? undefined : '{', tenantHeader),
@@ -196,8 +205,10 @@ describe('OpenAPI document and running service', () => {
           ...(isNotCalled ? { Authorization: 'Bearer x.y.z' } : {}),
         }),
       ];
+
       problemStatuses.set(name, new Set(responses.map(({ status }) => status).filter(status => status >= 400)));
     }
+
     for (const [name, statuses] of problemStatuses) expect([...statuses].join(), name).to.match(/401|403/);
     expect([...new Set([...problemStatuses.values()].flatMap(set => [...set]))]).to.include.members([
       400, 401, 403, 404, 415,

@@ -122,22 +122,25 @@ describe('documentation pages', () => {
 
   it('a browser gets a 404 page for an unknown path outside /api, and every other client a problem', async () => {
     const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
+
     for (const path of ['/nope', '/docs/nope', '/api-docs', '/apis/v1']) {
       const { status, headers, body } = await rawGet(world.url, path, browser);
-      expect([status, headers['content-type'], headers['cache-control']], path).to.deep.equal([
-        404,
-        'text/html; charset=utf-8',
-        'no-store',
-      ]);
+      expect(status, path).to.equal(404);
+      expect(headers['content-type'], path).to.equal('text/html; charset=utf-8');
+      expect(headers['cache-control'], path).to.equal('no-store');
       expect(body).to.include('There is no such page').and.include('href="/docs"').and.not.include('nope');
       expect(headers['content-security-policy']).to.include(`default-src 'none'`);
+
       for (const Accept of ['application/json', '*/*']) {
         const other = await rawGet(world.url, path, { Accept });
-        expect([other.status, JSON.parse(other.body).code], path).to.deep.equal([403, 'tenant_required']);
+        expect(other.status, path).to.equal(403);
+        expect(JSON.parse(other.body).code, path).to.equal('tenant_required');
       }
     }
-    for (const path of ['/api', '/api/v1/nope', '/api/v1/EntityStatus'])
+
+    for (const path of ['/api', '/api/v1/nope', '/api/v1/EntityStatus']) {
       expect((await rawGet(world.url, path, browser)).status, path).to.equal(403);
+    }
   });
 
   it('the explorer has the header of the other pages, so that it leads back to them', () => {
@@ -173,21 +176,27 @@ describe('documentation pages', () => {
   it('DOCS=api shows all pages but the handbook, with no link to it; DOCS=off shows none; both serve the API', async () => {
     const { url: api } = await world.startAnotherServer({ DOCS: 'api' });
     const { url: off } = await world.startAnotherServer({ DOCS: 'off' });
+
     const isHandbook = (path: string): boolean => /^\/docs\/(operate|deploy|what-it-does-not-do)/.test(path);
+
     for (const path of Object.keys(mediaTypes)) {
       const shown = await rawGet(api, path);
       expect(shown.status === 200, path).to.equal(!isHandbook(path));
+
       if (shown.status === 200) {
         expect(shown.body, path).not.to.match(/["(]\/docs\/(operate|deploy|what-it-does-not-do)/);
       }
+
       expect((await rawGet(off, path, { Accept: 'text/html' })).status === 200, path).to.equal(
         path === '/css/base.css',
       );
     }
+
     expect((await rawGet(off, '/')).status).not.to.equal(302);
     for (const url of [api, off]) {
       const me = await rawGet(url, '/api/v1/auth/me', authorization);
-      expect([me.status, (await rawGet(url, '/reset')).status]).to.deep.equal([200, 200]);
+      expect(me.status).to.equal(200);
+      expect((await rawGet(url, '/reset')).status).to.equal(200);
     }
   });
 
@@ -198,16 +207,19 @@ describe('documentation pages', () => {
       idsOf.set(page, new Set(ids));
       expect(idsOf.get(page)?.size, `ids of ${page}`).to.equal(ids.length);
     }
+
     const broken: string[] = [];
     for (const [page, text] of pages) {
       for (const [, link = ''] of text.matchAll(/\b(?:href|src)="([#/][^"]*)"/g)) {
         const [path = '', anchor] = link.split('#');
         const target = path === '' ? page : path;
         if (!responses.has(target)) responses.set(target, await rawGet(world.url, target)); // a picture
+
         const isFound = anchor ? idsOf.get(target)?.has(anchor) : responseOf(target).status === 200;
         if (!isFound) broken.push(`${link} on ${page}`);
       }
     }
+
     expect(broken).to.deep.equal([]);
   });
 
@@ -244,11 +256,14 @@ describe('documentation pages', () => {
     const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
     );
+
     expect(endpoints).to.have.length(operations.length);
+
     for (const { path, method, operation } of operations) {
       const found = endpoints.find(part => part.includes(`>${method}<`) && part.includes(`>${path}<`)) ?? '';
       expect(found, `${method} ${path}`).to.include(operation.summary);
       if (operation['x-permission']) expect(found).to.include(`<code>${operation['x-permission']}</code>`);
+
       const body = operation.requestBody?.content['application/json']?.schema as { properties?: object } | undefined;
       for (const field of Object.keys(body?.properties ?? {})) expect(found).to.include(`<code>${field}</code>`);
     }

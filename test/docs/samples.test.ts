@@ -32,26 +32,33 @@ describe('samples of the reference', () => {
 
   it('every sample for curl, pasted as printed in the order of the pages, works with the data of the demo', async function () {
     if (!(await promisify(execFile)('curl', ['--version']).catch(() => undefined))) return this.skip();
+
     const { installation, environment: settings } = server;
     const passwords = createQuickPasswords();
     const manifest = await readManifest(join(root, 'tenants/demo.json'));
     const { tenant, logins } = await provisionDemoTenant(installation, passwords, manifest);
     const { email, password } = logins[0] as { email: string; password: string };
+
     const config = readConfig({ ...settings, PORT: '0', MANAGEMENT_PORT: '0' });
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     const url = `http://127.0.0.1:${service.port}`;
+
     const login = await new Client(url).post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
     const admin = new Client(url, login.body);
     const environment = { ...process.env, TENANT: tenant.guid, TOKEN: login.body.accessToken };
+
     const samples = endpointGroups(document).flatMap(group => {
       const values = sampleValues(group, url);
       return group.endpoints.map(endpoint => ({ id: endpoint.id, text: curlSample(endpoint, values) }));
     });
+
     const pasted = samples
       .filter(({ id }) => !needsMore.includes(id))
       .sort((one, other) => last.indexOf(one.id) - last.indexOf(other.id));
     expect(pasted.length).to.be.above(75);
+
     const failures: string[] = [];
+
     /** Pastes samples into one shell, which prints their bodies, and a line with status and id after each. */
     const paste = async (samples: typeof pasted): Promise<void> => {
       const lines = samples.map(({ id, text }) => {
@@ -59,14 +66,18 @@ describe('samples of the reference', () => {
         const options = id === stream ? '-N --max-time 1' : '';
         return `${sample} -s ${options} -w '\n%{http_code} ${id}\n'\n`;
       });
+
       const { stdout } = await promisify(execFile)('sh', ['-c', lines.join('')], { env: environment });
-      for (const { id } of samples)
+      for (const { id } of samples) {
         if (!new RegExp(`^2\\d\\d ${id}$`, 'm').test(stdout)) failures.push(`${id}: ${stdout}`);
+      }
     };
+
     const registered = pasted.findIndex(({ id }) => id === 'postAuthRegister') + 1;
     await paste(pasted.slice(0, registered));
     await eventually(async () => (await admin.get('/api/v1/Users')).body.length === 2);
     await paste(pasted.slice(registered));
+
     await service.stop();
     expect(failures.join('\n')).to.equal('');
   });
