@@ -328,11 +328,14 @@ describe('architecture', () => {
         'path-to-regexp': '8.0.0',
       };
       const mandatory = ['jws', 'jsonwebtoken', 'koa'];
+
       for (const [name, floor] of Object.entries(floors)) {
         const found = Object.entries(locked).filter(([path]) => path.endsWith(`node_modules/${name}`));
         if (mandatory.includes(name)) expect(found, name).not.to.deep.equal([]);
-        for (const [path, { version }] of found)
+
+        for (const [path, { version }] of found) {
           expect(version.localeCompare(floor, 'en', { numeric: true }), `${path} ${version}`).to.be.at.least(0);
+        }
       }
     });
   });

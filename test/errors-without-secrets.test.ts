@@ -16,15 +16,19 @@ describe('descriptions of errors', () => {
       new Error('outer', { cause: new Error(`redis://user:${secret}@redis`) }),
       Object.assign(new Error('statement'), { query: `alter role x password '${secret}'` }),
     ];
+
     try {
       new URL(`${url}:x`);
     } catch (error) {
       errors.push(error as Error);
     }
+
     expect(errors).to.have.length(4);
-    for (const error of errors)
-      for (const text of [JSON.stringify(describeError(error)), errorText(error), explain(error)])
+    for (const error of errors) {
+      for (const text of [JSON.stringify(describeError(error)), errorText(error), explain(error)]) {
         expect(text).not.to.include(secret);
+      }
+    }
   });
 
   it('every logged error is described by describeError, and none is printed as it is', async () => {

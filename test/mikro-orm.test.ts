@@ -35,8 +35,10 @@ describe('command line of MikroORM', () => {
 
   it('migration:create writes a file under the next number of its folder', async () => {
     const path = await mkdtemp(join(tmpdir(), 'backoffice-migrations-'));
+
     for (const { name, folder } of contexts()) {
       const last = Number((await migrationNames(folder)).at(-1)?.slice(0, 4));
+
       const { code, stderr } = await mikroOrm(
         name,
         'migration:create',
@@ -46,9 +48,11 @@ describe('command line of MikroORM', () => {
         '--path',
         path,
       );
+
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(await readdir(path)).to.include(`${String(last + 1).padStart(4, '0')}-add-brands.ts`);
     }
+
     await rm(path, { recursive: true });
   });
 

@@ -93,9 +93,11 @@ describe('failures that an operator can resolve', () => {
     const environment = world.environment;
     const { em } = world.control;
     const head = await controlHead();
+
     try {
       await em.fork().execute(`insert into migrations (name, compatible) values ('9998-later', true)`);
       expect((await runCommand('scripts/tenant.ts', ['list'], environment)).code).to.equal(0);
+
       await em.fork().execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
       expectOneLine(
         await runCommand('scripts/tenant.ts', ['list'], environment),

@@ -81,8 +81,10 @@ describe('npm start', () => {
   it('the command line works while the service runs', async () => {
     await running();
     const listed = await runCommand('scripts/tenant.ts', ['list', '--json'], starts.environment);
-    expect([listed.code, listed.stderr]).to.deep.equal([0, '']);
+    expect(listed.code).to.equal(0);
+    expect(listed.stderr).to.equal('');
     expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['demo']);
+
     const made = await runCommand(
       'scripts/tenant.ts',
       ['provision', 'beside', '--name', 'Beside', '--admin-email', 'admin@beside.test', '--json'],
@@ -90,6 +92,7 @@ describe('npm start', () => {
     );
     expect(made.code).to.equal(0);
     tenants.push('beside');
+
     const { guid, admin } = JSON.parse(made.stdout);
     const client = new Client(`http://127.0.0.1:${starts.environment.PORT}`);
     expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(200);

@@ -36,10 +36,13 @@ describe('connections to other machines', () => {
       'postgresql:///x?host=/run/postgresql': undefined,
       'postgresql://u:p@%2Frun%2Fpostgresql/x': undefined,
     };
+
     for (const [url, host] of Object.entries(urls)) expect(unverifiedHost(url), url).to.equal(host);
+
     expect(unverifiedRedisHost('redis://u:p@redis.internal:6379')).to.equal('redis.internal');
-    for (const url of ['rediss://u:p@redis.internal', 'redis://localhost', 'redis://127.0.0.1', 'redis://[::1]:6379'])
+    for (const url of ['rediss://u:p@redis.internal', 'redis://localhost', 'redis://127.0.0.1', 'redis://[::1]:6379']) {
       expect(unverifiedRedisHost(url), url).to.equal(undefined);
+    }
   });
 
   it('server add warns of a server without verified TLS; run again, it replaces the URL of the same server only', async () => {
@@ -49,14 +52,17 @@ describe('connections to other machines', () => {
     expect(plain.stderr).to.match(
       /^Warning: connections to 127\.1 are not verified: .* sslmode=verify-full .*: bin\/backoffice server add second\n$/,
     );
+
     const local = await run(['server', 'add', 'second'], server.environment, second);
     expect(local).to.include({ code: 0, stderr: '', stdout: 'Changed the URL of second.\n' });
     expect(await server.control("select capacity, address from servers where name = 'second'")).to.deep.equal([
       { capacity: 7, address: second.replace(/\/\/.*@/, '//') },
     ]);
+
     const other = await run(['server', 'add', 'default'], server.environment, server.url);
     expect(other.code).to.equal(1);
     expect(other.stderr).to.include('There is a server default already');
+
     await server.control("delete from servers where name = 'second'");
   });
 
@@ -76,16 +82,21 @@ describe('connections to other machines', () => {
     await server.control(
       `insert into servers (name, prefix, address) values ('local', 'local', 'postgresql://127.0.0.1:1')`,
     );
+
     const service = startScript('src/main.ts', [], {
       ...server.environment,
-      ...{ PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' },
+      PORT: '0',
+      MANAGEMENT_PORT: '0',
+      SHUTDOWN_DELAY: '0s',
       DATABASE_URL: elsewhere(server.environment.DATABASE_URL ?? ''),
       REDIS_URL: 'redis://:very-secret@0x7f.1:1',
     });
+
     await eventually(() => service.output.stdout.includes('"event":"listening"') || service.process.exitCode !== null);
     service.process.kill('SIGTERM');
     const { stdout } = await service.ended;
     await server.control(`delete from servers where name = 'local'`);
+
     expect(stdout).to.include('"event":"listening"').and.not.include('very-secret');
     const lines = stdout.split('\n').filter(line => line.includes('"event":"unverified_tls"'));
     expect(lines).to.have.length(1);
@@ -138,6 +149,7 @@ describe('connections to other machines', () => {
       'docs/operate',
       ...['', '/kubernetes', '/systemd'].map(each => `deploy${each}`),
     ];
+
     const files = await Promise.all(
       folders.map(async folder =>
         (await readdir(join(root, folder), { withFileTypes: true }))
@@ -145,8 +157,10 @@ describe('connections to other machines', () => {
           .map(({ name }) => join(folder, name)),
       ),
     );
+
     const unverified: string[] = [];
     let found = 0;
+
     for (const file of ['README.md', '.env.example', ...files.flat()]) {
       const text = (await readFile(join(root, file), 'utf8')).replace(/\$\([^)]*\)|\$\w+|…/g, 'x');
       for (const [url] of text.matchAll(/\b(postgres(ql)?|rediss?):\/\/[^\s`"'\\)]+[^\s`"'\\).,]/g)) {
@@ -156,6 +170,7 @@ describe('connections to other machines', () => {
         found++;
       }
     }
+
     expect(found).to.be.greaterThan(8);
     expect(unverified).to.deep.equal([]);
   });
