@@ -78,6 +78,7 @@ describe('request bodies', () => {
           '0\r\n\r\n',
         ),
       );
+
       expect(statuses).to.deep.equal([400]);
       expect(text).to.match(/"code":"validation_failed"/);
     });
@@ -191,6 +192,7 @@ describe('request bodies', () => {
         [login, 8],
       ] as const) {
         const size = (limit * kibibyte + 1).toString(16);
+
         const { statuses, text, closed } = await sendRaw(
           world.url,
           rawRequest(
@@ -205,6 +207,7 @@ describe('request bodies', () => {
             `${size}\r\n${' '.repeat(limit * kibibyte + 1)}\r\n0\r\n\r\n`,
           ),
         );
+
         expect(statuses).to.deep.equal([413]);
         expect(text).to.match(/"code":"payload_too_large"/);
         expect(closed).to.equal(true);
@@ -312,6 +315,7 @@ describe('request bodies', () => {
           expect((await admin.post(path, body)).status).to.equal(400);
         }
       });
+
       const response = await admin.post(path, '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}');
       expect(response.status).to.equal(201);
       expect(response.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
@@ -344,14 +348,17 @@ describe('request bodies', () => {
         `{"email":"a@acme.test","password":["${secret}"]}`,
         `{"email":"a@acme.test","password":"${secret}"}`,
       ];
+
       for (const body of bodies) {
         const response = await world.anonymous.post(login, body, named);
         expect(response.status).to.be.oneOf([400, 401]);
         expect(JSON.stringify(response.body)).not.to.include(secret);
       }
+
       await world.anonymous.post(login, `password=${secret}`, { ...named, 'Content-Type': 'text/plain' });
       await world.anonymous.post(`${login}?password=${secret}`, {}, named);
       await world.anonymous.get(`/api/v1/${secret}`, named);
+
       expect(world.logs.length).to.be.greaterThan(before + bodies.length);
       expect(world.logs.filter(line => line.includes(secret))).to.deep.equal([]);
     });

@@ -62,6 +62,7 @@ describe('client addresses in the audit log and the access log', () => {
   it('behind trusted proxies, the client address is the rightmost untrusted address in X-Forwarded-For', async () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8' });
     const client = admin.at(url);
+
     const expected: Record<string, string> = {
       '203.0.113.7': '203.0.113.7',
       '198.51.100.1, 203.0.113.7': '203.0.113.7',
@@ -74,8 +75,11 @@ describe('client addresses in the audit log and the access log', () => {
       '2001:db8::7': '2001:db8::7',
       '10.1.2.3': '10.1.2.3',
     };
-    for (const [sent, address] of Object.entries(expected))
+
+    for (const [sent, address] of Object.entries(expected)) {
       expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent).to.equal(address);
+    }
+
     expect(await auditedAddress(client, { 'X-Real-IP': '203.0.113.7', Forwarded: 'for=203.0.113.7' })).to.equal(
       '127.0.0.1',
     );
@@ -84,6 +88,7 @@ describe('client addresses in the audit log and the access log', () => {
   it('when the last element of X-Forwarded-For is not an address, the client address is the proxy', async () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.0/8' });
     const client = admin.at(url);
+
     for (const sent of [
       'unknown',
       ' , ,',
@@ -98,8 +103,9 @@ describe('client addresses in the audit log and the access log', () => {
       '0313.0.0161.7',
       'x'.repeat(4_096),
       `' or '1'='1`,
-    ])
+    ]) {
       expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent.slice(0, 40)).to.equal('127.0.0.1');
+    }
   });
 
   it('a proxy that is missing in TRUSTED_PROXIES is reported once per process, and a trusted one is not', async () => {
@@ -159,6 +165,7 @@ describe('client addresses', () => {
     expect(networks.map(({ address, bits }) => `${address}/${bits}`)).to.deep.equal(['10.0.0.0/8', '::1/128']);
     expect(unixSocket).to.equal(true);
     expect(readConfig({}).trustedProxies).to.deep.equal({ networks: [], unixSocket: false });
+
     for (const wrong of [
       '10.0.0.0/',
       '10.0.0.0/33',
@@ -173,8 +180,9 @@ describe('client addresses', () => {
       'localhost',
       'unix:/run/proxy.sock',
       '/8',
-    ])
+    ]) {
       expect(() => readConfig({ TRUSTED_PROXIES: `127.0.0.1,${wrong}` }), wrong).to.throw(ConfigError, /^TRUSTED_PROX/);
+    }
   });
 
   it('the rate limit key of an IPv6 address is its /64 network, the same for all spellings', () => {
@@ -190,6 +198,7 @@ describe('client addresses', () => {
       ['fe80::1%eth0', 'fe80:0:0:0::/64'],
       ['unknown', 'unknown'],
     ];
+
     for (const [address, network] of networks) expect(clientNetwork(address), address).to.equal(network);
   });
 
@@ -315,12 +324,14 @@ describe('clients without an address', () => {
       const server = (await createLimitedServer(trustedProxies)).listen(0, '127.0.0.1');
       await once(server, 'listening');
       const { port } = server.address() as AddressInfo;
+
       for (let i = 0; i < 5; i++) {
         const socket = connect(port, '127.0.0.1');
         await once(socket, 'connect');
         socket.write('GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n');
         socket.resetAndDestroy(); // the server reads the request after the reset, or not at all
       }
+
       expect((await fetch(`http://127.0.0.1:${port}`)).status).to.equal(200);
       expect(passed.splice(0)).to.deep.equal(['127.0.0.1']);
       expect(new Set(problems.splice(0))).to.deep.equal(new Set(['invalid_request', undefined]));

@@ -85,8 +85,10 @@ describe('compressed responses', () => {
       ['', undefined],
       [';;;,q=', undefined],
     ];
-    for (const [header, coding] of expected)
+
+    for (const [header, coding] of expected) {
       expect((await get(units, accepting(header))).headers['content-encoding'], header).to.equal(coding);
+    }
   });
 
   it('each coding has its own ETag, and If-None-Match with any of them gets 304', async () => {
@@ -110,11 +112,14 @@ describe('compressed responses', () => {
       // Just after a change, a list is not cached, and therefore not compressed.
       return (headers['content-encoding'] === 'zstd' ? zstdDecompressSync(bytes) : bytes).toString();
     };
+
     expect(await list())
       .to.match(/Acme/)
       .and.not.match(/Globex|Fathom/);
+
     await admin.post(units, { Code: 'ftm', Name: 'Fathom' });
     expect(await list()).to.match(/Fathom/);
+
     expect(await list(await world.login(world.globex)))
       .to.match(/Globex/)
       .and.not.match(/Acme|Fathom/);

@@ -42,8 +42,10 @@ describe('cross-origin requests', () => {
 
   it('a response to a listed origin names that origin, and the headers that its scripts may read', async () => {
     const read = await admin.get(statuses, { Origin: app });
+
     expect(read.headers.get('access-control-allow-origin')).to.equal(app);
     expect(read.headers.get('vary')?.split(', ')).to.have.members(['Origin', 'Authorization', 'Accept']);
+
     const exposed = read.headers.get('access-control-expose-headers')?.split(',') ?? [];
     expect(exposed).to.include.members([
       'ETag',
@@ -57,6 +59,7 @@ describe('cross-origin requests', () => {
       'Retry-After',
       'X-Request-Id',
     ]);
+
     const wellKnown = ['cache-control', 'connection', 'content-length', 'content-type', 'date', 'keep-alive', 'vary'];
     const security = ['referrer-policy', 'x-content-type-options'];
     const sent = [...read.headers.keys()].filter(name => !/^access-control-/.test(name));
@@ -65,15 +68,20 @@ describe('cross-origin requests', () => {
 
   it('errors allow a listed origin to read them, 401, 404 and 429 included', async () => {
     const address = { 'X-Forwarded-For': '203.0.113.9' };
+
     for (const [path, status] of [
       [statuses, 401],
       ['/api/v1/Nothing', 401],
     ] as const) {
       const response = await world.anonymous.get(path, { Origin: app, 'X-Tenant': world.acme.guid, ...address });
-      expect([response.status, response.headers.get('access-control-allow-origin')]).to.deep.equal([status, app]);
+      expect(response.status).to.equal(status);
+      expect(response.headers.get('access-control-allow-origin')).to.equal(app);
     }
+
     const missing = await admin.get(`${statuses}/999999`, { Origin: app, ...address });
-    expect([missing.status, missing.headers.get('access-control-allow-origin')]).to.deep.equal([404, app]);
+    expect(missing.status).to.equal(404);
+    expect(missing.headers.get('access-control-allow-origin')).to.equal(app);
+
     const many = await Promise.all(Array.from({ length: 100 }, () => admin.get(statuses, { Origin: app, ...address })));
     const limited = many.find(({ status }) => status === 429);
     expect(limited?.headers.get('access-control-allow-origin')).to.equal(app);
@@ -100,6 +108,7 @@ describe('cross-origin requests', () => {
       `${app}, ${local}`,
     ]) {
       const [asked, simple] = [await preflight(origin), await admin.get(statuses, { Origin: origin })];
+
       expect(asked.status, origin).to.not.equal(204);
       expect([...corsHeaders(asked), ...corsHeaders(simple)], origin).to.deep.equal([]);
     }

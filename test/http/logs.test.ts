@@ -31,9 +31,11 @@ describe('log of requests', () => {
   it('each request has one log line with trace id, tenant, user, route, status and duration', async () => {
     const { body: user } = await admin.get('/api/v1/auth/me');
     const startedAt = [Date.now(), performance.now()] as const;
+
     const response = await admin.get(`${path}/1?secret=in-the-query`);
     const line = await accessLineOf(response);
     const [latest, maxMs] = [Date.now(), Math.ceil(performance.now() - startedAt[1])];
+
     expect(line).to.include({
       traceId: response.headers.get('x-request-id'),
       method: 'GET',
@@ -43,6 +45,7 @@ describe('log of requests', () => {
       user: user.userGuid,
       ip: '127.0.0.1',
     });
+
     expect(line.ms).to.be.a('number').within(0, maxMs);
     expect(line.time).to.be.a('number').within(startedAt[0], latest);
     expect(linesOf(line.traceId)).to.have.length(1);
@@ -60,10 +63,12 @@ describe('log of requests', () => {
     const head = [`X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json', 'Content-Length: 100'];
     const findLine = () =>
       world.logs.slice(before).find(text => text.includes('"route":"/api/v1/auth/reset-password"'));
+
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table tenants in access exclusive mode');
       await client.query(`notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`);
       const isWaiting = async () => (await readLockWaiters(client)).length > 0;
+
       // A request that arrives before the notification finds the tenant in the cache, and waits for its body instead.
       await eventually(async () => {
         before = world.logs.length;
@@ -74,10 +79,13 @@ describe('log of requests', () => {
         await eventually(findLine);
         return waits;
       });
+
       await client.query('rollback');
     });
+
     const { traceId, status } = JSON.parse(findLine() ?? '');
     expect(status).to.equal(499);
+
     await admin.get(path);
     expect(linesOf(traceId).filter(({ level }) => level > 30)).to.deep.equal([]);
   });
@@ -96,6 +104,7 @@ describe('log of requests', () => {
       [await admin.post(path, '{'), { status: 400, code: 'malformed_json' }],
       [await admin.send('PATCH', path), { status: 405, code: 'method_not_allowed', method: 'PATCH' }],
     ];
+
     for (const [response, expected] of rejected) {
       const line = await accessLineOf(response);
       expect(line).to.include(expected);
@@ -130,13 +139,16 @@ describe('log of requests', () => {
   it('a client cannot forge a log line with line feeds in paths, headers or bodies', async () => {
     const forged = '{"level":30,"msg":"forged"}';
     const before = world.logs.length;
+
     const responses = [
       await admin.get(`/${encodeURIComponent(`x\r\n${forged}`)}`, { 'User-Agent': forged, Referer: forged }),
       await admin.get(`${path}/${encodeURIComponent(`1\n${forged}`)}`),
       await admin.post(path, { Title: `x\n${forged}` }),
       await admin.get(path, { 'X-Tenant': forged, 'X-Request-Id': forged }),
     ];
+
     for (const response of responses) await accessLineOf(response);
+
     for (const line of world.logs.slice(before)) {
       expect(line.trimEnd()).not.to.include('\n');
       expect(line).not.to.match(/forged/);
@@ -229,8 +241,10 @@ describe('log of requests', () => {
   it('no log line contains a token, a password or a value of a body', async () => {
     const other = await world.login(world.globex);
     const values = ['Valuable-Value', 'valuable.value@acme.test', 'Wrong-Password-1234'];
+
     await other.post(path, { Title: values[0], Unknown: values[0] });
     await other.post(path, { Title: values[0], Weighting: values[0] });
+
     const named = { 'X-Tenant': world.globex.guid };
     await world.anonymous.post('/api/v1/auth/login', { email: values[1], password: values[2] }, named);
     const { body } = await world.anonymous.post(
@@ -240,6 +254,7 @@ describe('log of requests', () => {
     );
     const last = await other.withToken(`${body.accessToken}x`).get(path);
     await accessLineOf(last);
+
     const secrets = [
       ...values,
       ...[admin, other].flatMap(({ tokens }) => [tokens?.accessToken, tokens?.refreshToken]),
@@ -248,6 +263,7 @@ describe('log of requests', () => {
       ...[world.acme, world.globex].flatMap(({ admin: { password, email } }) => [password, email]),
       world.environment.MASTER_KEY,
     ];
+
     for (const secret of secrets) {
       expect(secret).to.be.a('string').and.have.length.above(8);
       const signature = String(secret).split('.').at(-1) ?? '';

@@ -94,13 +94,16 @@ describe('names of metrics', () => {
       `insert into migration_outcomes (run_id, tenant_id, state) values (?, ?, 'failed'), (?, ?, 'migrated')`,
       [runs[0]?.id, world.acme.id, runs[0]?.id, world.globex.id],
     );
+
     const { service } = await world.startAnotherServer();
     const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();
+
     expect(text).to.match(/^build_info\{version="\d+\.\d+\.\d+",schema_version="\d{4}-[\w-]+"\} 1$/m);
     expect(text).to.match(/^tenants\{state="active",schema_version="\d{4}-[\w-]+"\} 2$/m);
     expect(text).to.include('migration_run_last_info{state="failed",schema_version="0001-head"} 1\n');
     expect(text).to.include('migration_run_last_tenants{outcome="failed"} 1\n');
     expect(text).to.include('migration_run_last_tenants{outcome="migrated"} 1\n');
+
     const times = [...text.matchAll(/^migration_run_last_(?:start|finish)_timestamp_seconds ([\d.]+)$/gm)];
     expect(times).to.have.length(2);
     for (const [, seconds] of times) expect(Math.abs(Number(seconds) - Date.now() / 1_000)).to.be.below(60);

@@ -28,16 +28,20 @@ describe('metrics', () => {
   it('metrics count requests by route and status, password hashes, connections and cached responses', async () => {
     const before = await readMetrics();
     const user = await world.login(world.acme);
+
     for (const [path, status] of [
       [list, 200],
       [list, 200],
       [`${list}/2`, 200],
       [`${list}/4711`, 404],
-    ] as const)
+    ] as const) {
       expect((await user.get(path)).status).to.equal(status);
+    }
+
     const after = await readMetrics();
     const increase = (series: string): number => value(after, series) - value(before, series);
     const server = /^database_connections_limit\{server="([^"]+)"\}/m.exec(after)?.[1];
+
     expect({
       login: increase('http_requests_total{method="POST",route="/api/v1/auth/login",status="200"}'),
       list: increase(`http_requests_total{method="GET",route="${list}",status="200"}`),
@@ -56,6 +60,7 @@ describe('metrics', () => {
       feed: 1,
     });
     expect(increase(`database_connections_opened_total{server="${server}"}`)).to.be.above(0);
+
     // Without the change feed, and the reserve for commands.
     const { connectionBudget, controlConnections } = world.config;
     const limit = connectionBudget - reserveOf(connectionBudget) - controlConnections - 1;
@@ -91,10 +96,14 @@ describe('metrics', () => {
       readFleet: async () => undefined,
       schemaVersion: '0001-first',
     });
+
     const routes = apiRoutes({} as never);
-    for (const { method, path: route } of routes)
-      for (const status of [200, 400, 401, 403, 404, 499, 503])
+    for (const { method, path: route } of routes) {
+      for (const status of [200, 400, 401, 403, 404, 499, 503]) {
         metrics.count({ method, route, status, ms: 1, bytes: 0, tenant: undefined, reason: 'expired' });
+      }
+    }
+
     const text = await metrics.render();
     const series = text.split('\n').filter(line => /^\w/.test(line));
     expect(series.length).to.be.within(1_000, 2_000);

@@ -141,11 +141,13 @@ describe('values as clients write them', () => {
       'v=1.0',
       'charset=utf-8; v=2',
     ];
+
     for (const [index, parameter] of names.entries()) {
       const headers = { 'Content-Type': `application/json; ${parameter}` };
       const { status } = await postText('/api/v1/OrderStatuses', `{"Name":"media ${index}"}`, headers);
       expect(status, parameter).to.equal(201);
     }
+
     const headers = { 'Content-Type': 'application/json; charset=iso-8859-1' };
     expect((await postText('/api/v1/OrderStatuses', '{"Name":"x"}', headers)).status).to.equal(415);
   });

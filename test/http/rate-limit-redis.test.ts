@@ -105,6 +105,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     it('while Redis does not reply, the first calls wait 80 ms, and later ones do not wait', async () => {
       const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log });
       const hit = () => store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
+
       redis.signal('SIGSTOP');
       for (let i = 0; i < 2; i++) {
         const hits = Promise.all([hit(), hit()]);
@@ -112,11 +113,14 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         timeLimits.release();
         await hits;
       }
+
       const { total } = timeLimits;
       // A promise that waits for nothing settles before the next turn of the event loop.
-      for (let i = 0; i < 5; i++)
+      for (let i = 0; i < 5; i++) {
         expect(await Promise.race([hit().then(() => 'counted'), setImmediate('waited')])).to.equal('counted');
+      }
       expect(timeLimits.total).to.equal(total);
+
       redis.signal('SIGCONT');
       store.close();
     });
@@ -124,13 +128,16 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     it('while Redis is silent, only the first requests wait, and only until their time limit', async () => {
       const one = await start({ RATE_LIMIT_GLOBAL: '50/60s' });
       await load(one.get, '192.0.2.4', 50);
+
       redis.signal('SIGSTOP');
       const before = timeLimits.total;
       const responses = await endingTimeLimits(load(one.get, '192.0.2.5', 200));
+
       // After the third call in a row without a reply, only one now and then begins; calls that run then still end.
       expect(timeLimits.total - before).to.be.within(1, 3 + 2 * parallelClients);
       expect(statusCounts(responses)).to.deep.equal({ 403: 50, 429: 150 });
       expect(events()[0]).to.equal('rate_limits_own');
+
       timeLimits.restore();
       redis.signal('SIGCONT');
       await logged('rate_limits_shared');
@@ -192,6 +199,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         const one = await start({ RATE_LIMIT_GLOBAL: '20/60s' });
         await load(one.get, '192.0.2.6', 10);
         await provoke();
+
         try {
           const responses = await load(one.get, '192.0.2.6', 100); // would not end if a request waited 80 ms
           expect(statusCounts(responses)).to.deep.equal({ 403: 10, 429: 90 });
@@ -199,8 +207,10 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         } finally {
           await end();
         }
+
         await logged('rate_limits_shared');
         expect([...new Set(events())]).to.deep.equal(['rate_limits_own', 'rate_limits_shared']);
+
         // A line for each reason: a connection that is cut first says so before the next one is refused.
         const reasons = world.logs.map(line => JSON.parse(line).reason).filter(Boolean);
         expect(new Set(reasons).size, String(reasons)).to.equal(reasons.length);
@@ -210,12 +220,14 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     it('processes share no count before Redis can write again, even if it could write a moment ago', async () => {
       const probes = holdTimers(500);
       const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log }); // sends the first probe
+
       try {
         await redis.admin.config('SET', 'maxmemory', 1);
         for (let i = 0; i < 3; i++) await store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
         probes.release();
         await eventually(() => probes.size === 1 || events().includes('rate_limits_shared'), patienceMs);
         expect(events()).to.deep.equal(['rate_limits_own']);
+
         await redis.admin.config('SET', 'maxmemory', 0);
         await eventually(() => {
           probes.release();
@@ -300,12 +312,14 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         const [sent] = await Promise.all([load(one.get, '192.0.2.10', 40), change]);
         responses.push(...sent);
       };
+
       for (let i = 0; i < 3; i++) {
         await sendDuring(redis.kill());
         await sendDuring(Promise.resolve()); // all of it while Redis is down
         await sendDuring(redis.start());
         await logged('rate_limits_shared');
       }
+
       responses.push(...(await load(one.get, '192.0.2.10', 240)));
       expect(statusCounts(responses)).to.deep.equal({ 403: 400, 429: 200 });
     });
@@ -315,6 +329,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       const collect = (warning: Error) => warnings.push(warning);
       process.on('warning', collect);
       const one = await start();
+
       // More than the 10 listeners of one kind of which Node warns.
       for (let i = 0; i < 12; i++) {
         await redis.kill();
@@ -322,12 +337,15 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         await redis.start();
         await one.get('192.0.2.11');
       }
+
       await eventually(async () => {
         await one.get('192.0.2.12');
         return (await redis.admin.exists(`${await readId()}:rl:global:192.0.2.12`)) === 1;
       }, patienceMs);
+
       expect(await redis.connections()).to.equal(1);
       expect(warnings).to.deep.equal([]);
+
       process.off('warning', collect);
       await stopAll();
       await eventually(async () => (await redis.connections()) === 0, patienceMs);

@@ -265,8 +265,11 @@ describe('rate limits', function () {
       account: { max: 10, windowMs: 900_000 },
       token: { max: 1, windowMs: 30_000 },
     });
-    for (const wrong of ['off', '0/60s', '5', '5/15', '5/0m', '-5/1m', '1e3/1s', '5/15d', '5 / 15m'])
+
+    for (const wrong of ['off', '0/60s', '5', '5/15', '5/0m', '-5/1m', '1e3/1s', '5/15d', '5 / 15m']) {
       expect(() => readConfig({ RATE_LIMIT_LOGIN: wrong }), wrong).to.throw(ConfigError, /^RATE_LIMIT_LOGIN must be/);
+    }
+
     expect(() => readConfig({ REDIS_URL: 'http://redis' })).to.throw(ConfigError, /^REDIS_URL must be/);
   });
 });

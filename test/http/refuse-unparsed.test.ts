@@ -32,13 +32,16 @@ describe('bytes that are no request', () => {
     it(`${name}: the response is ${status} with a problem, and the log has a line with its trace id`, async () => {
       const { text, statuses } = await sendRaw(world.url, sent, { until: /\}$/ });
       expect(statuses).to.deep.equal([status]);
+
       const [head = '', body = ''] = text.split('\r\n\r\n');
       expect(head)
         .to.match(/^Content-Type: application\/problem\+json/im)
         .and.match(/^Cache-Control: no-store/im);
+
       const problem = JSON.parse(body);
       expect(problem).to.include({ status, code, type: `/docs/errors#${code}` });
       expect(head).to.match(new RegExp(`^X-Request-Id: ${problem.traceId}`, 'im'));
+
       const line = await eventually(() =>
         world.logs.map(text => JSON.parse(text)).find(({ traceId }) => traceId === problem.traceId),
       );

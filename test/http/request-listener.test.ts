@@ -174,11 +174,14 @@ describe('request listener', () => {
       });
       ctx.body = endless;
     };
+
     const outgoing = request(`${direct.url}/endless`).end();
     const [incoming] = await once(outgoing, 'response');
     await once(incoming, 'data');
+
     outgoing.on('error', () => {}).destroy();
     await eventually(() => destroyed);
+
     delete handlers['/endless'];
   });
 });

@@ -101,14 +101,21 @@ describe('response filter', () => {
         expect(schema.additionalProperties, pointer).to.equal(false);
         objects++;
       }
-      for (const [key, value] of Object.entries(schema))
+
+      for (const [key, value] of Object.entries(schema)) {
         if (typeof value === 'object' && value !== null) check(value as Json, `${pointer}/${key}`);
+      }
     };
-    for (const [path, operations] of Object.entries(document.paths))
-      for (const [method, { responses }] of Object.entries(operations))
-        for (const [status, { content = {} }] of Object.entries(responses))
+
+    for (const [path, operations] of Object.entries(document.paths)) {
+      for (const [method, { responses }] of Object.entries(operations)) {
+        for (const [status, { content = {} }] of Object.entries(responses)) {
           check(content as Json, `${method} ${path} ${status}`);
+        }
+      }
+    }
     for (const [name, schema] of Object.entries(document.components.schemas)) check(schema as Json, name);
+
     expect(objects).to.be.greaterThan(10);
   });
 
