@@ -1,4 +1,4 @@
-import { countErrors } from '../runtime/count-errors.ts';
+import { countErrors } from './count-errors.ts';
 
 /**
  * Prefixes that only variables of this service have. Names such as REDIS_HOST or DATABASE_POOL cause no warning,

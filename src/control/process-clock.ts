@@ -50,10 +50,24 @@ export function reportClock(clock: ProcessClock, log: Pick<Logger, 'error' | 'wa
     if (state === before) return;
 
     before = state;
-    const line = { event: state === 'agrees' ? 'clock_agrees' : 'clock_differs', aheadMs };
-    const how = `${Math.abs(aheadMs / 1_000).toFixed(1)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the control database`;
-    if (state === 'agrees') log.info(line, 'the clock of this process agrees with that of the control database again');
-    else if (state === 'differs') log.warn(line, `the clock of this process is ${how}: check its time synchronisation`);
-    else log.error(line, `the clock of this process is ${how}, so it is not ready: set it right`);
+    const distance = `${Math.abs(aheadMs / 1_000).toFixed(1)} s`;
+    const how = `${distance} ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the control database`;
+
+    if (state === 'agrees') {
+      log.info(
+        { event: 'clock_agrees', aheadMs },
+        'the clock of this process agrees with that of the control database again',
+      );
+    } else if (state === 'differs') {
+      log.warn(
+        { event: 'clock_differs', aheadMs },
+        `the clock of this process is ${how}: check its time synchronisation`,
+      );
+    } else {
+      log.error(
+        { event: 'clock_differs', aheadMs },
+        `the clock of this process is ${how}, so it is not ready: set it right`,
+      );
+    }
   };
 }

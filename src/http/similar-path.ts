@@ -1,4 +1,4 @@
-import { countErrors } from '../runtime/count-errors.ts';
+import { countErrors } from '../config/count-errors.ts';
 
 /** A longer segment resembles no path of the API, and would take long to compare. */
 const maxSegment = 40;
