@@ -20,11 +20,10 @@ const post = (client: Client, file: string) =>
 /** A statement of a request may take 8 s, so no row is locked for as long: an import waits for one after the other. */
 const stepMs = 1_500;
 const steps = Array.from({ length: 35 }, (_, index) => `R${index}`);
-/**
- * Each row of `F` begins a batch, because an earlier row of the batch names the same record. Only the last row changes
- * one: the copy of a move waits for transactions that have written.
- */
-const slowFile = `${steps.map(code => `F,Present\n${code},Present\n`).join('')}F,Changed\n`;
+/** So many spaces behind a name, which are trimmed, fill a batch: each row of a step is a statement of its own. */
+const padding = ' '.repeat(64 * 1024);
+/** Only the last row changes a record: the copy of a move waits for transactions that have written. */
+const slowFile = `${steps.map(code => `${code},Present${padding}\n`).join('')}F,Changed\n`;
 
 /**
  * Begins an import of acme, and then a command that must wait for it. Lets the import end when the command waits, and a
@@ -65,7 +64,7 @@ async function importBeside<T>(world: World, client: Client, command: () => Prom
 }
 
 /** What the import reports. */
-const applied = { Applied: true, Updated: 1, Unchanged: 2 * steps.length };
+const applied = { Applied: true, Updated: 1, Unchanged: steps.length };
 
 describe('imports of a tenant that is moved', () => {
   const servers = use(() => TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' }));
