@@ -14,7 +14,7 @@ by the number of these processes.`,
     return listProcesses(installation);
   },
   row: rowOf,
-  wide: ({ id }) => ({ id }),
+  wide: ({ id, clockAheadMs }) => ({ clock: `${((clockAheadMs ?? 0) / 1_000).toFixed(1)} s ahead`, id }),
   nameOf: ({ id }) => id,
   empty: 'No process is running.',
 });

@@ -17,6 +17,8 @@ export interface ProcessSummary {
   isRunning: boolean;
   /** `CONNECTION_BUDGET` of the process. */
   connectionBudget: number | null;
+  /** How far its clock is ahead of that of the control database, in ms; null before its first beat. */
+  clockAheadMs: number | null;
   /** Connections that a running process of the service may open to each server; null for another process. */
   share: number | null;
   id: string;
@@ -30,7 +32,8 @@ export async function listProcesses({ statements }: ControlStatements): Promise<
     `select host, pid, kind, build, tenant_head as "tenantHead",
             to_char(started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
             round(extract(epoch from clock_timestamp() - seen_at))::int as "heartbeatAge",
-            ${isRunning('p')} as "isRunning", connection_budget as "connectionBudget", id
+            ${isRunning('p')} as "isRunning", connection_budget as "connectionBudget",
+            clock_ahead_ms as "clockAheadMs", id
        from processes p
       where seen_at > clock_timestamp() - interval '1 minute'
       order by started_at, id`,
