@@ -72,13 +72,16 @@ describe('countries', () => {
     const reader = (async () => {
       while (writing) reads.push((await admin.get(path)).status, (await admin.get(`${path}/code/FI-1`)).status);
     })();
+
     for (let n = 0; n < 20; n++) {
       const created = await admin.post(path, { CountryCode: `FI-${n}`, CountryName: 'Finland' });
       expect(created.status).to.equal(201);
       expect((await admin.delete(`${path}/code/FI-${n}`)).status).to.equal(204);
     }
+
     writing = false;
     await reader;
+
     expect(reads.filter(status => status !== 200 && status !== 404)).to.deep.equal([]);
   });
 });

@@ -54,10 +54,13 @@ describe('currencies', () => {
     const amount = { PromoCode: 'FIVE', Name: 'Five off', DiscountType: 'Amount', DiscountValue: 5 };
     const { body: promotion } = await admin.post('/api/v1/Promotions', { ...amount, CurrencyId: currency.Id });
     const audited = await newestAudit(admin);
+
     expect((await admin.delete(`${path}/${currency.Id}`)).status).to.equal(204);
+
     expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body).to.deep.equal(holder);
     expect((await admin.get(`/api/v1/Promotions/${promotion.Id}`)).body).to.deep.equal(promotion);
     expect(await newestAudit(admin)).to.equal(audited + 1);
+
     const [, deletion] = await auditOf(admin, 'Currency', currency.Id);
     expect(deletion?.Action).to.equal('delete');
     expect(deletion?.Before).to.deep.equal(currency);

@@ -30,11 +30,13 @@ describe('entity statuses', () => {
     await admin.put(`${path}/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
     await admin.put(`${path}/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
     await admin.delete(`${path}/${created.body.Id}`);
+
     const entries = await sql<Record<string, never>>(
       world.acme,
       'select * from audit_log where record_key = $1 order by id',
       [String(created.body.Id)],
     );
+
     expect(entries.map(({ action }) => action)).to.deep.equal(['create', 'update', 'delete']);
     expect(entries[1]?.before).to.include({ title: 'Lead', weighting: 0 });
     expect(entries[1]?.after).to.include({ title: 'Lead', weighting: 7 });
@@ -87,10 +89,12 @@ describe('entity statuses', () => {
     const entity = { Name: 'Corner Shop', EntityType: 'customer' };
     const { body: holder } = await admin.post('/api/v1/Entities', { ...entity, StatusId: status.Id });
     const audited = await newestAudit(admin);
+
     expectRefused(await admin.delete(`${path}/${status.Id}`), 400, 'in_use');
     expect((await admin.get(`${path}/${status.Id}`)).body).to.deep.equal(status);
     expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal('Referred to');
     expect(await newestAudit(admin)).to.equal(audited);
+
     await admin.put(`/api/v1/Entities/${holder.Id}`, { ...entity, StatusId: 1 });
     expect((await admin.delete(`${path}/${status.Id}`)).status).to.equal(204);
     expect((await auditOf(admin, 'EntityStatus', status.Id)).map(({ Action }) => Action)).to.deep.equal([

@@ -87,6 +87,7 @@ describe('entities', () => {
     await admin.post('/api/v1/Countries', { CountryCode: 'DD', CountryName: 'Gone' });
     await admin.delete(`/api/v1/Currency/${currency.Id}`);
     await admin.delete('/api/v1/Countries/code/DD');
+
     const entity = await create();
     const audited = await newestAudit(admin);
     const wrong = {
@@ -94,12 +95,15 @@ describe('entities', () => {
       CurrencyId: [currency.Id, 99_999],
       CountryCode: ['DD', 'dd', 'nowhere'],
     };
-    for (const [field, values] of Object.entries(wrong))
+
+    for (const [field, values] of Object.entries(wrong)) {
       for (const value of values) {
         expectRefused(await admin.post(path, { ...shop, [field]: value }), 400, 'validation_failed', [field]);
         const changed = await admin.put(`${path}/${entity.Id}`, { ...shop, [field]: value });
         expectRefused(changed, 400, 'validation_failed', [field]);
       }
+    }
+
     expect((await admin.get(`${path}/${entity.Id}`)).body).to.deep.equal(entity);
     expect(await newestAudit(admin)).to.equal(audited);
   });

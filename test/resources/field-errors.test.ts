@@ -72,12 +72,16 @@ describe('errors of fields', () => {
         { DiscountValue: [{ code: 'too_large', max: 100 }] },
       ],
     ];
-    for (const [path, body, errors, codes] of refused)
+
+    for (const [path, body, errors, codes] of refused) {
       expect(errorsOf(await admin.post(`/api/v1/${path}`, body)), path).to.deep.equal([errors, codes]);
+    }
+
     expect(errorsOf(await admin.get('/api/v1/Activity?limit=0'))).to.deep.equal([
       { limit: ['must be a whole number above 0'] },
       { limit: [{ code: 'wrong_format' }] },
     ]);
+
     const many = {
       PromoCode: 'P',
       Name: 'P',
@@ -89,10 +93,12 @@ describe('errors of fields', () => {
       { EntityIds: ['must be at most 100 items long'] },
       { EntityIds: [{ code: 'too_many', max: 100 }] },
     ]);
+
     expect(errorsOf(await admin.post('/api/v1/Webhooks', { Url: 'https://a.test/', Resources: [] }))).to.deep.equal([
       { Resources: ['must be at least 1 item long'] },
       { Resources: [{ code: 'too_small', min: 1 }] },
     ]);
+
     const anonymously = (path: string, body: object) =>
       world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
     expect(errorsOf(await anonymously('login', { email: 'a@b.test', password: 'x'.repeat(1_025) }))).to.deep.equal([
@@ -103,11 +109,13 @@ describe('errors of fields', () => {
       { refreshToken: ['must not be empty'] },
       { refreshToken: [{ code: 'too_short', min: 1 }] },
     ]);
+
     const reset = await anonymously('reset-password', { token: 'x', newPassword: 'short' });
     expect(errorsOf(reset)).to.deep.equal([
       { newPassword: ['must be at least 8 characters long'] },
       { newPassword: [{ code: 'too_short', min: 8 }] },
     ]);
+
     expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys('errors', 'errorCodes');
   });
 

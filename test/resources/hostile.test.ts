@@ -75,9 +75,12 @@ describe('hostile input', () => {
             fc.pre(!/"__proto__"\s*:/.test(json)); // the whole body is refused, see below
             const sent: unknown = JSON.parse(json);
             const response = await admin.post(path, withField(valid(), field, json));
+
             if (accepts(sent, refs)) {
               if (field === unique && response.body.code === 'duplicate') return; // an earlier run has created it
-              expect([response.status, response.body[field]]).to.deep.equal([201, stored(sent, refs)]);
+              expect(response.status).to.equal(201);
+              expect(response.body[field]).to.deep.equal(stored(sent, refs));
+
               const read = await admin.get(String(response.headers.get('location')));
               expect(read.body).to.deep.equal(response.body);
             } else expectRefused(response, 400, 'validation_failed', [field]);
@@ -156,15 +159,18 @@ describe('hostile input', () => {
 
     it('a naughty string in a path or query string is a code that does not exist', async () => {
       const globex = await world.login(world.globex); // a tenant without records
+
       for (const [index, value] of naughtyStrings.entries()) {
         // A lone surrogate cannot be encoded in a path. These bytes are the nearest form.
         const segment = value.isWellFormed() ? encodeURIComponent(value) : '%ED%A0%80';
         if (segment.length > 12_000 || segment === '') continue;
+
         const paths = [
           `/api/v1/UnitsOfMeasure/code/${segment}`,
           `/api/v1/EntityStatus/x${segment}`,
           `/api/v1/Promotions/${segment}x/entity/1/used`,
         ];
+
         expectRefused(await globex.get(paths[index % paths.length] ?? ''), 404, 'not_found');
         const response = await globex.get(`/api/v1/AuditLog?key=${segment}&limit=1`);
         expect([200, 400], segment.slice(0, 80)).to.include(response.status);
@@ -224,11 +230,13 @@ describe('hostile input', () => {
     it('a body with one character replaced is read as the JSON that it then is, or is refused', async () => {
       const valid = '{"Name":"Valid","Weighting":12}';
       const edit = fc.tuple(fc.nat(valid.length - 1), fc.string({ unit: 'binary', maxLength: 2 }));
+
       await fc.assert(
         fc.asyncProperty(edit, async ([at, text]) => {
           const body = valid.slice(0, at) + text + valid.slice(at + 1);
           const response = await admin.post('/api/v1/OrderStatuses', body);
           const json = parsed(body);
+
           if (response.status === 201) {
             expect(response.body.Name).to.equal(clean(json?.Name ?? json?.name));
             expect(response.body.Weighting).to.equal(json?.Weighting ?? json?.weighting ?? 0);

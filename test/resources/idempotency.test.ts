@@ -54,6 +54,7 @@ describe('Idempotency-Key', () => {
     });
     const country = await admin.post('/api/v1/Countries', { CountryCode: 'ZZ', CountryName: 'Nowhere' });
     await admin.delete(`/api/v1/Countries/code/${country.body.CountryCode}`);
+
     for (const [path, body] of [
       ['/api/v1/Activity', { ActivityCode: 7, Comment: 'once' }],
       [`/api/v1/Promotions/${promotion.body.Id}/entity/${entity.body.Id}/used`, undefined],
@@ -62,10 +63,12 @@ describe('Idempotency-Key', () => {
       const key = keyed();
       const first = await admin.post(path, body, key);
       const again = await admin.post(path, body, key);
+
       expect(first.status, path).to.be.oneOf([200, 201]);
       expect(outcome(again), path).to.deep.equal(outcome(first));
       expect(replayed(again), path).to.equal('true');
     }
+
     const [{ count } = { count: '' }] = await sql<{ count: string }>(
       world.acme,
       `select count(*) from activities where comment = 'once'`,
@@ -143,15 +146,20 @@ describe('Idempotency-Key', () => {
   it('a request whose connection is terminated gets 503, and its repetition makes the change once', async () => {
     const audited = await newestAudit(admin);
     const key = keyed();
+
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table entity_statuses in exclusive mode');
       const first = admin.post(statuses, { Title: 'Killed' }, key);
       const writing = await eventually(async () => (await readLockWaiters(client))[0]);
+
       await client.query('select pg_terminate_backend($1)', [writing]);
       await client.query('commit');
+
       const { status, headers } = await first;
-      expect([status, headers.has('retry-after')]).to.deep.equal([503, true]);
+      expect(status).to.equal(503);
+      expect(headers.has('retry-after')).to.equal(true);
     });
+
     expect((await admin.post(statuses, { Title: 'Killed' }, key)).status).to.equal(201);
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });

@@ -188,9 +188,11 @@ describe('list pages beside a model in memory', () => {
         async (keys, limit, added, random) => {
           const steady = new Set(rows.map(({ id }) => id));
           const walked: number[] = [];
+
           for await (const page of walk(admin, keys, [], limit)) {
             walked.push(...page);
             if (rows.length > 150) continue;
+
             await insert(added);
             const removed = [random.next().value % rows.length, random.next().value % rows.length].map(
               i => rows[i]?.id ?? 0,
@@ -199,6 +201,7 @@ describe('list pages beside a model in memory', () => {
             for (const id of removed) steady.delete(id);
             await remove(removed);
           }
+
           expect(new Set(walked).size).to.equal(walked.length);
           const expected = rows.filter(({ id }) => steady.has(id)).sort(compareRows(keys));
           expect(walked.filter(id => steady.has(id))).to.deep.equal(expected.map(({ id }) => id));

@@ -115,11 +115,14 @@ describe('list parameters', () => {
     const first = await admin.get(`${currencies}?limit=1&sort=Code&filter[DecimalPlaces]=2&q=k`);
     const path = next(first);
     const after = new URL(path, world.url).searchParams.get('after') ?? '';
+
     const forged = (...values: unknown[]) =>
       Buffer.from(JSON.stringify([JSON.parse(Buffer.from(after, 'base64url').toString())[0], ...values])).toString(
         'base64url',
       );
+
     expect(codes(await admin.get(path))).to.deep.equal(['SEK']);
+
     for (const other of [
       path.replace('sort=Code', 'sort=-Code'),
       path.replace('=2&', '=0&'),
@@ -189,6 +192,7 @@ describe('list parameters', () => {
       const [name = ''] = parameter.split('=');
       expect(body.errorCodes[name]?.[0].code, parameter).to.equal(code);
     }
+
     const sorted = await admin.get('/api/v1/SystemOptions?sort=Value');
     expect(sorted.body.errorCodes.sort[0].values).to.include('IsActive').and.not.include('Value');
   });
@@ -211,6 +215,7 @@ describe('list parameters', () => {
        insert into entities (name, entity_type, status_id)
        select 'Titled ' || i, 'customer', s.id from generate_series(1, 40) i, entity_statuses s`,
     );
+
     const entities = '/api/v1/Entities';
     const titles: string[] = [];
     const ids: number[] = [];
@@ -221,8 +226,11 @@ describe('list parameters', () => {
       ids.push(...page.body.map(({ Id }: { Id: number }) => Id));
       path = next(page);
     }
-    expect([titles.length, new Set(ids).size]).to.deep.equal([200, 200]);
+
+    expect(titles.length).to.equal(200);
+    expect(new Set(ids).size).to.equal(200);
     expect(titles).to.deep.equal(titles.toSorted().reverse());
+
     const matching = async (query: string) => (await globex.get(`${entities}?${query}&limit=1000`)).body.length;
     expect(await matching('filter[StatusTitle]=Zealous')).to.equal(40);
     expect(await matching('filter[StatusTitle]=Zealous&filter[StatusTitle]=Absent')).to.equal(80);
@@ -238,8 +246,10 @@ describe('list parameters', () => {
        select 'U' || i, 'Unit', timestamptz '2026-01-31 12:00:00.123Z' + i * interval '400 microseconds'
          from generate_series(0, 4) i`,
     );
+
     const units = async (query: string) => codes(await admin.get(`/api/v1/UnitsOfMeasure?${query}`));
     const at = '2026-01-31T12:00:00.123Z';
+
     expect(await units(`filter[CreatedAt]=${at}`)).to.deep.equal(['U0', 'U1', 'U2']);
     expect(await units(`filter[CreatedAt][gt]=${at}`)).to.deep.equal(['U3', 'U4']);
     expect(await units(`filter[CreatedAt][lte]=${at}`)).to.deep.equal(['U0', 'U1', 'U2']);
@@ -273,13 +283,16 @@ describe('list parameters', () => {
     const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: 2 });
     const ids = async (path: string) => (await self.get(path)).body.map(({ Id }: { Id: number }) => Id);
     const first = await admin.get('/api/v1/Entities?limit=1&sort=Id');
+
     expect(await ids('/api/v1/Entities?sort=-Name')).to.deep.equal([2]);
     expect(await ids('/api/v1/Entities?filter[Id]=1&filter[Id]=2')).to.deep.equal([2]);
     expect(await ids('/api/v1/Entities?q=e')).to.deep.equal([]);
     expect(await ids(next(first))).to.deep.equal([2]);
+
     for (const EntityId of [1, 2]) await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId });
     const own = await self.get('/api/v1/Activity?filter[ActivityCode]=7&sort=Id');
     expect(own.body.map(({ EntityId }: { EntityId: number }) => EntityId)).to.deep.equal([2]);
+
     expect(
       (await self.get('/api/v1/AuditLog?sort=Id&limit=1000')).body.map((entry: { Key: string }) => entry.Key),
     ).to.deep.equal(['2']);

@@ -83,12 +83,15 @@ describe('lists that PostgreSQL encodes', () => {
        insert into system_options (system_option_type_id, value)
        select 9, repeat('🦄"', 50) || i from generate_series(1, 10000) i`,
     );
+
     const path = '/api/v1/SystemOptions';
     const list = await textOf(path);
     const records = JSON.parse(list) as { Id: number; Value: string }[];
+
     expect(records).to.have.length(10_000 + texts.length);
     expect(records.at(-1)?.Value).to.equal(`${'🦄"'.repeat(50)}10000`);
     expect(list).to.equal(JSON.stringify(records));
+
     const uncached = { 'Cache-Control': 'no-cache' };
     const [first, ...others] = await Promise.all(Array.from({ length: 3 }, () => admin.get(path, uncached)));
     for (const { headers } of others) expect(headers.get('etag')).to.equal(first?.headers.get('etag'));

@@ -130,19 +130,20 @@ describe('promotions', () => {
     it('the use of a promotion returns the time of the use, or null', async () => {
       const { Id } = await createPromotion();
       const unused = await admin.get(usePath(Id, customer));
-      expect([unused.status, unused.body]).to.deep.equal([
-        200,
-        { PromotionId: Id, EntityId: customer, Used: false, UsedAt: null },
-      ]);
+      expect(unused.status).to.equal(200);
+      expect(unused.body).to.deep.equal({ PromotionId: Id, EntityId: customer, Used: false, UsedAt: null });
+
       const recorded = await admin.post(usePath(Id, customer));
       expect(recorded.status).to.equal(201);
       expect(recorded.headers.get('location')).to.equal(usePath(Id, customer));
       expect(recorded.body).to.include({ PromotionId: Id, EntityId: customer, Used: true });
       expect(Date.parse(recorded.body.UsedAt)).to.be.closeTo(Date.now(), 60_000);
+
       const used = await admin.get(usePath(Id, customer));
       expect(used.body).to.deep.equal(recorded.body);
       expect(used.headers.get('etag')).to.equal(recorded.headers.get('etag'));
       expect((await admin.get(usePath(Id, supplier))).body.Used).to.equal(false);
+
       const [entry, ...others] = await auditOf(admin, 'PromotionUse', Id);
       expect(others).to.deep.equal([]);
       expect(entry).to.deep.include({ Action: 'create', Before: null });
@@ -167,12 +168,14 @@ describe('promotions', () => {
         [{ IsActive: false }, 'PromotionId'],
         [{ EntityIds: [supplier] }, 'EntityId'],
       ];
+
       for (const [more, field] of cases) {
         const { Id } = await createPromotion(more);
         expectRefused(await admin.post(usePath(Id, customer)), 400, 'validation_failed', [field]);
         expect((await admin.get(usePath(Id, customer))).body.Used).to.equal(false);
         expect(await auditOf(admin, 'PromotionUse', Id)).to.deep.equal([]);
       }
+
       const { Id } = await createPromotion({ StartsAt: past, EndsAt: future, EntityIds: [supplier, customer] });
       expect((await admin.post(usePath(Id, customer))).status).to.equal(201);
     });
@@ -211,6 +214,7 @@ describe('promotions', () => {
     it('a caller of scope Self reads and records the use of promotions by its own entity alone', async () => {
       const { Id } = await createPromotion();
       await admin.post(usePath(Id, supplier));
+
       const self = await world.loginAs(world.acme, {
         permissions: ['pricing.write'],
         scope: 'Self',
@@ -221,6 +225,7 @@ describe('promotions', () => {
         scope: 'Self',
         entityId: null,
       });
+
       for (const [client, entity] of [
         [self, supplier],
         [selfWithoutEntity, supplier],
@@ -229,6 +234,7 @@ describe('promotions', () => {
         expectRefused(await client.get(usePath(Id, entity)), 404, 'not_found');
         expectRefused(await client.post(usePath(Id, entity)), 404, 'not_found');
       }
+
       expect((await self.get(usePath(Id, customer))).body.Used).to.equal(false);
       expect((await self.post(usePath(Id, customer))).status).to.equal(201);
       expect((await self.get(usePath(Id, customer))).body.Used).to.equal(true);

@@ -116,18 +116,22 @@ describe('If-Match', () => {
     const created = await admin.post(statuses, { Title: 'Unless' });
     const path = `${statuses}/${created.body.Id}`;
     const tag = tagOf(created);
+
     for (const condition of ['*', tag, `W/${tag}`, `"other", ${tag}`]) {
       const headers = { 'If-None-Match': condition };
       for (const response of [
         await admin.put(path, { Title: 'Changed' }, headers),
         await admin.patch(path, { Title: 'Changed' }, headers),
         await admin.delete(path, headers),
-      ])
+      ]) {
         expectRefused(response, 412, 'precondition_failed');
+      }
     }
+
     expect((await admin.get(path)).body).to.deep.equal(created.body);
     const both = { 'If-Match': tag, 'If-None-Match': '"other"' };
     expect((await admin.put(path, { Title: 'Changed' }, both)).status).to.equal(200);
+
     expectRefused(await admin.put(`${statuses}/99999`, { Title: 'New' }, { 'If-None-Match': '*' }), 404, 'not_found');
     const country = { CountryCode: refs.countryCode, CountryName: 'Changed' };
     const replaced = await admin.put('/api/v1/Countries', country, { 'If-None-Match': '*' });
@@ -159,6 +163,7 @@ describe('If-Match', () => {
     const path = `${statuses}/${created.body.Id}`;
     const clients = [admin, await world.login(world.acme), await world.login(world.acme)];
     let added = 0;
+
     await Promise.all(
       clients.map(async client => {
         for (let i = 0; i < 40; i++) {
@@ -168,11 +173,13 @@ describe('If-Match', () => {
             { Weighting: read.body.Weighting + 1 },
             { 'If-Match': tagOf(read) },
           );
+
           expect(status).to.be.oneOf([200, 412]);
           if (status === 200) added++;
         }
       }),
     );
+
     expect(added).to.be.above(0);
     expect((await admin.get(path)).body.Weighting).to.equal(added);
   });

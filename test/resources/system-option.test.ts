@@ -31,10 +31,12 @@ describe('system options', () => {
 
   it('a system option with an impossible type or CreatedAt is refused, and nothing is stored', async () => {
     const audited = await newestAudit(admin);
+
     for (const SystemOptionTypeId of [0, -1, 2 ** 31, 1.5, '1']) {
       const response = await admin.post(path, { SystemOptionTypeId, Value: 'on' });
       expectRefused(response, 400, 'validation_failed', ['SystemOptionTypeId']);
     }
+
     for (const CreatedAt of [
       '0000-00-00',
       '99999-01-01T00:00:00Z',
@@ -45,6 +47,7 @@ describe('system options', () => {
       const response = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on', CreatedAt });
       expectRefused(response, 400, 'validation_failed', ['CreatedAt']);
     }
+
     expect(await newestAudit(admin)).to.equal(audited);
   });
 

@@ -115,6 +115,7 @@ describe('sizes of tables with unpaged lists', () => {
           and has_database_privilege(oid, current_database(), 'connect')`,
     );
     expect(role).to.not.equal(undefined);
+
     const [rights] = await sql(
       world.acme,
       `select has_table_privilege($1, 'table_sizes', 'insert,update,delete') as any`,
@@ -154,6 +155,7 @@ describe('sizes of tables with unpaged lists', () => {
                (select array_agg(9223372036854775807) from generate_series(1, 100))
           from generate_series(1, 100) i`,
     };
+
     for (const [table, rows] of Object.entries(insert)) {
       await sql(world.acme, `update table_sizes set max_rows = 1e6, max_bytes = 1e9; insert into ${table} ${rows}`);
       const [size] = await sql<{ rows: boolean; bytes: boolean }>(
@@ -177,9 +179,11 @@ describe('sizes of tables with unpaged lists', () => {
        insert into system_options (system_option_type_id, value, created_at)
          select 1, repeat('x', 4000), '2026-01-01 00:00:00.123456+00' from generate_series(1, 1037)`,
     );
+
     const statuses = '/api/v1/OrderStatuses';
     expect((await admin.post(statuses, { Name: 'Last' })).status).to.equal(201);
     expectRefused(await admin.post(statuses, { Name: 'Beyond' }), 400, 'limit_reached');
+
     const [{ room } = { room: 0 }] = await sql<{ room: number }>(
       world.acme,
       `select (4194304 - bytes)::integer as room from measure_table('system_options')`,
@@ -207,11 +211,14 @@ describe('sizes of tables with unpaged lists', () => {
         const { body } = await admin.post(path, create);
         const key = body.Id ?? `code/${body.CountryCode}`;
         const table = path === countries ? 'countries' : 'currencies';
+
         await leaveRoom(table, { rows: 0, bytes: 10 }); // a mark takes more
         expect((await admin.delete(`${path}/${key}`)).status, table).to.equal(204);
+
         const next = path === countries ? country('BT') : { Code: 'BTS', Name: 'Atlantis' };
         expect((await admin.post(path, next)).status, table).to.equal(201);
         expectRefused(await admin.post(`${path}/${key}/restore`, {}), 400, 'limit_reached');
+
         await leaveRoom(table, {});
         expect((await admin.post(`${path}/${key}/restore`, {})).status, table).to.equal(200);
       }
@@ -224,12 +231,16 @@ describe('sizes of tables with unpaged lists', () => {
         `update countries set is_deleted = true, deleted_at = now() where country_code <> 'C1';
          update table_sizes set max_rows = 2, max_bytes = 1000000 where table_name = 'countries'`,
       );
+
       expect((await admin.post(countries, country('C22'))).status).to.equal(201);
       expect((await admin.delete(`${countries}/code/C1`)).status).to.equal(204);
       expectRefused(await admin.post(countries, country('C23')), 400, 'limit_reached');
       expect((await admin.delete(`${countries}/code/C22`)).status).to.equal(204);
-      for (const code of ['C1', 'C22'])
+
+      for (const code of ['C1', 'C22']) {
         expect((await admin.post(`${countries}/code/${code}/restore`, {})).status).to.equal(200);
+      }
+
       expect((await admin.delete(`${countries}/code/C1`)).status).to.equal(204);
       await sql(world.acme, `delete from countries where country_code in ('C1', 'C2', 'C3')`);
       expect((await admin.post(countries, country('C23'))).status).to.equal(201);
