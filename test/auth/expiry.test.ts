@@ -72,15 +72,18 @@ describe('expired tokens and users who never confirm', () => {
       await account('reset-password', { email });
       await mail.waitForToken(email);
     }
+
     await controlSql(
       world,
       `update mail_deliveries set expires_at = now() - case user_id when ? then interval '30 days' else interval '29 days' end`,
       [users[0]?.id],
     );
+
     const { email } = await addSampleUser(world, world.acme);
     await account('reset-password', { email });
     await mail.waitForToken(email);
     await mailsSettled(world);
+
     expect(await count('mail_deliveries')).to.equal(2);
   });
 
@@ -88,10 +91,12 @@ describe('expired tokens and users who never confirm', () => {
     const [late, again, disabled, withClient] = ['late', 'again', 'disabled', 'client'].map(
       name => `${name}@people.test`,
     );
+
     for (const email of [late, again, disabled, withClient] as string[]) {
       await register(email);
       await mail.waitForToken(email);
     }
+
     await controlSql(world, `update users set created_at = now() - interval '25 hours'`);
     await mailsSettled(world);
     await controlSql(world, `update mail_deliveries set expires_at = now() - interval '1 s'`);
@@ -102,9 +107,11 @@ describe('expired tokens and users who never confirm', () => {
          select 'unconfirmed', tenant_id, id, 'x', '' from users where email = ?`,
       [withClient],
     );
+
     const confirmed = await count('users where confirmed_at is not null');
     await register(again as string);
     await mail.waitForToken(again as string, 2);
+
     const left = await controlSql<{ email: string }>(
       world,
       `select email from users where email like '%@people.test' order by 1`,
@@ -112,17 +119,20 @@ describe('expired tokens and users who never confirm', () => {
     expect(left.map(({ email }) => email)).to.deep.equal([again, withClient, disabled]);
     expect(await count('registrations')).to.equal(1);
     expect(await count('users where confirmed_at is not null')).to.equal(confirmed);
-    // Who was removed can register again.
+
+    // A user who was removed can register again.
     await register(late as string);
     await mail.waitForToken(late as string, 2);
   });
 
   it('a user who registers again while expired users are removed stays, and the new token confirms', async () => {
     const [barrier, email] = ['barrier@people.test', 'returning@people.test'];
+
     for (const address of [barrier, email]) {
       await register(address);
       await mail.waitForToken(address);
     }
+
     await controlSql(
       world,
       `update users set created_at = now() - case email when ? then interval '26 hours' else interval '25 hours' end
@@ -136,9 +146,11 @@ describe('expired tokens and users who never confirm', () => {
       [email],
     );
     await mailsSettled(world);
+
     const [user] = await controlSql<{ id: number; guid: string }>(world, 'select id, guid from users where email = ?', [
       email,
     ]);
+
     // Reading deliveries waits for the lock in the transaction of the removal: this holds it after its snapshot.
     const key = randomInt(2 ** 31);
     const { controlUrl } = world.installation;
@@ -154,6 +166,7 @@ describe('expired tokens and users who never confirm', () => {
         create policy wait_for_test on mail_deliveries using (wait_for_test());
         alter table mail_deliveries enable row level security`),
     );
+
     try {
       await withConnection(controlUrl, async holder => {
         await holder.query('select pg_advisory_lock($1)', [key]);
@@ -161,12 +174,14 @@ describe('expired tokens and users who never confirm', () => {
           world,
           `select current_database() || '_service' as role`,
         );
+
         const removal = transactControl(world.control, async query => {
           await query('', `set local role "${role}"`, []);
           await query('', `set local test.waits = 'on'`, []);
           await removeUnconfirmed(query);
         });
         await eventually(async () => (await readLockWaiters(holder)).length === 1);
+
         const link = newLink();
         await controlSql(
           world,
@@ -177,14 +192,17 @@ describe('expired tokens and users who never confirm', () => {
            select id, 'x', 'Nora', 'Newman' from delivery`,
           [link, world.acme.id, user?.id],
         );
+
         const token = linkToken(world.installation.secrets, {
           link,
           kind: 'registration',
           tenantGuid: world.acme.guid,
           userGuid: user?.guid ?? '',
         });
+
         await holder.query('select pg_advisory_unlock($1)', [key]);
         await removal;
+
         expect(await count(`users where email = '${email}'`)).to.equal(1);
         expect((await account('confirm', { token })).status).to.equal(204);
       });

@@ -78,12 +78,15 @@ describe('networks that users have logged in from', () => {
          from users where id <> ?`,
       [user],
     );
+
     await logIn('192.0.2.1');
     await logIn('192.0.2.1');
+
     const left = await networks();
     expect(left).to.have.length(51);
     expect(left).to.include.members(['of another user', '192.0.2.1', 'network 000002']);
     expect(left).to.not.include('network 000001');
+
     // A login from one of the networks keeps it, however old it was.
     await controlSql(
       world,
@@ -92,6 +95,7 @@ describe('networks that users have logged in from', () => {
     );
     await remember(user, 'network 000050');
     await logIn('192.0.2.2');
+
     expect(await networks())
       .to.include('network 000050')
       .and.not.include('network 000002');
@@ -116,6 +120,7 @@ describe('networks that users have logged in from', () => {
     ]);
     const user = await userId();
     await addNetworks(Number(absent?.id), 400, '31 days');
+
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin');
       await client.query(`select from login_networks where network <= 'network 000010' for update`);
@@ -125,6 +130,7 @@ describe('networks that users have logged in from', () => {
       ]);
       await client.query('rollback');
     });
+
     const left = await networks();
     for (let i = 0; i < 4; i++) expect(left).to.include.members([`192.0.2.${i}`, `network 00020${i}`]);
     expect(left.filter(network => network <= 'network 000010' && network > 'n')).to.have.length(10);
@@ -140,6 +146,7 @@ describe('networks that users have logged in from', () => {
            from users, generate_series(1, 400) i where id = ?`,
       [user],
     );
+
     for (const age of ['1 day', '31 days']) {
       await controlSql(world, 'delete from login_networks');
       await controlSql(
@@ -150,6 +157,7 @@ describe('networks that users have logged in from', () => {
         [age, user],
       );
       await controlSql(world, 'analyze login_networks'); // in production, autovacuum does
+
       const first = await remember(user, '192.0.2.1');
       expect(first).to.include(age === '1 day' ? { scans: 0, deleted: 1 } : { scans: 0, deleted: 101 });
       expect(first.fetched).to.be.within(50, 250);

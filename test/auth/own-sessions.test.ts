@@ -92,14 +92,17 @@ describe('sessions of the current user', () => {
       await controlSql(world, `update sessions set refreshed_at = now() - interval '1 day' where id = ?`, [
         sid(client),
       ]);
+
       const [before] = await list(client);
       expect(Date.now() - Date.parse(before?.refreshedAt ?? '')).to.be.closeTo(86_400_000, 60_000);
+
       const refreshed = await world.anonymous.post(
         '/api/v1/auth/refresh',
         { refreshToken: client.tokens?.refreshToken },
         { 'X-Tenant': world.acme.guid },
       );
       expect(refreshed.status).to.equal(200);
+
       const [after] = await list(client);
       expect(after).to.include({ id: before?.id, createdAt: before?.createdAt });
       expect(Date.now() - Date.parse(after?.refreshedAt ?? '')).to.be.below(60_000);
@@ -115,6 +118,7 @@ describe('sessions of the current user', () => {
         await login(user),
         await login(user),
       ];
+
       expect((await ended.post('/api/v1/auth/logout')).status).to.equal(204);
       const setAge = (client: Client, column: string, age: string) =>
         controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [age, sid(client)]);
@@ -122,6 +126,7 @@ describe('sessions of the current user', () => {
       await setAge(old, 'created_at', `${sessionLifetime.total} 1 second`);
       await setAge(almostIdle, 'refreshed_at', `${sessionLifetime.idle} -1 minute`);
       await setAge(almostOld, 'created_at', `${sessionLifetime.total} -1 minute`);
+
       expect((await list(current)).map(({ id }) => id)).to.deep.equal([current, almostIdle, almostOld].map(sid));
     });
 
@@ -174,6 +179,7 @@ describe('sessions of the current user', () => {
       const [target, current] = [await login(user), await login(user)];
       await current.delete(`${path}/${sid(target)}`);
       const before = await findRow(target);
+
       const ids = [
         sid(target),
         randomUUID(),
@@ -189,6 +195,7 @@ describe('sessions of the current user', () => {
         '*',
         '%25',
       ];
+
       for (const id of ids) expect((await current.delete(`${path}/${id}`)).status, id).to.equal(204);
       expect(await findRow(target)).to.deep.equal(before);
       await expectActive(current);
@@ -247,6 +254,7 @@ describe('sessions of the current user', () => {
     const user = await addUser();
     await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
     const { id, secret } = await addClient(world.installation, 'acme', user.email, 'Old');
+
     const issued = await eventually(async () => {
       const response = await world.anonymous.get('/api/Data/GenerateToken', {
         Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
@@ -255,11 +263,14 @@ describe('sessions of the current user', () => {
     }, 1_000);
     secrets.add(secret).add(issued.body.token);
     const legacy = new Client(world.url).withToken(issued.body.token);
+
     const [target, other] = [await login(user), await login(user)];
     const sessions = await list(legacy);
     expect(sessions.map(({ current }) => current)).to.deep.equal([false, false]);
+
     expect((await legacy.delete(`${path}/${sid(target)}`)).status).to.equal(204);
     await expectEnded(target);
+
     expect((await legacy.post('/api/v1/auth/logout')).status).to.equal(204);
     await expectActive(other);
     expect(await isAccepted(legacy)).to.equal(true);

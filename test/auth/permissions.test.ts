@@ -100,11 +100,13 @@ describe('permissions', () => {
     const logoutLast = routesWithUser().toSorted(
       (a, b) => Number(a.path.endsWith('/logout')) - Number(b.path.endsWith('/logout')),
     );
+
     for (const route of logoutLast) {
       const { access } = route;
       const client =
         clients.get(access) ?? (await world.loginAs(world.acme, { permissions: access === 'user' ? [] : [access] }));
       clients.set(access, client);
+
       const isStream = route.contentType?.startsWith('text/event-stream'); // it would not end
       const { status, body } = await call(client, isStream ? { ...route, path: `${route.path}?after=no` } : route);
       expect([401, 403], `${name(route)} returned ${status} ${body.code}`).to.not.include(status);

@@ -14,11 +14,13 @@ describe('reason of a 401', () => {
     const user = await world.login(world.acme);
     const ended = await world.login(world.acme);
     await ended.post('/api/v1/auth/logout');
+
     const token = user.tokens?.accessToken ?? '';
     const key = await activeKey(world, world.acme);
     const claims = claimsOf(token);
     const now = Number(claims.iat);
     const head = { alg: 'HS512', typ: 'at+jwt', kid: key.kid };
+
     const refused: [string, string | undefined][] = [
       ['no_token', undefined],
       ['malformed', 'a.b.c'],
@@ -34,17 +36,21 @@ describe('reason of a 401', () => {
       ['session', ended.tokens?.accessToken],
       ['user', resignToken(token, { user_guid: claims.sub, sub: claims.sub, sid: await sessionOfAnother() }, key)],
     ];
+
     for (const [reason, accessToken] of refused) {
       const { status, headers, body } =
         accessToken === undefined
           ? await world.anonymous.get('/api/v1/EntityStatus', { 'X-Tenant': world.acme.guid })
           : await user.withToken(accessToken).get('/api/v1/EntityStatus');
+
       expect(status, reason).to.equal(401);
       expect(Object.keys(body), reason).not.to.include('reason');
+
       const traceId = headers.get('x-request-id') ?? '–';
       const line = await eventually(() => world.logs.find(each => each.includes(traceId)));
       expect(JSON.parse(line).reason).to.equal(reason);
     }
+
     const text = await metrics();
     for (const [reason] of refused) expect(text).to.include(`http_unauthorized_total{reason="${reason}"} 1\n`);
   });
