@@ -48,7 +48,8 @@ describe('signing keys', () => {
     const response = await world.anonymous
       .at(url)
       .post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': tenant.guid });
-    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    expect(response.status).to.equal(200);
+    expect(response.body.code).to.equal(undefined);
     secrets.add(response.body.accessToken).add(response.body.refreshToken);
     return new Client(url, response.body);
   };
@@ -306,7 +307,8 @@ describe('signing keys', () => {
         const refused = await world.anonymous
           .at(later.url)
           .post('/api/v1/auth/refresh', unused?.tokens, { 'X-Tenant': world.acme.guid });
-        expect([refused.status, refused.body.code]).to.deep.equal([401, 'invalid_refresh_token']);
+        expect(refused.status).to.equal(401);
+        expect(refused.body.code).to.equal('invalid_refresh_token');
         expect((await unused?.at(later.url).get(path))?.status, 'the refused refresh ends no session').to.equal(200);
       } finally {
         await later.stop();

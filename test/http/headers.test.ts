@@ -524,7 +524,8 @@ describe('HTTP protocol', () => {
       const etag = headers.get('etag') ?? '';
       for (const value of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
         const again = await admin.get(collection, { 'If-None-Match': value });
-        expect([again.status, again.body], value).to.deep.equal([304, '']);
+        expect(again.status, value).to.equal(304);
+        expect(again.body, value).to.equal('');
         expect(again.headers.get('etag')).to.equal(etag);
       }
       expect((await admin.get(collection, { 'If-None-Match': '"other"' })).status).to.equal(200);

@@ -112,7 +112,8 @@ describe('rate limits', function () {
       const send = (address: string) => client.get(anyPath, from(address));
       for (let i = 0; i < 4; i++) expect((await send(`2001:db8:7:${i}::1`)).status).to.equal(403);
       const rejected = await send('2001:db8:7:4::1');
-      expect([rejected.status, rejected.body.code]).to.deep.equal([429, 'rate_limited']);
+      expect(rejected.status).to.equal(429);
+      expect(rejected.body.code).to.equal('rate_limited');
       expect(limitOf(rejected)).to.include({ limit: 4, remaining: 0 });
       expect(Number(rejected.headers.get('retry-after'))).to.be.within(1, 60);
       for (let i = 0; i < 16; i++) expect((await send(`2001:db8:8:${i.toString(16)}00::1`)).status).to.equal(403);

@@ -137,7 +137,8 @@ describe('errors of fields', () => {
       ]);
 
       const restored = await admin.post(`${url}/restore`);
-      expect([restored.status, restored.body]).to.deep.equal([200, record]);
+      expect(restored.status).to.equal(200);
+      expect(restored.body).to.deep.equal(record);
       expect((await admin.get(url)).body).to.deep.equal(record);
       expect((await admin.get(`/api/v1/${path}`)).body).to.deep.include(record);
       const entries = await auditOf(admin, path === 'Countries' ? 'Country' : 'Currency', record.Id ?? 'NOK');

@@ -41,7 +41,8 @@ describe('Idempotency-Key', () => {
     await admin.post(`${statuses}?note=first`, { Title: 'Query' }, key);
     const other = await admin.post(`${statuses}?note=second`, { Title: 'Query' }, key);
 
-    expect([other.status, other.body.code]).to.deep.equal([422, 'idempotency_key_reused']);
+    expect(other.status).to.equal(422);
+    expect(other.body.code).to.equal('idempotency_key_reused');
   });
 
   it('every POST of records takes a key: activities, uses of promotions, and restored records too', async () => {
@@ -118,7 +119,8 @@ describe('Idempotency-Key', () => {
     expectRefused(await admin.post('/api/v1/Currency', { Code: 'ONE' }, key), 400, 'validation_failed');
     await sql(world.acme, 'delete from currencies where id = $1', [body.Id]);
     const created = await admin.post('/api/v1/Currency', currency, key);
-    expect([created.status, replayed(created)]).to.deep.equal([201, null]);
+    expect(created.status).to.equal(201);
+    expect(replayed(created)).to.equal(null);
   });
 
   it('a caller who has lost the permission does not get the stored response', async () => {
@@ -168,7 +170,8 @@ describe('Idempotency-Key', () => {
     const { email, password } = world.acme.admin;
     const tenant = { 'X-Tenant': world.acme.guid };
     const refused = await world.anonymous.post('/api/v1/auth/login', { email, password }, { ...tenant, ...keyed() });
-    expect([refused.status, refused.body.code]).to.deep.equal([400, 'invalid_request']);
+    expect(refused.status).to.equal(400);
+    expect(refused.body.code).to.equal('invalid_request');
     expect(refused.body.detail).to.include('Idempotency-Key');
     const client = await world.login(world.acme);
     expect((await client.post('/api/v1/auth/logout', undefined, keyed())).status).to.equal(400);
@@ -180,7 +183,8 @@ describe('Idempotency-Key', () => {
     const first = await admin.post(statuses, { Title: 'Old' }, key);
     await sql(world.acme, `update idempotency_keys set created_at = now() - interval '24 hours 1 second'`);
     const again = await admin.post(statuses, { Title: 'Old' }, key);
-    expect([again.status, replayed(again)]).to.deep.equal([201, null]);
+    expect(again.status).to.equal(201);
+    expect(replayed(again)).to.equal(null);
     expect(again.body.Id).to.be.above(first.body.Id);
     for (let i = 0; i < 5; i++) await admin.post(statuses, { Title: 'New' }, keyed());
     const expired = await sql(
