@@ -27,11 +27,13 @@ describe('uploads', () => {
     const log = pino({ level: 'silent' });
     const app = new Koa().use(problemDetails(log)).use(limitDuration(60_000));
     app.use(async ctx => {
-      if (ctx.method === 'POST')
+      if (ctx.method === 'POST') {
         await readUpload(ctx, contract, async chunk => {
           await delay(storeMs);
           received += chunk.length;
         });
+      }
+
       ctx.body = 'received';
     });
     api = createApiServer({

@@ -15,8 +15,33 @@ const times = (n: number) => Array.from({ length: n });
 
 /** Codes with a special meaning in a path, a query string or a pattern. */
 const awkwardCodes = [
-  ...['a/b', '//', '%', '50%', '%2F', '%zz', '_', 'two words', 'a+b', 'a?b#c', 'a&b=c', 'a;b', '\\', '\\u0041', '*'],
-  ...[`it's`, '"quoted"', '`', '$1', '{{7*7}}', '<b>', "';DROP TABLE x;--", 'Ålesund', '日本', '🦄', 'null', '0'],
+  'a/b',
+  '//',
+  '%',
+  '50%',
+  '%2F',
+  '%zz',
+  '_',
+  'two words',
+  'a+b',
+  'a?b#c',
+  'a&b=c',
+  'a;b',
+  '\\',
+  '\\u0041',
+  '*',
+  `it's`,
+  '"quoted"',
+  '`',
+  '$1',
+  '{{7*7}}',
+  '<b>',
+  "';DROP TABLE x;--",
+  'Ålesund',
+  '日本',
+  '🦄',
+  'null',
+  '0',
 ];
 
 const invalidCodes = [
@@ -100,14 +125,21 @@ describe('contract of the resources', () => {
         const table = { EntityStatus: 'entity_statuses' }[name];
         if (table) await sql(world.globex, `delete from default_entity_status; delete from ${table}`);
         const response = await globex.get(path);
-        if (paged) expect([response.status, response.body]).to.deep.equal([200, []]);
-        else expectRefused(response, 404, 'not_found');
-        if (table)
+
+        if (paged) {
+          expect(response.status).to.equal(200);
+          expect(response.body).to.deep.equal([]);
+        } else {
+          expectRefused(response, 404, 'not_found');
+        }
+
+        if (table) {
           await sql(
             world.globex,
             `insert into ${table} (id, title) values (1, 'Prospect');
              insert into default_entity_status values (true, 1)`,
           );
+        }
       });
 
       it(`a POST of ${name} creates a record with 201, and its Location returns the record`, async () => {

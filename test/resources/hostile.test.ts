@@ -187,7 +187,12 @@ describe('hostile input', () => {
         expect(response.status, String(body).slice(0, 80)).to.equal(400);
         expect(response.body.code, String(body).slice(0, 80)).to.equal('malformed_json');
         expect(response.body).to.have.all.keys(
-          ...['type', 'title', 'status', 'code', 'traceId', ...('detail' in response.body ? ['detail'] : [])],
+          'type',
+          'title',
+          'status',
+          'code',
+          'traceId',
+          ...('detail' in response.body ? ['detail'] : []),
         );
       }
       expect((await admin.get('/api/v1/OrderStatuses')).body).to.deep.equal(before);

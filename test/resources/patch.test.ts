@@ -148,7 +148,8 @@ describe('PATCH', () => {
   it('a PATCH that breaks a rule between a sent and a stored field is refused', async () => {
     const { body } = await admin.post('/api/v1/Promotions', {
       ...(examples.Promotion as Example).first(refs),
-      ...{ StartsAt: '2026-05-01T00:00:00.000Z', EndsAt: '2026-06-01T00:00:00.000Z' },
+      StartsAt: '2026-05-01T00:00:00.000Z',
+      EndsAt: '2026-06-01T00:00:00.000Z',
     });
     const patch = (sent: Body) => admin.patch(`/api/v1/Promotions/${body.Id}`, sent);
     expectRefused(await patch({ EndsAt: '2026-04-30T00:00:00Z' }), 400, 'validation_failed', ['EndsAt']);

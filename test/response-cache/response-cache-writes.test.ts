@@ -207,8 +207,9 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
           write.beganAt >= read.endedAt &&
           write.endedAt + (write.process === process || isUncached ? 0 : feedMs) <= beganAt,
       );
-      if (!read || newer)
+      if (!read || newer) {
         faults.push(`${path} at ${process}: ${row[field]}, after ${newer?.value} of ${newer?.process}`);
+      }
       reads++;
     }
   };

@@ -27,8 +27,9 @@ if (args[0] === 'volume') process.stdout.write(`${join(scratch, 'volumes', args.
 if (args[0] === 'compose') {
   if (args[1] !== '-f' || file !== 'deploy/compose.yaml' || !existsSync(file)) fail(`no such file: ${file}`);
   if (verb === 'run') await runService(args.slice(4));
-  if (verb === 'exec' && args[5] === 'psql')
+  if (verb === 'exec' && args[5] === 'psql') {
     await withConnection(servers[0]?.url ?? '', client => client.query(args.at(-1) ?? ''));
+  }
   const named = args.slice(4).filter(arg => !arg.startsWith('-'));
   if (verb === 'up') {
     const started = named.length > 0 ? named : ['service-1', 'service-2'];

@@ -72,8 +72,10 @@ async function exec(line: readonly string[]): Promise<void> {
   )?.manifest;
   const [program, ...rest] = line.slice(line.indexOf('--') + 1);
   const entry = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(await readDeploy('Dockerfile'))?.[1] ?? '[]') as string[];
-  if (!manifest || [program, ...rest].slice(0, entry.length).join(' ') !== entry.join(' '))
+  if (!manifest || [program, ...rest].slice(0, entry.length).join(' ') !== entry.join(' ')) {
     fail(`no program ${program}`);
+  }
+
   await runInImage(rest.slice(entry.length - 1), await variables(manifest));
 }
 
@@ -91,9 +93,11 @@ async function variables(manifest: Manifest): Promise<Record<string, string>> {
     const items = secret.items ?? (await readdir(state(`secret/${name}`))).map(key => ({ key, path: key }));
     for (const { key, path } of items) {
       const file = join(state(`secret/${name}`), key);
-      if (existsSync(file))
+      if (existsSync(file)) {
         await writeFile(join(folder, path), onMachine(await readFile(file, 'utf8'), scratch), { mode: 0o440 });
-      else if (!optional) fail(`secret ${name} has no key ${key}`);
+      } else if (!optional) {
+        fail(`secret ${name} has no key ${key}`);
+      }
     }
   }
   const settings = [...(await readDeploy('kubernetes/settings.env')).matchAll(/^(\w+)=(.+)$/gm)];

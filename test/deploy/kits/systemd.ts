@@ -23,10 +23,14 @@ const standIns: Record<string, () => Promise<unknown>> = {
   'systemd-run': runTransient,
   systemctl: async () => {
     if (args[0] !== 'enable' && args[0] !== 'start') return;
-    for (const unit of args.filter(arg => /^backoffice/.test(arg)))
-      if (unit.includes('@'))
+
+    for (const unit of args.filter(arg => /^backoffice/.test(arg))) {
+      if (unit.includes('@')) {
         await unitLines(unit); // a base backup, which test/support/archived-server.ts makes
-      else await startUnit(unit);
+      } else {
+        await startUnit(unit);
+      }
+    }
   },
 };
 await standIns[name]?.();
