@@ -224,6 +224,21 @@ create index users_email_index on users (email);
 -- the removal of users who did not confirm in time, some with each new registration
 create index users_unconfirmed_index on users (created_at) where confirmed_at is null;
 
+-- The service corrects the address of a person who was invited. A confirmed one belongs to who
+-- reads its mails: there, the service has no more right to it than to a column that is not granted.
+create function keep_confirmed_email() returns trigger language plpgsql as $$
+begin
+  if not exists (select from pg_class where oid = tg_relid and pg_has_role(relowner, 'usage')) then
+    raise insufficient_privilege using message = 'a confirmed address does not change';
+  end if;
+
+  return new;
+end $$;
+
+create trigger keep_confirmed_email before update of email on users
+  for each row when (old.confirmed_at is not null)
+  execute function keep_confirmed_email();
+
 create table sessions (
   id uuid primary key default gen_random_uuid(),
   tenant_id bigint not null,
@@ -284,7 +299,7 @@ create table mail_deliveries (
   user_id bigint,
   address text,
   kind text not null constraint mail_deliveries_kind_check
-    check (kind in ('invitation', 'registration', 'reset', 'webhook_disabled')),
+    check (kind in ('invitation', 'registration', 'reset', 'account_notice', 'webhook_disabled')),
   about jsonb not null default '{}',
   trace_id text,
   state text not null default 'waiting'
@@ -315,8 +330,9 @@ comment on column mail_deliveries.user_id is
 comment on column mail_deliveries.address is
   'the address that somebody asked a mail for, as users.email is; null once it is looked up';
 comment on column mail_deliveries.about is
-  'what else the mail is about: the network of the client of a registration, the webhook; a '
-  'later delivery of the same user, kind and about replaces one that waits';
+  'what else the mail is about: the network of the client of a registration, what was asked for '
+  'when the mail is another one, the webhook; a later delivery of the same user, kind and about '
+  'replaces one that waits';
 comment on column mail_deliveries.trace_id is
   'the request that asked for it, as its response and the logs name it';
 comment on column mail_deliveries.reason is

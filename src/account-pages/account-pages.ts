@@ -1,19 +1,20 @@
 import type { Context, Middleware } from 'koa';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { confirmRegistration } from '../auth/confirm-registration.ts';
-import { isEmail, normaliseEmail } from '../auth/email.ts';
+import { hashRequester } from '../auth/hash-queue.ts';
 import { requestReset, setPassword } from '../auth/reset-password.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { type Html, html } from '../docs/html.ts';
 import { type Problem, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
+import { readEmail } from '../http/email.ts';
 import { readForm } from '../http/read-form.ts';
 import { isUuid } from '../http/uuid.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { LinkKind } from '../mails/mail-link.ts';
-import { findLink } from '../mails/use-link.ts';
+import { findLink, type SentLink } from '../mails/use-link.ts';
 import { bindTenant } from '../tenancy/bind-request.ts';
-import type { ContextServices } from '../tenancy/request-context.ts';
+import type { ContextServices, RequestContext } from '../tenancy/request-context.ts';
 import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms.ts';
 import { failure, invalidLink, passwordErrors, titles } from './page-texts.ts';
 
@@ -74,7 +75,7 @@ async function show(
   }
   const tenant = await findTenant(tenantGuid, services);
   const holder = tenant && (await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token));
-  if (!holder) return sendInvalid(ctx, action, tenantGuid);
+  if (!tenant || holder?.state !== 'good') return sendInvalid(ctx, action, tenantGuid, holder);
   const link = { action, tenant: tenantGuid, token };
   const body = action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
@@ -92,33 +93,76 @@ async function act(
   if (!tenant) return sendInvalid(ctx, action, tenantGuid);
   bindTenant(ctx, tenant, services);
   if (action === 'reset' && token === '') return request(ctx, form, services);
-  const holder = await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
-  if (!holder) return sendInvalid(ctx, action, tenantGuid);
-  if (action === 'confirm') {
-    if (normaliseEmail(form.get('email') ?? '') !== holder.email)
-      return show(ctx, action, form, services, { email: 'This is not the address that the mail was sent to.' });
-    const { deadline, ipAddress } = ctx.state;
-    const network = clientNetwork(ipAddress);
-    if (!(await confirmRegistration(services, tenant, token, network, deadline)))
-      return sendInvalid(ctx, action, tenantGuid);
-    const text = html`You can log in with <strong>${holder.email}</strong> and your password.`;
-    return sendDone(ctx, tenant, 'Your address is confirmed', text, services);
-  }
+  const link = await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
+  if (!link) return sendInvalid(ctx, action, tenantGuid);
+  if (action === 'confirm') return confirm(ctx, tenant, link, form, services);
+
   const password = form.get('password') ?? '';
-  const errors = passwordErrors(password, form.get('repeated') ?? '');
+  const errors = link.state === 'good' ? passwordErrors(password, form.get('repeated') ?? '') : {};
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
-  await setPassword(services, ctx.state.context, token, password);
-  const text = html`You can log in with <strong>${holder.email}</strong> and this password.`;
+
+  const isSet = link.state === 'good' && (await setPassword(services, ctx.state.context, token, password));
+  const now = isSet ? link : await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
+  if (!isSet && !(await wasJustSet(now, password, services, ctx.state.context))) {
+    return sendInvalid(ctx, action, tenantGuid, now);
+  }
+
+  const text = html`You can log in with <strong>${link.email}</strong> and this password.`;
   sendDone(ctx, tenant, 'Your password is set', text, services);
+}
+
+/** Confirms an address. Who presses the button again hears the same: the link was used by this form. */
+async function confirm(
+  ctx: Context,
+  tenant: TenantRecord,
+  link: SentLink,
+  form: URLSearchParams,
+  services: AccountPageServices,
+): Promise<void> {
+  const { control, secrets } = services;
+  const token = form.get('token') ?? '';
+  if (readEmail(form.get('email') ?? '').address !== link.email) {
+    return show(ctx, 'confirm', form, services, { email: 'This is not the address that the mail was sent to.' });
+  }
+
+  const { deadline, ipAddress } = ctx.state;
+  const network = clientNetwork(ipAddress);
+  const isConfirmed = link.state === 'good' && (await confirmRegistration(services, tenant, token, network, deadline));
+  const now = isConfirmed ? link : await findLink(control, secrets, tenant, ['registration'], token);
+  const wasConfirmed = now?.state === 'used' && !now.isDisabled;
+  if (!isConfirmed && !wasConfirmed) return sendInvalid(ctx, 'confirm', tenant.guid, now);
+
+  const text = html`You can log in with <strong>${link.email}</strong> and your password.`;
+  sendDone(ctx, tenant, 'Your address is confirmed', text, services);
+}
+
+/** For so long, a form that is sent again with the same password is told that the password is set. */
+const repeatSeconds = 15 * 60;
+
+/**
+ * True if the link was used a moment ago to set this very password: the form was sent twice, by a second press, or
+ * because the first response was lost. The limit of account forms bounds how often a password can be tried so.
+ */
+async function wasJustSet(
+  link: SentLink | undefined,
+  password: string,
+  { passwords }: AccountPageServices,
+  context: RequestContext,
+): Promise<boolean> {
+  if (link?.state !== 'used' || link.isDisabled || (link.usedSecondsAgo ?? repeatSeconds) >= repeatSeconds)
+    return false;
+
+  return passwords.verify(link.passwordHash, password, hashRequester(context));
 }
 
 /** Sends a mail for a new password. The page is the same whether or not the address is known. */
 async function request(ctx: Context, form: URLSearchParams, services: AccountPageServices): Promise<void> {
-  const email = normaliseEmail(form.get('email') ?? '');
-  if (!isEmail(email))
+  const email = readEmail(form.get('email') ?? '').address;
+  if (email === undefined)
     return show(ctx, 'reset', form, services, {
       email: 'This is not an e-mail address. It looks like nora@example.com.',
     });
+
   await requestReset(services, ctx.state.context, email);
   const body = html`<p>If <strong>${email}</strong> has an account here, a mail with a link arrives within minutes. Look into
 the folder for unwanted mail, too.</p>`;
@@ -130,8 +174,9 @@ async function findTenant(guid: string, { directory }: AccountPageServices): Pro
   return tenant?.status === 'active' ? tenant : undefined;
 }
 
-function sendInvalid(ctx: Context, action: AccountAction, tenantGuid: string): void {
-  const body = invalidLink(action, tenantGuid);
+/** @param link undefined when nobody knows what has become of it */
+function sendInvalid(ctx: Context, action: AccountAction, tenantGuid: string, link?: SentLink): void {
+  const body = invalidLink(action, tenantGuid, link);
   send(ctx, { title: 'This link does not work any more', body, isRefused: true });
 }
 

@@ -2,6 +2,7 @@ import { passwordError } from '../auth/new-password.ts';
 import { type Html, html } from '../docs/html.ts';
 import type { Problem } from '../errors.ts';
 import type { AccountAction } from '../mails/account-link.ts';
+import type { SentLink } from '../mails/use-link.ts';
 import type { FormErrors } from './forms.ts';
 
 export const titles: Record<AccountAction, string> = {
@@ -24,16 +25,42 @@ function passwordWords({ code, min, max }: NonNullable<ReturnType<typeof passwor
   return 'This password has characters that cannot be used. Choose another one.';
 }
 
+const requestLink = (tenant: string): Html =>
+  html`<a href="reset?tenant=${encodeURIComponent(tenant)}">Request another mail</a>`;
+
 const remedies: Record<AccountAction, (tenant: string) => Html> = {
-  accept: () => html`Ask the person who invited you to send another invitation.`,
+  accept: tenant => html`${requestLink(tenant)}, or ask the person who invited you to send another invitation.`,
   confirm: () => html`If you have confirmed your address before, you can log in. Otherwise register again.`,
-  reset: tenant => html`<a href="reset?tenant=${encodeURIComponent(tenant)}">Request another mail</a>.`,
+  reset: tenant => html`${requestLink(tenant)}.`,
 };
 
-/** The text for a link that is used, expired or incomplete. */
-export function invalidLink(action: AccountAction, tenant: string): Html {
-  return html`<p>The link was used before, has expired, or was not copied completely.</p>
+/** The text for a link that is used, expired, replaced or incomplete, and what to do now. */
+export function invalidLink(action: AccountAction, tenant: string, link: SentLink | undefined): Html {
+  if (link?.isDisabled) {
+    return html`<p>The account is disabled.</p>
+<p>An administrator can enable it again.</p>`;
+  }
+  if (link?.state === 'used') return usedLink(action, tenant, link);
+
+  return html`<p>${reasonOf(link)}</p>
 <p>${remedies[action](tenant)}</p>`;
+}
+
+function usedLink(action: AccountAction, tenant: string, { email, usedSecondsAgo }: SentLink): Html {
+  const minutes = Math.round((usedSecondsAgo ?? 0) / 60);
+  const since =
+    minutes < 90 ? `${minutes} ${minutes === 1 ? 'minute' : 'minutes'}` : `${Math.round(minutes / 60)} hours`;
+  if (action === 'confirm') {
+    return html`<p>The address was confirmed with it ${since} ago. You can log in with your password.</p>`;
+  }
+  return html`<p>The password of <strong>${email}</strong> was set with it ${since} ago. You can log in with that password.</p>
+<p>If you do not know it, or it was not you: ${requestLink(tenant)}.</p>`;
+}
+
+function reasonOf(link: SentLink | undefined): string {
+  if (link?.state === 'expired') return 'The link has expired.';
+  if (link?.state === 'ended') return 'A later mail has a newer link, or the account was set up in the meantime.';
+  return 'The link was withdrawn, or was not copied completely.';
 }
 
 /** Title and text for a request that failed for a reason other than its fields. */

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { queryControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
+import { email } from '../http/email.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { emailText } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
@@ -13,7 +13,7 @@ import { decodeRefreshToken } from './refresh-token.ts';
 import { openSession, rotateSession } from './sessions.ts';
 
 const credentials = z.object({
-  email: emailText().describe('The e-mail address of the user.'),
+  email: email().describe('The e-mail address of the user.'),
   // White space counts. The limit, in UTF-16 units before normalisation, admits every password that can be set.
   password: z
     .string()

@@ -3,6 +3,7 @@ import type { Role } from '../control/control-entities.ts';
 import { type ControlDatabase, type QueryControl, queryControl } from '../control/database.ts';
 import { fieldProblem, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
+import { email } from '../http/email.ts';
 import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
 import { requestRegistrationMail } from '../mails/mail-requests.ts';
@@ -12,7 +13,6 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireManager } from '../tenancy/require-manager.ts';
 import type { AuthServices } from './auth-services.ts';
 import { confirmRegistration } from './confirm-registration.ts';
-import { email } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { newPassword } from './new-password.ts';
 
@@ -46,7 +46,7 @@ export function register(services: AuthServices): TenantRoute {
     description:
       'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission ' +
       '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does ' +
-      'not reveal whether the address was known.',
+      'not reveal whether the address was known: a known address gets the mail that helps it on.',
     body: registration,
     example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
     bodyLimit: bodyLimits.auth,

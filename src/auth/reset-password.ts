@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { type QueryControl, setActor, transactControl } from '../control/database.ts';
 import { fieldProblem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
+import { email } from '../http/email.ts';
 import { bodyLimits } from '../http/route.ts';
 import { requestResetMail } from '../mails/mail-requests.ts';
-import { useLink } from '../mails/use-link.ts';
+import { useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
-import { email } from './email.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { newPassword } from './new-password.ts';
@@ -35,7 +35,8 @@ export function resetPassword(services: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Request a mail with a token for a new password, or set the password',
     description:
-      'With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, ' +
+      'With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, ' +
+      'with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, ' +
       'for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
       'first password in the same way.',
     body: request,
@@ -54,14 +55,15 @@ export function resetPassword(services: AuthServices): TenantRoute {
         throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
       if (token === undefined) throw fieldProblem('token', 'is required', 'required');
       if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
-      return setPassword(services, context, token, newPassword);
+      if (!(await setPassword(services, context, token, newPassword))) throw invalidMailToken();
+      return undefined;
     },
   });
 }
 
 /**
- * Stores that a mail for a new password is to be sent, if the tenant has a user with this
- * address. Costs the same for every address.
+ * Stores that somebody asks for a new password: a known address gets the mail that helps it on.
+ * Costs the same for every address.
  */
 export async function requestReset(
   { control, mails }: Pick<AuthServices, 'control' | 'mails'>,
@@ -74,17 +76,17 @@ export async function requestReset(
 
 /**
  * Sets the password that the token of a reset or of an invitation permits to set.
- * @throws {Problem} `validation_failed` when the token is not valid
+ * @returns false when the token is not valid
  */
 export async function setPassword(
   services: AuthServices,
   context: RequestContext,
   token: string,
   password: string,
-): Promise<undefined> {
+): Promise<boolean> {
   // Hashed before the transaction, to keep the transaction short.
   const passwordHash = await services.passwords.hash(password, hashRequester(context));
-  await transactControl(services.control, query => usePasswordLink(query, services, context, token, passwordHash), {
+  return transactControl(services.control, query => usePasswordLink(query, services, context, token, passwordHash), {
     deadline: context.deadline,
     isRepeatable: false,
   });
@@ -94,7 +96,8 @@ const confirmInvited = 'update users set confirmed_at = now() where id = $1 and 
 
 /**
  * Sets a password, and makes the link void that permits it. A reset revokes all sessions of the
- * user; an invitation confirms the address. The user is the actor in the audit log.
+ * user; an invitation confirms the address, and ends its registrations, whose senders have chosen
+ * other passwords. The user is the actor in the audit log.
  */
 async function usePasswordLink(
   query: QueryControl,
@@ -102,17 +105,21 @@ async function usePasswordLink(
   { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   token: string,
   passwordHash: string,
-): Promise<void> {
+): Promise<boolean> {
   const link = await useLink(query, secrets, tenant, ['invitation', 'reset'], token);
-  if (!link) throw invalidMailToken();
+  if (!link) return false;
 
   const { userId, userGuid, kind } = link;
   const { ipAddress, traceId } = origin;
   await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
-  if (kind === 'invitation') await query('confirm_invited', confirmInvited, [userId]);
+  if (kind === 'invitation') {
+    await query('confirm_invited', confirmInvited, [userId]);
+    await withdrawRegistrationsOf(query, userId);
+  }
   await setPasswordHash(query, userId, passwordHash);
   await revokeSessionsOf(query, userId, 'password_reset');
 
   // The token proves that the client reads the mails of the user.
   await rememberNetwork(query, userId, clientNetwork(ipAddress));
+  return true;
 }

@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import { invalid } from '../runtime/field-error.ts';
+import { readId } from '../runtime/id-text.ts';
+import { toRfc3339 } from '../runtime/time-text.ts';
 
 /** Returns an object schema with a description of each of its fields. The compiler finds a field that has none. */
 export function describeFields<Shape extends z.ZodRawShape>(
@@ -37,18 +39,6 @@ export const guid = () => z.string().meta({ format: 'uuid' });
 /** A time in a response: always ISO 8601 in UTC. */
 export const timestamp = () => z.iso.datetime();
 
-/** A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP). */
-const isoTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:[.,]\d+)?)?(Z|[+-]\d\d(?::?\d\d)?)$/i;
-
-/** Returns the one form of RFC 3339 of a time in a form of ISO 8601; other texts as they are. */
-function toRfc3339(text: string): string {
-  const [, minute, second = ':00', zone = ''] = isoTime.exec(text) ?? [];
-  if (minute === undefined) return text;
-  const offset = /^[+-]/.test(zone) ? `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}` : zone;
-
-  return `${minute}${second.replace(',', '.')}${offset}`.toUpperCase();
-}
-
 /** A time in a request: ISO 8601 with `Z` or an offset, in the years 1 to 9999. Stored to the millisecond. */
 export const moment = () =>
   z
@@ -81,9 +71,8 @@ export const limit = (max = 1_000) =>
 export const queryId = () =>
   z
     .string()
-    .regex(/^[1-9][0-9]{0,15}$/, 'must be an id')
+    .refine(text => readId(text) !== undefined, invalid('must be an id', 'wrong_format'))
     .transform(Number)
-    .refine(Number.isSafeInteger, invalid('must be an id', 'wrong_format'))
     .optional();
 
 /** `true` or `false` in a query string. */
@@ -110,6 +99,9 @@ export const code = () =>
     invalid('must not be . or .., which no path can have', 'wrong_format'),
   );
 
+/** Characters that no stored text contains: tab and line feed stand in those of several lines. */
+export const controlCharacters = /(?![\t\n])\p{Cc}/u;
+
 interface TextOptions {
   /** Maximum length in Unicode code points. */
   max: number;
@@ -129,7 +121,7 @@ export const text = (options: TextOptions) =>
 /** Like `text`, but may be empty. */
 export const optionalText = ({ max, multiline = false }: TextOptions) => {
   // Rejects control characters (Unicode category Cc), except tab and line feed in multi-line text.
-  const forbidden = multiline ? /(?![\t\n])\p{Cc}/u : /\p{Cc}/u;
+  const forbidden = multiline ? controlCharacters : /\p{Cc}/u;
   return z
     .string()
     .overwrite(value => value.trim())

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { ProblemCode } from '../errors.ts';
+import { readId } from '../runtime/id-text.ts';
 import type { ListContract } from './lists/list-contract.ts';
 import type { ListQuery } from './lists/list-query.ts';
 import type { UploadContract } from './read-upload.ts';
@@ -95,7 +96,5 @@ export const bodyLimits = { resource: 64 * 1024, auth: 8 * 1024 };
  * text, because no record has such an id.
  */
 export function pathId(value: string | undefined, max: number): number | undefined {
-  if (value === undefined || !/^[1-9][0-9]{0,15}$/.test(value)) return undefined;
-  const id = Number(value);
-  return id <= max ? id : undefined;
+  return value === undefined ? undefined : readId(value, max);
 }

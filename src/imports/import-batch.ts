@@ -144,7 +144,8 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
     plan.inserts.push(row);
     return;
   }
-  if (order.mode === 'create') {
+  // Also a row that is equal to a marked record: *Unchanged* would say that the record is there.
+  if (order.mode === 'create' || (before.isDeleted === true && isMarked !== true)) {
     requireOnce(batch, record);
     throw taken(columns, before);
   }

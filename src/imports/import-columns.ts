@@ -3,7 +3,7 @@ import { fieldProblem } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { camelCase, pascalCase } from '../runtime/casing.ts';
-import { inexactNumber, isExactNumber } from '../runtime/exact-number.ts';
+import { inexactNumber, readDecimal } from '../runtime/exact-number.ts';
 import type { ImportError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 
@@ -166,11 +166,10 @@ function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boole
   if (kind === 'text') return text.replaceAll('\r\n', '\n');
   const trimmed = text.trim();
   if (kind === 'number') {
-    const number = hasDecimalComma ? trimmed.replace(',', '.') : trimmed;
-    if (!/^-?\d+(\.\d+)?$/.test(number)) return text;
-    if (!isExactNumber(number)) throw fieldProblem(field, inexactNumber.message, inexactNumber.code);
+    const { number, error } = readDecimal(hasDecimalComma ? trimmed.replace(',', '.') : trimmed);
+    if (error === inexactNumber) throw fieldProblem(field, error.message, error.code);
 
-    return Number(number);
+    return number ?? text;
   }
   if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
   const numbers = trimmed

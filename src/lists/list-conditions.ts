@@ -1,3 +1,4 @@
+import { emailPart } from '../http/email.ts';
 import type { Filter } from '../http/lists/list-filters.ts';
 import { type ListQuery, textSeparator } from '../http/lists/list-query.ts';
 import type { Condition } from '../postgres/statement.ts';
@@ -18,7 +19,17 @@ export function listConditions(
   const searches = filters.filter(isSearch).map(conditionOf);
   if (q !== undefined) {
     const sources = search.map(({ name }) => columns.sourceOf(camelCase(name)));
-    searches.push(hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q));
+    const addresses = search
+      .filter(({ kind }) => kind === 'email')
+      .map(({ name }) => columns.sourceOf(camelCase(name)));
+    const [sql, ...values] = hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q);
+    // `xn--bcher-kva` is not in the text of `bücher`, which stands for both.
+    if (addresses.length > 0 && /xn--/i.test(q)) {
+      const [inAddress, ...parts] = readText(addresses, emailPart(q));
+      searches.push([`(${sql} or ${inAddress})`, ...values, ...parts]);
+    } else {
+      searches.push([sql, ...values]);
+    }
   }
   return { conditions: filters.filter(filter => !isSearch(filter)).map(conditionOf), searches };
 }

@@ -3,7 +3,7 @@ import type { SecretBox } from '../control/secret-box.ts';
 import type { AccountAction, AccountLink } from './account-link.ts';
 import { accountMail } from './account-mail.ts';
 import { type LinkKind, linkToken } from './mail-link.ts';
-import type { BegunMail, LeasedMail } from './mail-queue.ts';
+import type { BegunMail, LeasedMail, MailAbout } from './mail-queue.ts';
 import type { Message } from './mail-transport.ts';
 
 export interface ComposeServices {
@@ -32,30 +32,15 @@ export function composeMail(
 ): Message {
   const to = begun.email; // the stored address, never the one in the request
   if (kind === 'webhook_disabled') return disabledWebhookMail(publicUrl, tenant, to, about);
+  if (kind === 'account_notice') return noticeMail(tenant, to, about);
 
   const { link, userGuid } = begun;
   const token = linkToken(secrets, { link, kind, tenantGuid: tenant.guid, userGuid });
   const address = accountLink(actions[kind], tenant, token);
 
-  if (kind === 'invitation') {
-    return accountMail({
-      to,
-      subject: `Your invitation to ${tenant.name}`,
-      paragraphs: [`An administrator of ${tenant.name} invites you to use its back office.`],
-      link: { text: 'Accept, and set your password', address },
-      notes: ['The link works once, within 7 days.', 'If you do not expect an invitation, do nothing.'],
-    });
-  }
-
-  if (kind === 'reset') {
-    return accountMail({
-      to,
-      subject: `A new password for ${tenant.name}`,
-      paragraphs: [`Somebody, probably you, asked for a new password for ${tenant.name}.`],
-      link: { text: 'Set a new password', address },
-      notes: ['The link works once, within an hour.', 'If it was not you, do nothing: your password stays as it is.'],
-    });
-  }
+  if (kind === 'invitation' && about.because === 'unconfirmed') return unconfirmedMail(tenant, to, address);
+  if (kind === 'invitation') return invitationMail(tenant, to, about, address);
+  if (kind === 'reset') return resetMail(tenant, to, about, address);
 
   return accountMail({
     to,
@@ -67,6 +52,70 @@ export function composeMail(
       'If it was not you, or not at that time, do nothing: the link would let somebody else use your address. Your own ' +
         'registration has a mail of its own.',
     ],
+  });
+}
+
+/** Says what somebody asked for, where another mail than that helps. */
+function askedText({ name }: Tenant, { asked }: MailAbout): string {
+  return asked === 'registration'
+    ? `Somebody, probably you, registered this address with ${name}.`
+    : `Somebody, probably you, asked for a new password for ${name}.`;
+}
+
+function invitationMail(tenant: Tenant, to: string, about: MailAbout, address: string): Message {
+  const invites = `An administrator of ${tenant.name} invites you to use its back office.`;
+  const again = 'You were invited before, and have not set a password yet. An earlier link does not work any more.';
+
+  return accountMail({
+    to,
+    subject: `Your invitation to ${tenant.name}`,
+    paragraphs: about.asked ? [askedText(tenant, about), again] : [invites],
+    link: { text: 'Accept, and set your password', address },
+    notes: ['The link works once, within 7 days.', 'If you do not expect an invitation, do nothing.'],
+  });
+}
+
+function resetMail(tenant: Tenant, to: string, about: MailAbout, address: string): Message {
+  const isRegistered = about.asked === 'registration';
+  const has = 'It has an account there already: log in with its password, or set a new one.';
+
+  return accountMail({
+    to,
+    subject: isRegistered ? `You have an account at ${tenant.name}` : `A new password for ${tenant.name}`,
+    paragraphs: isRegistered ? [askedText(tenant, about), has] : [askedText(tenant, about)],
+    link: { text: 'Set a new password', address },
+    notes: ['The link works once, within an hour.', 'If it was not you, do nothing: your password stays as it is.'],
+  });
+}
+
+/** For who has registered, has not confirmed the address, and asks for a new password. */
+function unconfirmedMail(tenant: Tenant, to: string, address: string): Message {
+  return accountMail({
+    to,
+    subject: `Set your password for ${tenant.name}`,
+    paragraphs: [
+      askedText(tenant, { asked: 'reset' }),
+      'This address is registered there, and not confirmed yet. The link confirms it, and sets a password of your choice.',
+    ],
+    link: { text: 'Confirm the address, and set a password', address },
+    notes: ['The link works once, within an hour.', 'If it was not you, do nothing.'],
+  });
+}
+
+/** Says why no link would help. */
+function noticeMail(tenant: Tenant, to: string, about: MailAbout): Message {
+  const isDisabled = about.because === 'disabled';
+  const step = isDisabled
+    ? `An administrator of ${tenant.name} has disabled the account of this address, and can enable it again.`
+    : `The registration of this address has expired. Register again, or ask an administrator of ${tenant.name} to invite you.`;
+
+  return accountMail({
+    to,
+    subject: isDisabled
+      ? `Your account at ${tenant.name} is disabled`
+      : `Your registration with ${tenant.name} has expired`,
+    paragraphs: [askedText(tenant, about), step],
+    notes: ['If it was not you, do nothing.'],
   });
 }
 

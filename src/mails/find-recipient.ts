@@ -1,26 +1,27 @@
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
-import type { LeasedMail } from './mail-queue.ts';
+import { linkLifetimes } from './mail-link.ts';
+import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
 import { removeReplacedDeliveries } from './mail-requests.ts';
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
 
 /**
- * The outcome for an address that somebody asked a mail for. `unknown`: nobody gets a mail;
+ * Why nobody gets the mail that somebody asked for. `unknown`: nobody has the address;
  * `limited`: the address has got as many as it may; `replaced`: a later mail is in its place.
  */
-export type Found = 'found' | 'unknown' | 'limited' | 'replaced';
+export type NotFound = 'unknown' | 'limited' | 'replaced';
 
 /** A client that registers a foreign address must not use up the mails of its owner. */
 const networkFactor = 4;
 
-// The lock makes the mail follow or precede a change of the user: a disabled user never gets
-// one.
-const findResettable = `
-  select id::float8 as id from users
-   where tenant_id = $1 and email = $2 and confirmed_at is not null and disabled_at is null for no key update`;
+// The lock makes the mail follow or precede a change of the user: the mail that is chosen is the
+// one for the state in which the user is when it is stored.
 const lockKnown = `
-  select id::float8 as id, confirmed_at is null and disabled_at is null and invited_at is null as "isRegistration"
-    from users where tenant_id = $1 and email = $2 for no key update`;
+  select id::float8 as id, disabled_at is not null as "isDisabled", confirmed_at is not null as "isConfirmed",
+         invited_at is not null as "isInvited",
+         exists (select from mail_deliveries m
+                  where m.user_id = u.id and m.kind = 'registration' and m.expires_at > now()) as "isRegistering"
+    from users u where tenant_id = $1 and email = $2 for no key update`;
 /**
  * Password and names of an unconfirmed user are placeholders: its confirmation sets those of
  * the confirmed registration.
@@ -38,61 +39,104 @@ const countMails = `
     from mail_deliveries
    where user_id = $1 and kind = $2 and id <> $4
      and (state = 'waiting' or state = 'sent' and settled_at > now() - $5::float8 * interval '1 ms')`;
-const setRecipient = 'update mail_deliveries set user_id = $2, address = null where id = $1';
+const setRecipient = `
+  update mail_deliveries
+     set user_id = $2, address = null, kind = $3, about = $4, expires_at = coalesce(now() + $5::interval, expires_at)
+   where id = $1`;
+/** The sender of a registration has chosen its password, which no other mail may confirm. */
+const dropRegistration = 'delete from registrations where delivery_id = $1';
 
 interface KnownUser {
   readonly id: number;
-  readonly isRegistration: boolean;
+  readonly isDisabled: boolean;
+  readonly isConfirmed: boolean;
+  readonly isInvited: boolean;
+  /** True while a registration can be confirmed. */
+  readonly isRegistering: boolean;
+}
+
+/** The mail that helps an address on. */
+interface HelpfulMail {
+  readonly kind: MailKind;
+  readonly about: MailAbout;
+  /** As an interval of PostgreSQL; undefined for that of the mail that was asked for. */
+  readonly lifetime?: string;
 }
 
 /**
  * Looks up who has the address that a mail was asked for, makes a user of an address that was
- * registered, and enters the user into the delivery. Mails that were accepted in the time of
- * the limit count, and those that may still be: at most `rate.max` resets of an account, and as
- * many registrations of one client; `networkFactor` times as many registrations of all clients
- * together.
+ * registered, and enters the user into the delivery, as the mail that helps on in the state in
+ * which the user is (docs/guide/accounts.md has them all). Mails that were accepted in the time
+ * of the limit count, and those that may still be: at most `rate.max` of a kind that one client
+ * can cause, and `networkFactor` times as many that all clients together can.
  */
-export function findRecipient(control: ControlDatabase, mail: LeasedMail, rate: Rate): Promise<Found> {
+export function findRecipient(control: ControlDatabase, mail: LeasedMail, rate: Rate): Promise<LeasedMail | NotFound> {
   return transactControl(control, async query => {
-    const userId = mail.kind === 'reset' ? await findResettableUser(query, mail) : await registerUser(query, mail);
-    if (userId === undefined) return 'unknown';
+    const user = await findKnown(query, mail);
+    if (!user) return 'unknown';
 
-    const found = await enterUser(query, mail, userId, rate);
+    const found = await enterUser(query, mail, user, rate);
     await removeOldDeliveries(query);
     if (mail.kind === 'registration') await removeUnconfirmed(query); // not this user, who has a delivery now
     return found;
   });
 }
 
-async function findResettableUser(query: QueryControl, { tenantId, address }: LeasedMail): Promise<number | undefined> {
-  const [user] = await query<{ id: number }>('mails_find_resettable', findResettable, [tenantId, address]);
-  return user?.id;
-}
-
-/**
- * Returns the user of a registered address. Who was invited keeps the role that the invitation
- * gives: the password of a registration, which anyone can send, must not become theirs.
- */
-async function registerUser(query: QueryControl, { id, tenantId, address }: LeasedMail): Promise<number | undefined> {
+/** Returns the user who has the address, and makes one of an address that was registered. */
+async function findKnown(
+  query: QueryControl,
+  { id, kind, tenantId, address }: LeasedMail,
+): Promise<KnownUser | undefined> {
   const key = [tenantId, address];
   const [known] = await query<KnownUser>('mails_lock_known', lockKnown, key);
-  if (known) return known.isRegistration ? known.id : undefined;
+  if (known || kind !== 'registration') return known;
 
   await query('mails_insert_unconfirmed', insertUnconfirmed, [...key, id]);
   // The one that was added, or one that was added at the same time.
   const [added] = await query<KnownUser>('mails_lock_known', lockKnown, key);
-  return added?.isRegistration ? added.id : undefined;
+  return added;
 }
 
-async function enterUser(query: QueryControl, mail: LeasedMail, userId: number, rate: Rate): Promise<Found> {
-  const { id, kind, about } = mail;
-  const values = [userId, kind, about, id, rate.windowMs];
-  await removeReplacedDeliveries(query, userId, mail);
+/**
+ * Chooses the mail. Who was invited keeps the role that the invitation gives, and chooses the
+ * password by its link: the password of a registration, which anyone can send, must not become
+ * theirs. The link for who has registered, and asks for a password, is like that of an
+ * invitation, and ends as that of a reset.
+ */
+function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail {
+  const asked = kind === 'registration' ? kind : 'reset';
+  const other: MailAbout = { ...about, asked };
 
+  if (user.isDisabled) return { kind: 'account_notice', about: { ...other, because: 'disabled' }, lifetime: '1 day' };
+  if (user.isConfirmed) {
+    return asked === 'reset' ? { kind, about } : { kind: 'reset', about: other, lifetime: linkLifetimes.reset };
+  }
+  if (user.isInvited) return { kind: 'invitation', about: other, lifetime: linkLifetimes.invitation };
+  if (asked === 'registration') return { kind, about };
+  if (!user.isRegistering) {
+    return { kind: 'account_notice', about: { ...other, because: 'expired' }, lifetime: '1 day' };
+  }
+  return { kind: 'invitation', about: { ...other, because: 'unconfirmed' }, lifetime: linkLifetimes.reset };
+}
+
+async function enterUser(
+  query: QueryControl,
+  mail: LeasedMail,
+  user: KnownUser,
+  rate: Rate,
+): Promise<LeasedMail | NotFound> {
+  const { kind, about, lifetime } = helpfulMail(mail, user);
+  const { id } = mail;
+  await removeReplacedDeliveries(query, user.id, { id, kind, about });
+
+  const values = [user.id, kind, about, id, rate.windowMs];
   const [counted] = await query<{ isReplaced: boolean; same: number; all: number }>('mails_count', countMails, values);
   if (counted?.isReplaced) return 'replaced';
   if ((counted?.same ?? 0) >= rate.max || (counted?.all ?? 0) >= rate.max * networkFactor) return 'limited';
 
-  await query('mails_set_recipient', setRecipient, [id, userId]);
-  return 'found';
+  await query('mails_set_recipient', setRecipient, [id, user.id, kind, about, lifetime ?? null]);
+  if (mail.kind === 'registration' && kind !== 'registration') {
+    await query('mails_drop_registration', dropRegistration, [id]);
+  }
+  return { ...mail, kind, about, userId: user.id, address: null };
 }

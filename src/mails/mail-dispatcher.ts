@@ -120,23 +120,29 @@ export class MailDispatcher {
 
   /** Tries a mail once. */
   async #deliver(mail: LeasedMail): Promise<void> {
-    const { control, directory, rate, log } = this.#options;
-    const fields = fieldsOf(mail);
+    const { control, rate, log } = this.#options;
 
     if (mail.isExpired && mail.userId === null) return this.#queue.drop(mail);
     if (mail.isExpired) return this.#refuse(mail, 'its link has expired', {});
-    if (mail.userId === null) {
-      const found = await this.#inTurn(() => findRecipient(control, mail, rate));
-      if (found === 'limited') {
-        log.info({ event: 'mail_limited', ...fields }, 'a mail was not sent: the account has got as many as it may');
-      }
-      if (found !== 'found') return this.#queue.drop(mail);
-    }
+    if (mail.userId !== null) return this.#serve(mail);
 
+    const found = await this.#inTurn(() => findRecipient(control, mail, rate));
+    if (found === 'limited') {
+      log.info(
+        { event: 'mail_limited', ...fieldsOf(mail) },
+        'a mail was not sent: the account has got as many as it may',
+      );
+    }
+    return typeof found === 'string' ? this.#queue.drop(mail) : this.#serve(found);
+  }
+
+  /** Tries a mail whose recipient is known. */
+  async #serve(mail: LeasedMail): Promise<void> {
+    const { directory, log } = this.#options;
     const tenant = await directory.tenant(mail.tenantGuid);
     if (tenant?.status !== 'active') return this.#postpone(mail, 'the tenant is not served');
     if (tenant.isIsolated) {
-      log.info({ event: 'mail_withheld', ...fields }, 'a mail was not sent, because the tenant is isolated');
+      log.info({ event: 'mail_withheld', ...fieldsOf(mail) }, 'a mail was not sent, because the tenant is isolated');
       return this.#queue.refuse(mail, 'the tenant is isolated', mail.mayHaveArrived);
     }
 

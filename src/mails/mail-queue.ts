@@ -3,7 +3,20 @@ import { createLeases, isLeased, type Leases, leaseTime } from '../control/lease
 import type { LinkKind } from './mail-link.ts';
 
 /** The kinds of mail. */
-type MailKind = LinkKind | 'webhook_disabled';
+export type MailKind = LinkKind | 'account_notice' | 'webhook_disabled';
+
+/** Further facts of a mail, as `mail_deliveries.about`. */
+export interface MailAbout {
+  /** Of the client that registered an address. */
+  readonly network?: string;
+  /** What somebody asked for, where another mail helps the address on. */
+  readonly asked?: 'reset' | 'registration';
+  /** Why the mail that was asked for would not help. */
+  readonly because?: 'unconfirmed' | 'expired' | 'disabled';
+  /** Of a webhook. */
+  readonly host?: string;
+  readonly reason?: 'gone' | 'failing' | 'rights';
+}
 
 /** A delivery that this process may try. */
 export interface LeasedMail {
@@ -11,12 +24,7 @@ export interface LeasedMail {
   readonly tenantId: number;
   readonly tenantGuid: string;
   readonly kind: MailKind;
-  /** Further facts of the mail, as `mail_deliveries.about`. */
-  readonly about: {
-    readonly network?: string;
-    readonly host?: string;
-    readonly reason?: 'gone' | 'failing' | 'rights';
-  };
+  readonly about: MailAbout;
   /** Null: nobody has looked up yet who has the address. */
   readonly userId: number | null;
   readonly address: string | null;

@@ -6,7 +6,7 @@ import { removeOldDeliveries } from './remove-old-deliveries.ts';
 /** The person who asks for a mail to an address, and the request. */
 export interface MailRequest {
   readonly tenantId: number;
-  /** As `normaliseEmail` returns it. */
+  /** As `readEmail` returns it. */
   readonly address: string;
   readonly traceId: string;
 }
@@ -78,7 +78,8 @@ const tenantFactor = 40;
 
 /**
  * When the oldest of the mails that count leaves the window: those that were accepted in it,
- * and those that may still be. What a mail server did not accept does not count.
+ * and those that may still be. What a mail server did not accept does not count, nor what
+ * somebody else has asked for: it must not stop an administrator.
  */
 const counting = `state = 'waiting' or state = 'sent' and settled_at > now() - $3::float8 * interval '1 ms'`;
 const untilOldest = `
@@ -86,9 +87,9 @@ const untilOldest = `
            extract(epoch from min(settled_at) - now()) * 1000 + $3::float8, least($3::float8, 60000))::float8 as ms,
          count(*)::int as count`;
 const countUser = `
-  ${untilOldest} from mail_deliveries where user_id = $1 and kind = $2 and (${counting})`;
+  ${untilOldest} from mail_deliveries where user_id = $1 and kind = $2 and about = '{}' and (${counting})`;
 const countTenant = `
-  ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and (${counting})`;
+  ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and about = '{}' and (${counting})`;
 const insertInvitation = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, trace_id, expires_at)
   values ($1, $2, $3, 'invitation', $4, now() + $5::interval)`;

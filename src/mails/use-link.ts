@@ -30,6 +30,27 @@ const isGood = `
     select from mail_deliveries later
      where later.user_id = m.user_id and later.kind = m.kind and later.id > m.id and later.tried_at is not null))`;
 
+/** A link that was sent, and what has become of it. */
+export interface SentLink extends GoodLink {
+  /** `ended`: a later mail is in its place, or the account is not in the state for it any more. */
+  readonly state: 'good' | 'used' | 'expired' | 'ended';
+  /** How many seconds ago it was used, or another one of its user and kind; null: it was not. */
+  readonly usedSecondsAgo: number | null;
+  /** Of the user, as it is now. */
+  readonly passwordHash: string;
+  readonly isDisabled: boolean;
+}
+
+const sentLink = `
+  select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
+         u.password_hash as "passwordHash", u.disabled_at is not null as "isDisabled",
+         extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
+         case when ${isGood} then 'good'
+              when m.used_at is not null then 'used'
+              when m.expires_at <= now() then 'expired'
+              else 'ended' end as state
+    from mail_deliveries m join users u on u.id = m.user_id
+   where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[])`;
 const goodLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email
     from mail_deliveries m join users u on u.id = m.user_id
@@ -50,9 +71,9 @@ const markUsed = `
    where user_id = $1 and kind = $2 and used_at is null`;
 
 /**
- * Finds the link that a token opens, and does not use it.
- * @returns undefined when it is used, expired, withdrawn, replaced, of another tenant or
- *   another kind
+ * Finds the link that a token opens, and does not use it: so only who has the mail learns what
+ * has become of its link.
+ * @returns undefined when it is withdrawn, of another tenant or another kind, or no link
  */
 export async function findLink(
   control: ControlDatabase,
@@ -60,18 +81,18 @@ export async function findLink(
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
   token: string,
-): Promise<GoodLink | undefined> {
+): Promise<SentLink | undefined> {
   const parsed = parseToken(token);
   if (!parsed) return undefined;
 
-  const query: QueryControl = (name, text, values) => queryControl(control, name, text, values);
-  return readLink(query, secrets, tenant, kinds, parsed);
+  const [found] = await queryControl<SentLink>(control, 'sent_link', sentLink, [parsed.link, tenant.id, kinds]);
+  return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
 }
 
 /**
  * Uses the link that a token opens: it and all others of the user and its kind are void from
  * now on. Locks the user.
- * @returns undefined as `findLink` does
+ * @returns undefined for a link that is not good, and for none
  */
 export async function useLink(
   query: QueryControl,
@@ -101,15 +122,24 @@ async function readLink(
   parsed: ParsedToken,
 ): Promise<GoodLink | undefined> {
   const [found] = await query<GoodLink>('good_link', goodLink, [parsed.link, tenant.id, kinds]);
-  const isGenuine =
+  return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
+}
+
+function isGenuine(
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  tenant: LinkTenant,
+  parsed: ParsedToken,
+  found: GoodLink | undefined,
+): boolean {
+  return (
     found !== undefined &&
     isTokenOf(secrets, parsed, {
       link: parsed.link,
       kind: found.kind,
       tenantGuid: tenant.guid,
       userGuid: found.userGuid,
-    });
-  return isGenuine ? found : undefined;
+    })
+  );
 }
 
 const withdrawAll = 'delete from mail_deliveries where user_id = $1';

@@ -1,21 +1,28 @@
 import type { AuthServices } from '../auth/auth-services.ts';
-import { email } from '../auth/email.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { setDisabled } from '../auth/set-disabled.ts';
+import { email } from '../http/email.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
-import type { Statement } from '../postgres/statement.ts';
+import { nothing, type Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
-import { findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
+import {
+  correctAddress,
+  findManagedUser,
+  type ManagedUser,
+  replaceUser,
+  takeBack,
+  userFields,
+} from './user-records.ts';
 import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 type Change = (transaction: PeopleTransaction, user: ManagedUser, requireEntity: () => void) => Promise<void>;
 
-/** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
+/** PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions. */
 export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
   const common = { ...userDocumentation, access: 'users.manage' } as const;
   const recordPath = `${path}/:id`;
@@ -52,18 +59,51 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       ...common,
       method: 'PUT',
       path: recordPath,
-      summary: 'Replace names, role, scope and entity of one User record',
-      body: userFields,
+      summary: 'Replace names, role, scope and entity of one User record, and the address until it is confirmed',
+      description:
+        `${userDocumentation.description} An \`Email\` that differs corrects the address of a person who was invited: links in ` +
+        'mails to the former address are void, and the new one receives the invitation. A confirmed address stays.',
+      body: userFields.extend({ Email: email().optional().describe(emailDescription) }),
       example: { FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All', EntityId: null },
       response: userView,
       hasTag: true,
       takesIfMatch: true,
-      handler: (input, context) => {
+      problems: ['duplicate'],
+      handler: async (input, context) => {
+        const { EntityId, Email } = input.body;
+        const { tenant, origin } = context;
         const replace: Change = async (transaction, user, requireEntity) => {
           requireEntity();
-          await replaceUser(transaction, context.tenant.id, user, input.body);
+          await replaceUser(transaction, tenant.id, user, input.body);
+          const isCorrected = Email !== undefined && (await correctAddress(transaction, user, Email));
+          if (!isCorrected || user.isDisabled) return;
+
+          const recipient = { id: user.id, tenantId: tenant.id };
+          const delayMs = await addInvitationMail(transaction.query, recipient, origin.traceId, services.mailRate);
+          if (delayMs > 0) throw rateLimited(delayMs);
         };
-        return changeUser(input, context, replace, input.body.EntityId);
+
+        const changed = await changeUser(input, context, replace, EntityId);
+        services.mails.wake();
+        return changed;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: recordPath,
+      summary: 'Take the invitation of one User back',
+      description:
+        `${userDocumentation.description} Removes a person who has not accepted an invitation, or not confirmed a ` +
+        'registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.',
+      takesIfMatch: true,
+      problems: ['in_use'],
+      handler: async ({ params, precondition }, context) => {
+        await changePeople(services, context, async transaction => {
+          const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+          await takeBack(transaction, await findManagedUser(transaction, context.tenant.id, id, precondition));
+          return nothing;
+        });
       },
     }),
     disabling(

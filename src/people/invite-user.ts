@@ -4,7 +4,7 @@ import { problem } from '../errors.ts';
 import { withdrawRegistrationsOf } from '../mails/use-link.ts';
 import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { findGrantableRole, type userFields } from './user-records.ts';
+import { addressTaken, findGrantableRole, type userFields } from './user-records.ts';
 
 /** Of a tenant. */
 const maxUsers = 100_000;
@@ -55,8 +55,4 @@ export async function inviteUser(
   if ((await query('invite_again', inviteAgain, [known.id, ...values])).length === 0) throw addressTaken();
   await withdrawRegistrationsOf(query, known.id);
   return known.id;
-}
-
-function addressTaken() {
-  return problem('duplicate', { errors: { Email: [{ message: 'is taken', code: 'taken' }] } });
 }

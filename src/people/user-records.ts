@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
-import { fieldProblem, problem } from '../errors.ts';
+import { fieldProblem, type Problem, problem } from '../errors.ts';
 import { describeFields, lengths, longId, text } from '../http/fields.ts';
 import type { Precondition } from '../http/representation.ts';
+import { withdrawLinks } from '../mails/use-link.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { findRole } from './role-records.ts';
@@ -28,10 +29,13 @@ export interface ManagedUser {
   readonly permissions: string[];
   readonly isConfirmed: boolean;
   readonly isInvited: boolean;
+  readonly isDisabled: boolean;
+  readonly email: string;
 }
 
 const managedUser = `
-  select u.id::float8 as id, r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed", u.invited_at is not null as "isInvited"
+  select u.id::float8 as id, u.email, r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed",
+         u.invited_at is not null as "isInvited", u.disabled_at is not null as "isDisabled"
     from users u join roles r on r.id = u.role_id
    where u.tenant_id = $1 and u.id = $2`;
 
@@ -94,4 +98,53 @@ export async function replaceUser(
     throw problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
   const roleId = await findGrantableRole(transaction, tenantId, Role);
   await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
+}
+
+const updateEmail = `
+  update users u set email = $2, invited_at = now()
+   where id = $1 and confirmed_at is null
+     and not exists (select from users o where o.tenant_id = u.tenant_id and o.email = $2)
+  returning id`;
+
+/**
+ * Corrects the address of a person who was invited, and has not accepted: all links in mails to the former address are
+ * void. An address that was confirmed belongs to who reads its mails.
+ * @returns false when the person has this address already
+ * @throws {Problem} `validation_failed` when the address is confirmed; `duplicate`
+ */
+export async function correctAddress(
+  { query }: PeopleTransaction,
+  { id, email, isConfirmed }: ManagedUser,
+  address: string,
+): Promise<boolean> {
+  if (address === email) return false;
+  if (isConfirmed) {
+    throw fieldProblem('Email', 'cannot be changed, because the person has confirmed it', 'not_applicable');
+  }
+
+  const updated = await query('update_email', updateEmail, [id, address]);
+  if (updated.length === 0) throw addressTaken();
+  await withdrawLinks(query, id);
+  return true;
+}
+
+const deleteUnconfirmed = `
+  delete from users u
+   where id = $1 and confirmed_at is null and not exists (select from api_clients where user_id = u.id)
+  returning id`;
+
+/**
+ * Takes an invitation back, or removes a registration that nobody has confirmed: the address is free again, and all
+ * links in mails to it are void. Who has accepted is disabled instead, because records name them.
+ * @throws {Problem} `forbidden` when the person has accepted; `in_use` when an API client acts for the user
+ */
+export async function takeBack({ query }: PeopleTransaction, { id, isConfirmed }: ManagedUser): Promise<void> {
+  if (isConfirmed) {
+    throw problem('forbidden', { detail: 'This person has accepted the invitation. Disable the user instead.' });
+  }
+  if ((await query('delete_unconfirmed_user', deleteUnconfirmed, [id])).length === 0) throw problem('in_use');
+}
+
+export function addressTaken(): Problem {
+  return problem('duplicate', { errors: { Email: [{ message: 'is taken', code: 'taken' }] } });
 }

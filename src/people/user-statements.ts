@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { Role } from '../control/control-entities.ts';
 import { initialRoles } from '../control/permissions.ts';
 import { type Scope, scopes } from '../control/scopes.ts';
+import { storedEmail } from '../http/email.ts';
 import { describeFields, guid, longId, timestamp } from '../http/fields.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
@@ -66,7 +67,7 @@ export const userView = describeFields(
   {
     Id: longId(),
     Guid: guid(),
-    Email: z.string(),
+    Email: storedEmail(),
     FirstName: z.string(),
     LastName: z.string(),
     Role: z.string(),

@@ -3,6 +3,22 @@ import type { FieldError } from './field-error.ts';
 /** The mistake of a field whose number would be another one when it is stored. */
 export const inexactNumber: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
 
+/** A number, or what is wrong with its text. */
+export type ReadNumber =
+  | { readonly number: number; readonly error?: undefined }
+  | { readonly number?: undefined; readonly error: FieldError };
+
+/**
+ * Reads a number in a cell, a parameter or a word of a command: digits, with a point before decimals. An exponent, as
+ * JSON has it, is refused: spreadsheets write one when they have rounded.
+ */
+export function readDecimal(text: string): ReadNumber {
+  if (!/^-?\d{1,400}(\.\d{1,400})?$/.test(text)) {
+    return { error: { message: 'must be a number', code: 'wrong_type', expected: 'number' } };
+  }
+  return isExactNumber(text) ? { number: Number(text) } : { error: inexactNumber };
+}
+
 /** Every decimal of at most 15 digits survives. */
 const shortNumber = /^[-\d.]{1,15}$/;
 

@@ -211,8 +211,8 @@ describe('login', () => {
         unconfirmed,
         disabled,
         'user of another tenant': foreign,
-        'not an address': { email: `' or 1=1 --`, password: 'wrong password' },
-        'a wildcard': { email: '%', password: known.password },
+        'SQL in an address': { email: `'or(1=1)--@acme.test`, password: 'wrong password' },
+        'a wildcard': { email: '%@acme.test', password: known.password },
         'hash of another kind': { ...imported, password: 'password' },
         'hash of another kind as password': { ...imported, password: '5f4dcc3b5aa765d61d8327deb882cf99' },
       };
@@ -320,15 +320,15 @@ describe('login', () => {
         '\u0131stvan@acme.test',
         'i\u017ftvan@acme.test', // long s, whose upper case is S
         'back\u1feftick@acme.test', // Greek varia, which NFC turns into a backtick
-        'kim\uff20acme.test', // full-width @
         '\uff4bim@acme.test',
-        'k\u200bim@acme.test',
-        'kim@acme.test.',
         'kim+1@acme.test',
         'k.im@acme.test',
       ];
 
       for (const email of lookAlikes) expect(await status(email), JSON.stringify(email)).to.equal(401);
+
+      const impossible = ['kim\uff20acme.test', 'k\u200bim@acme.test', 'kim@acme.test.', '%', `' or 1=1 --`];
+      for (const email of impossible) expect(await status(email), JSON.stringify(email)).to.equal(400);
     });
   });
 

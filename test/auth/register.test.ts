@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { linkIn, startMailServer, tokenIn } from '../support/mail-server.ts';
+import { linkIn, readable, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { mailsSettled } from '../support/mails.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { use } from '../support/use.ts';
@@ -218,9 +218,15 @@ describe('registration', () => {
         status: 202,
         body: JSON.stringify({ status: 'accepted', traceId: 'undefined' }),
       });
-      const recipients = mail.messages.slice(mailsBefore).flatMap(({ to }) => to);
-      expect(recipients.sort()).to.deep.equal([addresses.new, foreign.email, unconfirmed.email].sort());
-
+      const mailed = mail.messages.slice(mailsBefore);
+      const confirming = mailed.filter(({ content }) => readable(content).includes('/confirm?'));
+      expect(confirming.flatMap(({ to }) => to).sort()).to.deep.equal(
+        [addresses.new, foreign.email, unconfirmed.email].sort(),
+      );
+      const others = mailed.filter(each => !confirming.includes(each)).flatMap(({ to }) => to);
+      expect(others.sort(), 'mails that confirm nothing').to.deep.equal(
+        [known.email, known.email, disabled.email, disabledUnconfirmed.email].sort(),
+      );
       const after = await controlSql(world, 'select * from users where id in (?, ?) order by id', [
         known.id,
         disabled.id,

@@ -55,6 +55,7 @@ export const document = openApiDocument(routes) as unknown as Document;
 // Not strict: formats that JSON Schema does not define, and keywords of OpenAPI, count as annotations.
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 formats.default(ajv);
+ajv.addFormat('idn-email', true); // ajv-formats does not have it
 ajv.addSchema({ $id: 'document', ...document });
 
 const paths = Object.entries(document.paths).map(([path, operations]) => ({

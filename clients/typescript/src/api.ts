@@ -137,7 +137,7 @@ export interface paths {
         put?: never;
         /**
          * Add a user, who receives a mail to confirm the address
-         * @description Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission `users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does not reveal whether the address was known.
+         * @description Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission `users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does not reveal whether the address was known: a known address gets the mail that helps it on.
          *
          *     Needs `X-Tenant` or a token.
          */
@@ -181,7 +181,7 @@ export interface paths {
         put?: never;
         /**
          * Request a mail with a token for a new password, or set the password
-         * @description With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the first password in the same way.
+         * @description With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the first password in the same way.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -257,14 +257,20 @@ export interface paths {
          */
         get: operations["getUsersById"];
         /**
-         * Replace names, role, scope and entity of one User record
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * Replace names, role, scope and entity of one User record, and the address until it is confirmed
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. An `Email` that differs corrects the address of a person who was invited: links in mails to the former address are void, and the new one receives the invitation. A confirmed address stays.
          *
          *     Needs a token with the permission `users.manage`.
          */
         put: operations["putUsersById"];
         post?: never;
-        delete?: never;
+        /**
+         * Take the invitation of one User back
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. Removes a person who has not accepted an invitation, or not confirmed a registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        delete: operations["deleteUsersById"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1549,7 +1555,10 @@ export interface components {
              * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
              */
             Guid: string;
-            /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
+            /**
+             * Format: idn-email
+             * @description The e-mail address, with which the user logs in. No two users of a tenant have the same.
+             */
             Email: string;
             /** @description The first name of the person. */
             FirstName: string;
@@ -4059,7 +4068,10 @@ export interface operations {
                          * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
                          */
                         Guid: string;
-                        /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
+                        /**
+                         * Format: idn-email
+                         * @description The e-mail address, with which the user logs in. No two users of a tenant have the same.
+                         */
                         Email: string;
                         /** @description The first name of the person. */
                         FirstName: string;
@@ -4305,6 +4317,8 @@ export interface operations {
                      * @default null
                      */
                     EntityId?: number | null;
+                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
+                    Email?: string;
                 };
             };
         };
@@ -4344,7 +4358,7 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4353,6 +4367,35 @@ export interface operations {
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteUsersById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

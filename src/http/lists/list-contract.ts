@@ -96,6 +96,7 @@ export type Operator = 'equal' | (typeof comparisons)[number] | 'prefix' | 'cont
 
 const operatorsOfKind: Record<FieldKind, readonly Operator[]> = {
   text: [...comparisons, 'prefix', 'contains'],
+  email: [...comparisons, 'prefix', 'contains'],
   integer: comparisons,
   decimal: comparisons,
   timestamp: comparisons,

@@ -1,9 +1,12 @@
 import { z } from 'zod';
+import { readDecimal } from '../../runtime/exact-number.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
+import { emailPart, readEmail } from '../email.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { moment } from '../fields.ts';
+import { controlCharacters, moment, normalText } from '../fields.ts';
+import { isUuid } from '../uuid.ts';
 
-export type FieldKind = 'text' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
+export type FieldKind = 'text' | 'email' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
 
 /** A field of a view that a list can be filtered by. */
 export interface ListField {
@@ -39,20 +42,31 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
   if (schema instanceof z.ZodEnum) return 'choice';
   if (schema instanceof z.ZodBoolean) return 'boolean';
   if (schema instanceof z.ZodNumber) return schema.isInt ? 'integer' : 'decimal';
-  if (schema instanceof z.ZodString) return schema.meta()?.format === 'uuid' ? 'uuid' : 'text';
+  if (schema instanceof z.ZodString) return kindsOfFormats[String(schema.meta()?.format)] ?? 'text';
   return undefined;
 }
+
+const kindsOfFormats: Readonly<Record<string, FieldKind>> = { uuid: 'uuid', 'idn-email': 'email' };
 
 /** A value that SQL compares, as text; or what is wrong with it. */
 export type FieldValue = { readonly value: string; readonly error?: undefined } | { readonly error: FieldError };
 
-/** Reads the value of a filter. */
-export function readValue(field: ListField, text: string): FieldValue {
+/**
+ * Reads the value of a filter, by the function that reads the field in a body: so what is stored is found, and what
+ * cannot be stored is refused with the same reason.
+ * @param isPart true for a part of a text, as of `prefix`: its white space is what is looked for
+ */
+export function readValue(field: ListField, text: string, isPart = false): FieldValue {
   switch (field.kind) {
     case 'text':
-      if (text.includes('\0'))
-        return { error: { message: 'must not contain control characters', code: 'invalid_text' } };
-      return { value: text.normalize('NFC') };
+      if (controlCharacters.test(text)) return { error: hasControlCharacters };
+      return { value: isPart ? text.normalize('NFC') : normalText(text) };
+    case 'email': {
+      if (controlCharacters.test(text)) return { error: hasControlCharacters };
+      if (isPart) return { value: emailPart(text) };
+      const { address, error } = readEmail(text);
+      return error ? { error } : { value: address };
+    }
     case 'choice':
       return readChoice(text, field.values);
     case 'boolean':
@@ -64,11 +78,9 @@ export function readValue(field: ListField, text: string): FieldValue {
         return { error: { message: 'is out of range', code: 'out_of_range' } };
       return { value: text };
     case 'decimal':
-      if (!/^-?\d{1,20}(\.\d{1,20})?$/.test(text))
-        return { error: { message: 'must be a number', code: 'wrong_type', expected: 'number' } };
-      return { value: text };
+      return readNumber(text);
     case 'uuid':
-      if (!uuid.test(text)) return { error: { message: 'must be a UUID', code: 'wrong_format' } };
+      if (!isUuid(text.toLowerCase())) return { error: { message: 'must be a UUID', code: 'wrong_format' } };
       return { value: text };
     case 'timestamp':
       return readMoment(text);
@@ -82,12 +94,22 @@ export function readValue(field: ListField, text: string): FieldValue {
 export function readCursorValue(field: ListField, text: string | null): string | null | undefined {
   if (text === null) return field.isNullable ? null : undefined;
   if (field.kind === 'timestamp') return isPrintedTimestamp(text) ? text : undefined;
-  if (field.kind === 'text' || field.kind === 'choice') return text.includes('\0') ? undefined : text;
+  if (field.kind === 'text' || field.kind === 'email' || field.kind === 'choice')
+    return text.includes('\0') ? undefined : text;
   const { value, error } = { value: undefined, ...readValue(field, text) };
   return error ? undefined : value;
 }
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+/** What is wrong with a text that no stored one can contain. */
+export const hasControlCharacters: FieldError = {
+  message: 'must not contain control characters',
+  code: 'invalid_text',
+};
+
+function readNumber(text: string): FieldValue {
+  const { error } = readDecimal(text);
+  return error ? { error } : { value: text };
+}
 
 /** Reads a value that must be one of several. */
 export function readChoice(text: string, values: readonly string[]): FieldValue {

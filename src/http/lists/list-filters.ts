@@ -1,5 +1,4 @@
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
-import { normalText } from '../fields.ts';
 import { type ListContract, type Operator, operatorsOf } from './list-contract.ts';
 import { type FieldValue, type ListField, readChoice, readValue } from './list-field.ts';
 
@@ -56,8 +55,6 @@ function readOperand(field: ListField, operatorName: string | undefined, text: s
     return { error: { message, code: 'unknown', values: allowed } };
   }
   if (operatorName === 'null') return readChoice(text, ['true', 'false']);
-  // A whole text is compared as it was stored; the white space of a part, as in `prefix`, is what is looked for.
-  const isWholeText = operatorName === undefined && field.kind === 'text';
 
-  return readValue(field, isWholeText ? normalText(text) : text);
+  return readValue(field, text, operatorName !== undefined);
 }

@@ -1,10 +1,11 @@
 import type { z } from 'zod';
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { flag, limit, normalText } from '../fields.ts';
+import { controlCharacters, flag, limit, normalText } from '../fields.ts';
 import { refuseRepeated } from '../read-fields.ts';
 import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
+import { hasControlCharacters } from './list-field.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
 
 /** The parameters of a request for a list. */
@@ -133,8 +134,7 @@ function readIncludes({ includes }: ListContract, text: string | null, errors: F
 export const textSeparator = '\x01';
 
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
-  if (text?.includes('\0') || text?.includes(textSeparator))
-    errors.q ??= [{ message: 'must not contain control characters', code: 'invalid_text' }];
+  if (text !== null && controlCharacters.test(text)) errors.q ??= [hasControlCharacters];
   return text === null ? undefined : normalText(text) || undefined;
 }
 

@@ -1,4 +1,6 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import { readId } from '../../runtime/id-text.ts';
+import { readTime } from '../../runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /** The kind of the value of a field. Of a stored kind, the control database has all values. */
@@ -134,22 +136,24 @@ export function parsePositive(value: string): number {
   return Number(value);
 }
 
+/** Parses the value of a field that is the number of a record. */
+export function parseId(value: string): number {
+  const id = readId(value);
+  if (id === undefined) throw new OperatorError('Give an id: a whole number above 0.');
+  return id;
+}
+
 const units: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Parses the value of an option that is a time, or how long ago it was. @returns the time in ISO 8601 */
 export function parseTime(value: string): string {
   const [, number, unit = ''] = /^(\d{1,5})([mhd])$/.exec(value) ?? [];
-  const time = number === undefined ? new Date(value) : new Date(Date.now() - Number(number) * (units[unit] ?? 0));
-  if (Number.isNaN(time.getTime()) || (number === undefined && !beginsWithCalendarDay(value)))
-    throw new OperatorError('Give a time such as 2026-11-22T14:00Z, or 90m, 12h, 7d.');
-  return time.toISOString();
-}
+  if (number !== undefined) return new Date(Date.now() - Number(number) * (units[unit] ?? 0)).toISOString();
 
-/** Whether an ISO 8601 time begins with a day of the calendar: `Date` takes 30 February for 2 March. */
-export function beginsWithCalendarDay(time: string): boolean {
-  const day = /^\d{4}-\d\d-\d\d(?=$|[T ])/.exec(time)?.[0];
-  const date = new Date(`${day}T00:00:00Z`);
-  return day !== undefined && !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day);
+  // A day begins at midnight UTC.
+  const time = readTime(/^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00Z` : value);
+  if (!time) throw new OperatorError('Give a time with its zone, such as 2026-11-22T14:00Z, or 90m, 12h, 7d.');
+  return time.toISOString();
 }
 
 /** Parses names that are separated by commas. */

@@ -1,19 +1,18 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { isEmail, normaliseEmail } from '../../auth/email.ts';
 import { pageAddress } from '../../config/config-values.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { scopes } from '../../control/scopes.ts';
+import { email } from '../../http/email.ts';
 import { fieldErrorOf } from '../../http/field-error-of.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { packNames } from './read-pack.ts';
 
-const email = text({ max: lengths.email }).refine(isEmail, 'must be an e-mail address');
 const name = text({ max: lengths.name });
 
 const user = z.strictObject({
-  email,
+  email: email(),
   firstName: name.default('New'),
   lastName: name.default('User'),
   role: z.enum(initialRoles.map(role => role.name)).default('Member'),
@@ -37,7 +36,7 @@ const description = z.strictObject({
   features: z.array(text({ max: lengths.code })).default([]),
   /** Without it, the server with the most room. */
   server: name.optional(),
-  admin: z.strictObject({ email, firstName: name.default('First'), lastName: name.default('Administrator') }),
+  admin: z.strictObject({ email: email(), firstName: name.default('First'), lastName: name.default('Administrator') }),
   /** Packs of reference data that the tenant begins with. */
   packs: z.array(z.enum(packNames, `must be one of ${packNames.join(', ')}`)).default([]),
   users: z.array(user).default([]),
@@ -51,10 +50,9 @@ const manifest = description.superRefine(({ admin, users, entities }, { addIssue
   const names = entities.map(entity => entity.name);
   for (const [index, input] of names.entries())
     if (names.indexOf(input) < index) refuse(['entities', index, 'name'], input, 'is the name of two entities');
-  const emails = [admin, ...users].map(person => normaliseEmail(person.email));
+  const emails = [admin, ...users].map(person => person.email);
   for (const [index, { email, entity }] of users.entries()) {
-    if (emails.indexOf(normaliseEmail(email)) <= index)
-      refuse(['users', index, 'email'], email, 'is the address of two people');
+    if (emails.indexOf(email) <= index) refuse(['users', index, 'email'], email, 'is the address of two people');
     if (entity !== undefined && !names.includes(entity))
       refuse(['users', index, 'entity'], entity, 'is not the name of an entity of the manifest');
   }

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
-import { normaliseEmail } from '../../auth/email.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { Role, type Server, Tenant } from '../../control/control-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
@@ -98,7 +97,7 @@ export async function populateFrom(
     for (const { entity, ...person } of [admin, ...manifest.users]) {
       const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
       const password = generatePassword();
-      const id = ids.get(normaliseEmail(person.email));
+      const id = ids.get(person.email);
       const { email } = await insertUser(em, passwords, { id, tenant, ...person, entityId, password });
       logins.push({ email, password });
     }

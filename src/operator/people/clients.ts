@@ -3,7 +3,7 @@ import { ApiClient } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { type ClientSummary, listClients } from '../tenants/read-users.ts';
-import { requireName } from './require-name.ts';
+import { requireName } from './required-values.ts';
 import { findUser } from './users.ts';
 
 /**

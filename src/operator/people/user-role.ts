@@ -1,4 +1,3 @@
-import { normaliseEmail } from '../../auth/email.ts';
 import type { Scope } from '../../control/scopes.ts';
 import type { Installation } from '../../installation.ts';
 import { findManagedUser, replaceUser } from '../../people/user-records.ts';
@@ -6,6 +5,7 @@ import { readTenant } from '../tenants/read-tenants.ts';
 import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
+import { requireEmail } from './required-values.ts';
 import { findUser } from './users.ts';
 
 /** A user as a change leaves it. */
@@ -67,7 +67,7 @@ export async function readUserRole({ statements }: Installation, slug: string, a
             array(select name from roles o where o.tenant_id = u.tenant_id and o.id <> r.id
                    order by lower(name), id) as others
        from users u join roles r on r.id = u.role_id where u.tenant_id = ? and u.email = ?`,
-    [tenant.id, normaliseEmail(address)],
+    [tenant.id, requireEmail(address)],
   );
   if (!found) throw noSuchUser(slug, address);
   return found;

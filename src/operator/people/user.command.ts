@@ -1,7 +1,7 @@
 import { scopes } from '../../control/scopes.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
-import { argument, option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { argument, option, optionalArgument, parseId } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from '../tenants/read-users.ts';
 import { loginOperations, password } from './user-login.command.ts';
@@ -13,9 +13,9 @@ const findUserOperation = defineList({
   fields: { email: argument('text') },
   examples: ['user find bob@acme.test'],
   async items({ email }, { installation }) {
-    const { normaliseEmail } = await import('../../auth/email.ts');
+    const { requireEmail } = await import('./required-values.ts');
     const { findUsers } = await import('../tenants/read-users.ts');
-    return findUsers(installation, normaliseEmail(email));
+    return findUsers(installation, requireEmail(email));
   },
   row: ({ tenant, status, email, role, scope, state, guid }) => ({ tenant, status, email, role, scope, state, guid }),
   wide: ({ firstName, lastName, entityId, mail }) => ({ firstName, lastName, entityId, mail }),
@@ -39,7 +39,7 @@ const add = defineChange({
     lastName: option('<name>', 'last name', { default: 'User' }),
     role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
     scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
-    entity: option('<id>', entityText, { parse: parsePositive }),
+    entity: option('<id>', entityText, { parse: parseId }),
     password,
   },
   examples: [

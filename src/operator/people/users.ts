@@ -1,6 +1,5 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { isEmail, normaliseEmail } from '../../auth/email.ts';
 import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash, unexpired } from '../../auth/sessions.ts';
@@ -15,7 +14,7 @@ import { changeOrUndo } from '../command/change-or-undo.ts';
 import { noSuchUser, type UserSummary } from '../tenants/read-users.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
-import { requireName } from './require-name.ts';
+import { requireEmail, requireName } from './required-values.ts';
 
 export interface NewUser {
   /** The id of a deleted user that this one replaces. Default: a new id. */
@@ -30,10 +29,10 @@ export interface NewUser {
   password: string;
 }
 
-/** @throws {OperatorError} when the tenant has no user with this address */
+/** @throws {OperatorError} when the text is no address, or the tenant has no user with it */
 export async function findUser(installation: Installation, slug: string, address: string): Promise<User> {
   const tenant = await findTenant(installation, slug);
-  const email = normaliseEmail(address);
+  const email = requireEmail(address);
   const { em } = await installation.control();
   const user = await em.fork().findOne(User, { tenant: tenant.id, email });
   if (!user) throw noSuchUser(slug, email);
@@ -65,8 +64,7 @@ export async function insertUser(
   { role: roleName, password, ...user }: NewUser,
 ): Promise<User> {
   const { slug, id: tenant } = user.tenant;
-  const email = normaliseEmail(user.email);
-  if (!isEmail(email)) throw new OperatorError(`${user.email} is not an e-mail address`, { usage: true });
+  const email = requireEmail(user.email);
   const firstName = requireName('first name', user.firstName);
   const lastName = requireName('last name', user.lastName);
   const role = await em.findOne(Role, { tenant, name: roleName });

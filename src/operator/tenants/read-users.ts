@@ -45,7 +45,7 @@ export interface FoundUser extends UserSummary {
 
 /**
  * Returns the users of all tenants that have an address, ordered by tenant.
- * @param email as `normaliseEmail` returns it
+ * @param email as `readEmail` returns it
  */
 export async function findUsers({ statements }: ControlStatements, email: string): Promise<FoundUser[]> {
   return statements.execute(

@@ -1,7 +1,7 @@
 import { holderName } from '../../events/held-feeds.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { argument, optionalArgument, parseId } from '../command/operation-fields.ts';
 
 const list = defineOperation({
   name: 'webhooks',
@@ -37,7 +37,7 @@ const list = defineOperation({
 
 const webhook = {
   slug: argument('slug'),
-  id: argument('text', { parse: parsePositive, description: 'the number of the webhook' }),
+  id: argument('text', { parse: parseId, description: 'the number of the webhook' }),
 };
 
 const disable = defineChange({

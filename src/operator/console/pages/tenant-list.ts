@@ -1,5 +1,5 @@
-import { normaliseEmail } from '../../../auth/email.ts';
 import { html } from '../../../docs/html.ts';
+import { readEmail } from '../../../http/email.ts';
 import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
 import { findUsers } from '../../tenants/read-users.ts';
 import type { PageRequest } from '../console-page.ts';
@@ -18,19 +18,22 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const filter = { search: q || undefined, status, server, version };
   const total = await countTenants(control, filter);
   const tenants = await listTenants(control, { ...filter, sort, ...part });
-  const users = q.includes('@') ? (await findUsers(control, normaliseEmail(q))).slice(0, pageSize) : undefined;
+  const { address, error } = readEmail(q);
+  const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
+  const noUser = error ? `An e-mail address ${error.message}.` : `No user has the address ${address}.`;
   const filters = given({ with: q, 'in state': status, 'on server': server, 'at version': version });
   const empty = filters.length > 0 ? 'There is no such tenant.' : 'There is no tenant: provision the first one.';
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
-  users &&
-  table(`Users with the address ${q}`, users, `No user has the address ${q}.`, [
-    'tenant',
-    ['State of the tenant', 'status'],
-    'role',
-    'state',
-    ['What to do', user => userLinks(user.tenant, user)],
-  ])
+  !q.includes('@')
+    ? ''
+    : table(`Users with the address ${q}`, users, noUser, [
+        'tenant',
+        ['State of the tenant', 'status'],
+        'role',
+        'state',
+        ['What to do', user => userLinks(user.tenant, user)],
+      ])
 }
 <form action="/tenants" class="sorted">${hiddenInputs({ q, status, server, version })}
 ${table(
