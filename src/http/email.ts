@@ -66,10 +66,10 @@ const tooLong: FieldError = {
 };
 
 /**
- * What no address has before its `@`: white space, characters that show nothing or turn the text around, and those
- * that separate addresses.
+ * What no address has before its `@`: white space, characters that show nothing or turn the text around, those that
+ * separate addresses, and U+FFFD, which stands for lost bytes.
  */
-const impossible = /[\s\p{C}\p{Default_Ignorable_Code_Point}<>,;:"]/u;
+const impossible = /[\s\p{C}\p{Default_Ignorable_Code_Point}<>,;:"\ufffd]/u;
 
 /**
  * NFC, and only ASCII letters in lower case, so that no look-alike becomes another address. For the same reason, three

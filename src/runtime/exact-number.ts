@@ -14,7 +14,7 @@ export type ReadNumber =
  */
 export function readDecimal(text: string): ReadNumber {
   if (!/^-?\d{1,400}(\.\d{1,400})?$/.test(text)) {
-    return { error: { message: 'must be a number', code: 'wrong_type', expected: 'number' } };
+    return { error: { message: 'must be of type number', code: 'wrong_type', expected: 'number' } };
   }
   return isExactNumber(text) ? { number: Number(text) } : { error: inexactNumber };
 }

@@ -115,8 +115,20 @@ describe('ids in imported files', () => {
 
     const again = await importFile(globex, 'Country&mode=upsert', `${header}GB,United Kingdom,TRUE\n`);
     expect(again).to.include({ Unchanged: 1 });
-    const unmarked = await importFile(globex, 'Country&mode=upsert&atomic=false', `${header}GB,United Kingdom,false\n`);
-    expect(unmarked.Errors[0]).to.include({ Field: 'CountryCode', Code: 'taken' });
+    for (const file of [
+      `${header}GB,United Kingdom,false\n`,
+      `${header}GB,United Kingdom,\n`,
+      'CountryCode,CountryName\nGB,United Kingdom\n',
+      'CountryCode,CountryName\nGB,Great Britain\n',
+    ]) {
+      const unmarked = await importFile(globex, 'Country&mode=upsert&atomic=false', file);
+      expect(unmarked, file).to.include({ Unchanged: 0, Updated: 0, Refused: 1 });
+      expect(unmarked.Errors[0]).to.include({ Field: 'CountryCode', Code: 'taken' });
+    }
+    expect((await globex.get('/api/v1/Countries/code/GB')).status).to.equal(404);
+    expect((await globex.post('/api/v1/Countries/code/GB/restore')).status).to.equal(200);
+    const restored = await importFile(globex, 'Country&mode=upsert', 'CountryCode,CountryName\nGB,United Kingdom\n');
+    expect(restored).to.include({ Unchanged: 1, Refused: 0 });
   });
 
   it('every field of a resource that ends in Id or Ids is declared as a reference, but groups of system options', () => {

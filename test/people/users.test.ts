@@ -229,10 +229,73 @@ describe('users of a tenant', () => {
     const asConfirmation = await world.anonymous.post('/api/v1/auth/confirm', { token: again }, named());
     expectProblem(asConfirmation, 400, 'validation_failed');
     const chosenByAttacker = { email: after, password: attacker.password };
-    expectProblem(await world.anonymous.post('/api/v1/auth/login', chosenByAttacker, named()), 401, 'invalid_credentials');
+    expectProblem(
+      await world.anonymous.post('/api/v1/auth/login', chosenByAttacker, named()),
+      401,
+      'invalid_credentials',
+    );
     expect((await accept(again)).status).to.equal(204);
     expect((await accept(token)).status).to.equal(204);
     expect((await login(before)).status).to.equal(200);
+  });
+
+  it('the address of an invited person is corrected: the former address opens nothing, and the new one gets the invitation', async () => {
+    const sent = invitation();
+    const { body: invited } = await admin.post(usersPath, sent);
+    const former = await mail.waitForToken(sent.Email);
+    const path = `${usersPath}/${invited.Id}`;
+    const { email: taken } = await addSampleUser(world, world.acme);
+    const Email = newAddress();
+
+    expectProblem(await admin.put(path, { ...sent, Email: taken.toUpperCase() }), 400, 'duplicate');
+    expectProblem(await admin.put(path, { ...sent, Email: `${Email}.` }), 400, 'validation_failed');
+    expectProblem(await globex.put(path, { ...sent, Email }), 404, 'not_found');
+    const corrected = await admin.put(path, { ...sent, Email: ` ${Email.toUpperCase()} ` });
+    expect(corrected.status).to.equal(200);
+    expect(corrected.body).to.include({ Id: invited.Id, Guid: invited.Guid, Email });
+
+    const token = await mail.waitForToken(Email);
+    expectProblem(await accept(former), 400, 'validation_failed');
+    expect((await accept(token)).status).to.equal(204);
+    expect((await login(Email)).status).to.equal(200);
+    expectProblem(await login(sent.Email), 401, 'invalid_credentials');
+    const { body: entries } = await admin.get(`/api/v1/AuditLog?resource=User&key=${invited.Id}`);
+    const addresses = entries.map(({ Before, After }: Record<string, { Email: string }>) => [
+      Before?.Email,
+      After?.Email,
+    ]);
+    expect(addresses).to.deep.include([sent.Email, Email]);
+
+    const confirmed = await admin.put(path, { ...sent, Email: newAddress() });
+    expect(confirmed.body.errors).to.deep.equal({ Email: ['cannot be changed, because the person has confirmed it'] });
+    expect((await admin.put(path, { ...sent, Email: Email.toUpperCase() })).status, 'the same address').to.equal(200);
+  });
+
+  it('an invitation is taken back by who may manage the person: its link opens nothing, and the address is free', async () => {
+    const sent = invitation({ Role: 'Administrator' });
+    const { body: invited } = await admin.post(usersPath, sent);
+    const token = await mail.waitForToken(sent.Email);
+    const path = `${usersPath}/${invited.Id}`;
+    const lesser = await world.loginAs(world.acme, { permissions: ['users.manage'] });
+    const reader = await world.loginAs(world.acme, { permissions: ['users.read'] });
+
+    expectProblem(await globex.delete(path), 404, 'not_found');
+    expectProblem(await lesser.delete(path), 403, 'forbidden');
+    expectProblem(await reader.delete(path), 403, 'forbidden');
+    expectProblem(await admin.delete(path, { 'If-Match': '"other"' }), 412, 'precondition_failed');
+    expect((await admin.delete(path)).status).to.equal(204);
+
+    expectProblem(await admin.get(path), 404, 'not_found');
+    expectProblem(await admin.delete(path), 404, 'not_found');
+    expectProblem(await accept(token), 400, 'validation_failed');
+    const [entry] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${invited.Id}&limit=1`)).body;
+    expect(entry).to.include({ Action: 'delete', Resource: 'User' });
+    const again = await admin.post(usersPath, sent);
+    expect(again.status).to.equal(201);
+    expect(again.body.Id).to.not.equal(invited.Id);
+
+    const { id } = await addSampleUser(world, world.acme);
+    expectProblem(await admin.delete(`${usersPath}/${id}`), 403, 'forbidden');
   });
 
   it('an invitation that is repeated with its key makes one user, one audit entry and one mail', async () => {

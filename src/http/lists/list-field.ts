@@ -72,7 +72,7 @@ export function readValue(field: ListField, text: string, isPart = false): Field
     case 'boolean':
       return readChoice(text, ['true', 'false']);
     case 'integer':
-      if (!/^-?\d{1,20}$/.test(text))
+      if (!/^-?(0|[1-9]\d{0,19})$/.test(text))
         return { error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' } };
       if (Number(text) > field.max || Number(text) < -field.max - 1)
         return { error: { message: 'is out of range', code: 'out_of_range' } };

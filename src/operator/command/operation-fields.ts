@@ -152,7 +152,7 @@ export function parseTime(value: string): string {
 
   // A day begins at midnight UTC.
   const time = readTime(/^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00Z` : value);
-  if (!time) throw new OperatorError('Give a time with its zone, such as 2026-11-22T14:00Z, or 90m, 12h, 7d.');
+  if (!time) throw new OperatorError('Give a time such as 2026-11-22T14:00Z, with its zone, or 90m, 12h, 7d.');
   return time.toISOString();
 }
 
