@@ -53,7 +53,7 @@ describe('what administrators grant', () => {
     const [member, disabled] = [await sample(), await sample()];
     await admin.post(`${usersPath}/${disabled.body.Id}/disable`);
     const invited = invitation();
-    await admin.post(usersPath, invited);
+    const pending = await admin.post(usersPath, invited);
     const victim = await addSampleUser(world, world.acme);
     const session = (await (await world.login(world.acme, victim)).get(sessionsPath)).body[0].id;
     const path = (user: ApiResponse) => `${usersPath}/${user.body.Id}`;
@@ -67,6 +67,11 @@ describe('what administrators grant', () => {
         route: `PUT ${usersPath}/:id`,
         call: (as, own) => as.put(path(own), changed(own, { Role: 'Administrator', Scope: 'All' })),
       },
+      {
+        route: `PUT ${usersPath}/:id`,
+        call: as => as.put(path(pending), changed(pending, { Email: newAddress() })),
+      },
+      { route: `DELETE ${usersPath}/:id`, call: as => as.delete(path(pending)) },
       { route: `POST ${usersPath}/:id/disable`, call: as => as.post(`${path(member)}/disable`) },
       { route: `POST ${usersPath}/:id/enable`, call: as => as.post(`${path(disabled)}/enable`) },
       { route: `DELETE ${usersPath}/:id/sessions`, call: as => as.delete(`${usersPath}/${victim.id}/sessions`) },

@@ -218,7 +218,6 @@ describe('management of people', () => {
   it('PUT stores no field that it does not declare', async () => {
     const member = await recordOf(await addSampleUser(world, world.acme));
     const secret = {
-      Email: 'x@y.test',
       Id: 1,
       Guid: self.body.Guid,
       IsDisabled: true,
