@@ -68,7 +68,9 @@ describe('pages that links in mails lead to', () => {
     const other = { password: 'another long password', repeated: 'another long password' };
     for (const again of [await open(link), await send(link, other)]) {
       expect(again.status).to.equal(400);
-      expect(again.text).to.include('This link does not work any more').and.include('You can log in with that password');
+      expect(again.text)
+        .to.include('This link does not work any more')
+        .and.include('You can log in with that password');
     }
     expect(await logIn(world.acme, email), 'the password that was set').to.equal(200);
   });
