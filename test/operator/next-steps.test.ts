@@ -3,11 +3,16 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
+import { SMTPServer } from 'smtp-server';
 import { explain } from '../../src/log/operator-error.ts';
 import { type ErrorCause, serverCauses, statementCauses } from '../../src/log/postgres-causes.ts';
+import { describeMailFailure } from '../../src/mails/mail-failure.ts';
+import { SmtpTransport } from '../../src/mails/mail-transport.ts';
 import { explainStoreError } from '../../src/operator/backup/target/s3-refusal.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
+import { freePort } from '../support/free-port.ts';
+import { startMailServer } from '../support/mail-server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
@@ -255,6 +260,56 @@ describe('errors and their next steps', function () {
         expect(text.toLowerCase(), code).to.include(step.toLowerCase());
         expect(text, code).not.to.include(data);
       }
+    }
+  });
+
+  it('each failure of a mail server is on the page, by the code with which a real one ends an attempt', async () => {
+    const rows = (await rowsOf('Errors of the mail server')).flatMap(({ codes }) => codes);
+    const refusing = await startMailServer({ hideSMTPUTF8: true });
+    refusing.refuse('nobody@acme.test', { code: 550, text: '5.1.1 no such user', at: 'RCPT' });
+    refusing.refuse('text@acme.test', { code: 554, text: '5.7.1 looks like spam' });
+    const withLogin = new SMTPServer({
+      disabledCommands: ['STARTTLS'],
+      allowInsecureAuth: true,
+      onAuth: (_login, _session, done) => done(new Error('nobody has this login')),
+    });
+    const ended = createServer(socket => socket.destroy());
+    const other = createServer(socket => socket.on('error', () => {}).write('HTTP/1.1 400 Bad Request\r\n\r\n'));
+    for (const server of [ended, other, withLogin.server]) {
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+    }
+    const at = (server: typeof ended): string => `127.0.0.1:${(server.address() as { port: number }).port}`;
+    const { host } = new URL(refusing.url);
+
+    const found: Record<string, unknown> = {};
+    for (const [name, url, to = 'somebody@acme.test'] of [
+      ['recipient', refusing.url, 'nobody@acme.test'],
+      ['text', refusing.url, 'text@acme.test'],
+      ['letters', refusing.url, 'zoë@acme.test'],
+      ['login', `smtp://somebody:password@${at(withLogin.server as typeof ended)}`],
+      ['no STARTTLS', `${refusing.url}?requireTLS=true`],
+      ['no TLS', `smtps://${host}`],
+      ['nobody listens', `smtp://127.0.0.1:${await freePort()}`],
+      ['no such host', 'smtp://nowhere.invalid'],
+      ['connection ended', `smtp://${at(ended)}`],
+      ['no mail server', `smtp://${at(other)}`],
+    ] as const) {
+      const transport = new SmtpTransport(url, 'http://localhost');
+      const message = { to, from: { name: 'Office', address: 'office@acme.test' }, subject: 's', text: 't', html: 't' };
+      const error = await transport.send(message, () => {}, AbortSignal.timeout(20_000)).catch((cause: Error) => cause);
+      transport.close();
+      const { code, message: text } = describeMailFailure(error, to).answer;
+      expect(code, `${name}: ${text}`).to.be.oneOf(rows);
+      expect(text, name).not.to.include(to);
+      found[name] = code;
+    }
+
+    expect(found).to.include({ recipient: 'EENVELOPE', text: 'EMESSAGE', letters: 'EUTF8', login: 'EAUTH' });
+    expect(found).to.include({ 'no STARTTLS': 'ETLS', 'no mail server': 'EPROTOCOL' });
+    await refusing.close();
+    for (const server of [ended, other, withLogin.server]) {
+      server.close();
     }
   });
 

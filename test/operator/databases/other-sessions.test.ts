@@ -1,18 +1,22 @@
 import { expect } from 'chai';
-import type pg from 'pg';
+import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { Agent } from '../../support/agent.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import { eventually } from '../../support/eventually.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { sql } from '../../support/world.ts';
 
 const session = /metrics-agent of login metrics \(pid \d+/;
 
 describe('sessions of others in the database of a tenant', () => {
+  const archives = useServerFolder('archives');
   let servers: TwoServers;
   let agent: Agent | undefined;
   let others: Promise<unknown> | undefined;
+  const held: pg.Client[] = [];
 
   /** Runs SQL on the second server, whose commands have the rights that a provider gives. */
   const second = (text: string, database = 'postgres'): Promise<pg.QueryResult> =>
@@ -26,7 +30,7 @@ describe('sessions of others in the database of a tenant', () => {
     servers.runWell(['provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`, '--server', 'second']);
 
   before(async () => {
-    servers = await TwoServers.start({});
+    servers = await TwoServers.start(await backupSettings(archives));
     await second(`create role metrics login password 'secret'; grant pg_monitor to metrics;
                   grant connect on database postgres to metrics`);
   });
@@ -34,6 +38,7 @@ describe('sessions of others in the database of a tenant', () => {
     await agent?.stop();
     await others?.catch(() => {});
     agent = others = undefined;
+    await Promise.all(held.splice(0).map(client => client.end().catch(() => {})));
   });
   after(() => servers.close());
 
@@ -112,5 +117,48 @@ describe('sessions of others in the database of a tenant', () => {
     await servers.move('acme', '--to', 'second', '--end-sessions');
     expect(await servers.serverOf('acme')).to.equal('second');
     expect(await sql(servers.world.globex, 'select 1 as one')).to.deep.equal([{ one: 1 }]);
+  });
+
+  it('restore swap and back leave sessions of others in both databases, and end them with --end-sessions, those of other tenants never', async () => {
+    await second('grant pg_signal_backend to operator');
+    if ((await servers.serverOf('acme')) !== 'second') await servers.move('acme', '--to', 'second');
+    await servers.runWell(['backup', 'init']);
+    await servers.runWell(['backup', 'run', 'acme']);
+    await servers.runWell(['restore', 'acme', '--archive', 'latest']);
+    const own = await databaseOf('acme');
+    const beside = (await servers.databases('acme')).find(({ state }) => state === 'filled')?.database ?? '';
+    await servers.move('globex', '--to', 'second');
+    expect(await servers.serverOf('acme')).to.equal('second');
+    const open = new Set<string>();
+    const hold = async (name: string): Promise<void> => {
+      await second(`grant connect on database "${name}" to metrics`);
+      const login = { user: 'metrics', password: 'secret' };
+      const client = new pg.Client({ connectionString: databaseUrl(servers.second.url, name, login) });
+      client.on('error', () => {}).once('end', () => open.delete(name));
+      await client.connect();
+      open.add(name);
+      held.push(client);
+    };
+    const ofGlobex = await databaseOf('globex');
+    for (const name of [own, beside, ofGlobex]) {
+      await hold(name);
+    }
+
+    for (const kind of ['swap', 'back']) {
+      await servers.runWell(['restore', kind, 'acme', '--yes']);
+    }
+    expect(await databaseOf('acme')).to.equal(own);
+    expect([...open]).to.have.members([own, beside, ofGlobex]);
+
+    await servers.runWell(['restore', 'swap', 'acme', '--yes', '--end-sessions']);
+    await eventually(() => open.size === 1);
+    expect([...open]).to.deep.equal([ofGlobex]);
+    expect(await databaseOf('acme')).to.equal(beside);
+
+    await hold(beside);
+    await servers.runWell(['restore', 'back', 'acme', '--yes', '--end-sessions']);
+    await eventually(() => open.size === 1);
+    expect([...open]).to.deep.equal([ofGlobex]);
+    expect(await databaseOf('acme')).to.equal(own);
   });
 });
