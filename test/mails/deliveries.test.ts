@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { type LeasedMail, MailQueue } from '../../src/mails/mail-queue.ts';
+import { maxConnections } from '../../src/mails/mail-transport.ts';
 import { diagnose } from '../../src/operator/doctor/doctor.ts';
 import { addSampleUser, type SampleUser } from '../auth/sample-users.ts';
 import { expectProblem, invitation, newAddress, usersPath } from '../people/people-world.ts';
@@ -10,6 +11,7 @@ import { startMailServer, tokenIn } from '../support/mail-server.ts';
 import { mailsSettled, tryMailsNow } from '../support/mails.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../support/world.ts';
+import { startReceiver } from '../webhooks/receiver.ts';
 
 const greylisting = { code: 451, text: '4.7.1 Greylisted, come back later', at: 'RCPT' } as const;
 const password = 'correct horse battery staple';
@@ -351,6 +353,43 @@ describe('deliveries of mails', () => {
     } finally {
       await busy.close();
       await own.close();
+    }
+  });
+
+  it('a mail server that hangs delays no webhook: while all of its connections wait, a change arrives at once', async () => {
+    const receiver = await startReceiver();
+    const sockets = new Set<Socket>();
+    const silent = createServer(socket => sockets.add(socket.on('error', () => {})));
+    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
+    const { port } = silent.address() as AddressInfo;
+    const hanging = await createWorld({
+      SMTP_URL: `smtp://127.0.0.1:${port}`,
+      WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
+    });
+    try {
+      const client = await hanging.login(hanging.acme);
+      expect((await client.post('/api/v1/Webhooks', { Url: receiver.url('/hook') })).status).to.equal(201);
+      const users = await Promise.all(Array.from({ length: 8 }, () => addSampleUser(hanging, hanging.acme)));
+      const header = { 'X-Tenant': hanging.acme.guid };
+      await Promise.all(
+        users.map(({ email }) => hanging.anonymous.post('/api/v1/auth/reset-password', { email }, header)),
+      );
+      await eventually(() => sockets.size >= maxConnections);
+
+      for (const Title of ['one', 'two', 'three']) {
+        expect((await client.post('/api/v1/EntityStatus', { Title })).status).to.equal(201);
+      }
+
+      await eventually(() => receiver.at('/hook').length === 3);
+      const rows = await controlSql(hanging, 'select distinct state from mail_deliveries');
+      expect(rows).to.deep.equal([{ state: 'waiting' }]);
+    } finally {
+      await hanging.close();
+      for (const socket of sockets) {
+        socket.destroy();
+      }
+      silent.close();
+      await receiver.close();
     }
   });
 
