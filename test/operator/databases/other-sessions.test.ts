@@ -31,6 +31,7 @@ describe('sessions of others in the database of a tenant', () => {
 
   before(async () => {
     servers = await TwoServers.start(await backupSettings(archives));
+    await servers.runWell(['backup', 'init']);
     await second(`create role metrics login password 'secret'; grant pg_monitor to metrics;
                   grant connect on database postgres to metrics`);
   });
@@ -122,7 +123,6 @@ describe('sessions of others in the database of a tenant', () => {
   it('restore swap and back leave sessions of others in both databases, and end them with --end-sessions, those of other tenants never', async () => {
     await second('grant pg_signal_backend to operator');
     if ((await servers.serverOf('acme')) !== 'second') await servers.move('acme', '--to', 'second');
-    await servers.runWell(['backup', 'init']);
     await servers.runWell(['backup', 'run', 'acme']);
     await servers.runWell(['restore', 'acme', '--archive', 'latest']);
     const own = await databaseOf('acme');
