@@ -730,6 +730,7 @@ create table webhook_tenants (
   failing integer not null default 0,
   disabled integer not null default 0,
   failing_since timestamptz,
+  failing_webhook jsonb,
   holder uuid,
   leased_until timestamptz not null default now()
 );
@@ -762,6 +763,9 @@ comment on column webhook_tenants.disabled is
   'webhooks that the service has disabled, when they were served last';
 comment on column webhook_tenants.failing_since is
   'since when the first of the failing ones has failed; null: none fails';
+comment on column webhook_tenants.failing_webhook is
+  'that first one: its id, the host of its URL, how its last attempt ended, and how many messages '
+  'wait; null as failing_since';
 comment on column webhook_tenants.leased_until is
   'until then no other process than the holder serves the webhooks';
 -- the tenants that are due

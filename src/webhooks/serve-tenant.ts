@@ -10,6 +10,7 @@ import { maxEntries } from '../runtime/lru-bounds.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
+import { readFailing } from './failing-webhook.ts';
 import { SendRate } from './send-rate.ts';
 import type { SendResult, WebhookSender } from './send-webhook.ts';
 import type { EndpointServices } from './serve-endpoint.ts';
@@ -146,7 +147,9 @@ export function createTenantServing(options: ServeTenantOptions) {
       ...(isOpen ? [openMs] : []),
       ...(mayGoOn() ? [] : [0]),
     ];
-    return { endpoints, written, feedCursor, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
+    const failing = await readFailing(services.read, endpoints);
+
+    return { endpoints, failing, written, feedCursor, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
   };
   return {
     counts,

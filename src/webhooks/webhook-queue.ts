@@ -1,6 +1,7 @@
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { createLeases, isLeased, type Leases, leaseTime } from '../control/leases.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
+import type { FailingWebhook } from './failing-webhook.ts';
 
 /** A tenant whose webhooks this process may serve. */
 export interface LeasedTenant {
@@ -20,6 +21,8 @@ export interface LeasedTenant {
 export interface ServedTenant {
   /** As they were read before each was looked at last. */
   readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince'>[];
+  /** The enabled one that has failed for longest; undefined: none fails. */
+  readonly failing: FailingWebhook | undefined;
   /** The counters that a poll sees of the tenant's database if it has no change that was not served. */
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */
@@ -69,7 +72,7 @@ const releaseText = `
          due_at = case when wakes > 0 or polled <> $3 then now()
                        when $5 = 0 then now() + interval '1 minute' else now() + ${delay('$4')} end,
          failing = $6, failing_since = to_timestamp($7::float8 / 1000), disabled = $8,
-         feed_cursor = coalesce($9, feed_cursor)
+         feed_cursor = coalesce($9, feed_cursor), failing_webhook = $10
    where id = $1 and holder = $2
   returning due_at <= now() as "isDue"`;
 const postponeText = `
@@ -132,14 +135,17 @@ export class WebhookQueue {
   }
 
   /** Gives a tenant back. It stays active while a webhook is enabled. @returns true if it is due again */
-  async release({ id }: LeasedTenant, { endpoints, written, feedCursor, dueInMs }: ServedTenant): Promise<boolean> {
+  async release(
+    { id }: LeasedTenant,
+    { endpoints, failing: first, written, feedCursor, dueInMs }: ServedTenant,
+  ): Promise<boolean> {
     this.leases.forget(id);
     const enabled = endpoints.filter(({ isEnabled }) => isEnabled);
     const failing = enabled.flatMap(({ failingSince }) => failingSince ?? []);
     const disabled = endpoints.filter(({ disabledReason: why }) => why === 'gone' || why === 'failing');
     const since = failing.length > 0 ? Math.min(...failing) : null;
     const counts = [enabled.length, failing.length, since, disabled.length];
-    const values = [id, this.#holder, written, dueInMs, ...counts, feedCursor];
+    const values = [id, this.#holder, written, dueInMs, ...counts, feedCursor, first ? JSON.stringify(first) : null];
     const [row] = await this.#query<{ isDue: boolean | null }>('release', releaseText, values);
     return row?.isDue === true;
   }

@@ -9,6 +9,7 @@ const written = 'before the last look';
 const served: ServedTenant = {
   endpoints: [{ isEnabled: true, disabledReason: null, failingSince: null }],
   written,
+  failing: undefined,
   feedCursor: null,
   dueInMs: null,
 };

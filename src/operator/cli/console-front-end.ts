@@ -70,10 +70,11 @@ function createOutput(send: (message: RunMessage) => void): Output {
 }
 
 function createProgress(send: (message: RunMessage) => void): FrontEnd['progress'] {
-  let [total, done, failed, sentAt] = [0, 0, 0, 0];
+  let [total, done, bad, sentAt] = [0, 0, 0, 0];
+  let badly = '';
   const count = (): void => {
     sentAt = performance.now();
-    send({ kind: 'count', total, done, failed });
+    send({ kind: 'count', total, done, bad, badly });
   };
   return {
     isVisible: false, // each outcome is printed
@@ -81,13 +82,14 @@ function createProgress(send: (message: RunMessage) => void): FrontEnd['progress
       return total > 0;
     },
     step: text => send({ kind: 'step', text }),
-    start: number => {
-      [total, done, failed] = [number, 0, 0];
+    start: (number, word = 'failed') => {
+      [total, done, bad] = [number, 0, 0];
+      badly = word;
       count();
     },
-    advance: hasFailed => {
+    advance: isBad => {
       done++;
-      if (hasFailed) failed++;
+      if (isBad) bad++;
       if (done === total || performance.now() - sentAt > countIntervalMs) count();
     },
     end: () => {

@@ -3,7 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { Trace } from '../../tracing/trace.ts';
 import { type Context, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
-import type { RecordedAction } from '../tenants/record-action.ts';
+import type { RecordBirth, RecordedAction } from '../tenants/record-action.ts';
 import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';
@@ -51,7 +51,7 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   const isReading = call.dryRun || call.operation.effect === 'reads';
   const { openInstallation } = await import('../../installation.ts');
   const installation = await openInstallation(await readSettings(), 'command', { isReading });
-  const work = (): Promise<unknown> => performOn(call, frontEnd, installation);
+  const work: Work = recordBirth => performOn(call, frontEnd, installation, recordBirth);
   try {
     return await (makesControl ? makingControl : onControlHead)(installation, call, work);
   } finally {
@@ -59,8 +59,11 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   }
 }
 
+/** What a command does. @param recordBirth absent: nothing is recorded */
+type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
+
 /** Runs the work of a command on a control database at head, as a process that beats. */
-async function onControlHead(installation: Installation, call: Call, work: () => Promise<unknown>): Promise<unknown> {
+async function onControlHead(installation: Installation, call: Call, work: Work): Promise<unknown> {
   const { requireControlHead } = await import('../control/control-head.ts');
   const { beating } = await import('../command/beating.ts');
   const { effect, changesRowsOnly } = call.operation;
@@ -70,7 +73,7 @@ async function onControlHead(installation: Installation, call: Call, work: () =>
 }
 
 /** Runs the work of a command that makes the control database, and records the change at its end. */
-async function makingControl(installation: Installation, call: Call, work: () => Promise<unknown>): Promise<unknown> {
+async function makingControl(installation: Installation, call: Call, work: Work): Promise<unknown> {
   const running = work();
   await running.catch(() => {});
   await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
@@ -88,7 +91,7 @@ async function readSettings() {
 async function recorded(
   { statements }: ControlStatements,
   { operation, given, dryRun, reason }: Call,
-  work: () => Promise<unknown>,
+  work: Work,
 ): Promise<unknown> {
   const action = dryRun ? undefined : actionOf(operation, given, reason);
   if (!action) return work();
@@ -97,7 +100,12 @@ async function recorded(
 }
 
 /** Shows the plan of an operation, or has it confirmed where it hurts somebody, and runs it. */
-async function performOn(call: Call, frontEnd: FrontEnd, installation: Installation | undefined): Promise<unknown> {
+async function performOn(
+  call: Call,
+  frontEnd: FrontEnd,
+  installation: Installation | undefined,
+  recordBirth: RecordBirth = async () => {},
+): Promise<unknown> {
   const { operation, dryRun, yes } = call;
   const { progress, agree } = frontEnd;
   const isRepeated = call.watch || operation.repeats === 'always';
@@ -108,6 +116,7 @@ async function performOn(call: Call, frontEnd: FrontEnd, installation: Installat
     // A command that is repeated ends with the turn in which a signal comes: see `watch`.
     signal: isRepeated ? new AbortController().signal : interruptSignal(operation, progress, installation),
     agree,
+    recordBirth,
   };
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));

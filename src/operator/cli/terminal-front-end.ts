@@ -45,7 +45,8 @@ class TerminalProgress implements CommandProgress {
   #spinner: NodeJS.Timeout | undefined;
   #total: number | undefined;
   #done = 0;
-  #failed = 0;
+  #bad = 0;
+  #badly = 'failed';
   #drawnAt = Number.NEGATIVE_INFINITY;
   #isDrawn = false;
 
@@ -59,15 +60,16 @@ class TerminalProgress implements CommandProgress {
     if (this.isVisible) this.#spinner ??= setInterval(() => this.#drawStep(), redrawMs);
   }
 
-  start(total: number): void {
+  start(total: number, badly = 'failed'): void {
     this.end();
     this.#total = total;
+    this.#badly = badly;
     this.#drawBar();
   }
 
-  advance(hasFailed: boolean): void {
+  advance(isBad: boolean): void {
     this.#done++;
-    if (hasFailed) this.#failed++;
+    if (isBad) this.#bad++;
     if (performance.now() - this.#drawnAt > redrawMs || this.#done === this.#total) this.#drawBar();
   }
 
@@ -96,7 +98,8 @@ class TerminalProgress implements CommandProgress {
   #drawBar(): void {
     if (!this.#total || !this.isVisible) return;
     this.#drawnAt = performance.now();
-    this.#draw(barText(this.#done, this.#total, this.#failed, this.#drawnAt - this.#startedAt));
+    const bad = this.#bad > 0 ? `${this.#bad} ${this.#badly}` : undefined;
+    this.#draw(barText(this.#done, this.#total, bad, this.#drawnAt - this.#startedAt));
   }
 
   #draw(text: string): void {
@@ -106,13 +109,13 @@ class TerminalProgress implements CommandProgress {
 }
 
 /** `[████░░░░] 12/40 · 1 failed · 8.3/s · 4 s left` */
-function barText(done: number, total: number, failed: number, elapsedMs: number): string {
+function barText(done: number, total: number, bad: string | undefined, elapsedMs: number): string {
   const width = 20;
   const filled = Math.floor((done / total) * width);
   const rate = done / (elapsedMs / 1_000);
   return [
     `[${'█'.repeat(filled)}${'░'.repeat(width - filled)}] ${done}/${total}`,
-    ...(failed > 0 ? [`${failed} failed`] : []),
+    ...(bad === undefined ? [] : [bad]),
     ...(done > 0 ? [`${rate.toFixed(1)}/s`, `${Math.ceil((total - done) / rate)} s left`] : []),
   ].join(' · ');
 }

@@ -1,5 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import type { Trace } from '../../tracing/trace.ts';
+import type { RecordBirth } from '../tenants/record-action.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /**
@@ -170,9 +171,10 @@ export interface Progress {
   /** True where somebody sees it: what it says need not be said again. */
   readonly isVisible: boolean;
   step(text: string): void;
-  start(total: number): void;
+  /** @param bad what is counted beside what is done: by default, what has `failed` */
+  start(total: number, bad?: string): void;
   /** Counts one more. */
-  advance(hasFailed: boolean): void;
+  advance(isBad: boolean): void;
 }
 
 /** What an operation runs in: on a terminal, in a script, or in a service. */
@@ -184,6 +186,8 @@ export interface Context {
   readonly signal: AbortSignal;
   /** The span of the operation, if it is traced. */
   readonly trace?: Trace | undefined;
+  /** Says which tenant the operation has made, for its history. */
+  readonly recordBirth: RecordBirth;
   /** Asks a question that yes or no is the answer to. @returns undefined where nobody can be asked */
   agree(question: string): Promise<boolean | undefined>;
 }

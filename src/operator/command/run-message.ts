@@ -4,7 +4,14 @@ import type { Confirmation } from './operation.ts';
 export type RunMessage =
   /** A step begins. */
   | { readonly kind: 'step'; readonly text: string }
-  | { readonly kind: 'count'; readonly total: number; readonly done: number; readonly failed: number }
+  | {
+      readonly kind: 'count';
+      readonly total: number;
+      readonly done: number;
+      /** How many of them are `badly` done: have `failed`. */
+      readonly bad: number;
+      readonly badly: string;
+    }
   | { readonly kind: 'text'; readonly text: string }
   /** The command only reads, and returned false: what it looked at is not as it should be. */
   | { readonly kind: 'found' }

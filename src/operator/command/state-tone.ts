@@ -2,12 +2,13 @@
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'off';
 
 const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [
-  ['good', ['active', 'done', 'succeeded', 'ready', 'migrated', 'current', 'proved']],
+  ['good', ['active', 'done', 'succeeded', 'ready', 'migrated', 'current', 'proved', 'well']],
   ['busy', ['running', 'provisioning', 'pending', 'planned', 'reserved', 'filled']],
   ['warn', ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished']],
   ['warn', ['unconfirmed', 'unproved']],
-  ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent']],
-  ['off', ['deleted', 'disabled', 'revoked', 'refused', 'skipped', 'condemned']],
+  ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent', 'unwell']],
+  ['off', ['deleted', 'disabled', 'revoked', 'refused', 'skipped', 'condemned', 'unchecked']],
+  ['off', ['ended early']],
 ];
 
 /** The tones of states by their words. */

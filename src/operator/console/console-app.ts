@@ -6,7 +6,7 @@ import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
 import { html } from '../../docs/html.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
 import { linkCommands } from './command-line.ts';
-import { type Answer, type ConsoleServices, type PageRequest, sendPage } from './console-page.ts';
+import { type Answer, type ConsoleServices, ownPath, type PageRequest, sendPage } from './console-page.ts';
 import { guard } from './guard.ts';
 import { capacityPage } from './pages/capacity.ts';
 import {
@@ -24,7 +24,7 @@ import { logPage } from './pages/operator-log.ts';
 import { recoveryPage, tenantRecoveryPage } from './pages/recovery.ts';
 import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
 import { tenantsPage } from './pages/tenant-list.ts';
-import { tenantPage } from './pages/tenant-page.ts';
+import { tenantCommandsPage, tenantPage } from './pages/tenant-page.ts';
 
 type Handlers = Readonly<Record<string, (request: PageRequest) => Answer | Promise<Answer>>>;
 
@@ -33,6 +33,7 @@ const pages: Handlers = {
   '/': nowPage,
   '/tenants': tenantsPage,
   '/tenants/:slug': tenantPage,
+  '/tenants/:slug/commands': tenantCommandsPage,
   '/rollouts': rolloutsPage,
   '/rollouts/:id': rolloutPage,
   '/recovery': recoveryPage,
@@ -106,7 +107,8 @@ function explained({ shell, offered }: ConsoleServices): Middleware {
       await next();
     } catch (error) {
       const isMissing = error instanceof OperatorError && /^There is no /.test(error.message);
-      const main = html`<p class="note bad" role="alert">${linkCommands(explain(error), offered)}</p><p><a href="${ctx.url}">Try again</a></p>`;
+      const way = isMissing ? html`<a href="/">See what there is</a>` : html`<a href="${ownPath(ctx)}">Try again</a>`;
+      const main = html`<p class="note bad" role="alert">${linkCommands(explain(error), offered)}</p><p>${way}</p>`;
       const title = isMissing ? 'Not found' : 'This page cannot be shown';
       sendPage(ctx, { title, main, status: isMissing ? 404 : 503 });
     }

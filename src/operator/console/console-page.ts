@@ -3,6 +3,7 @@ import { type Html, html } from '../../docs/html.ts';
 import { htmlDocument, link } from '../../docs/html-document.ts';
 import type { Context } from '../command/operation.ts';
 import type { Entrance, Visitor } from './entrance.ts';
+import { utc } from './format.ts';
 import { actions } from './links.ts';
 import type { Offer } from './offered.ts';
 import type { Runs } from './runs.ts';
@@ -37,6 +38,8 @@ export interface ConsolePage {
   readonly title: string;
   /** The pages above it. */
   readonly above?: readonly (readonly [path: string, name: string])[];
+  /** What the page is called below them, if that is not its heading. */
+  readonly here?: string;
   /** Links to forms, below the heading. */
   readonly links?: readonly Html[];
   readonly main: Html;
@@ -60,7 +63,10 @@ const navigation = [
 ] as const;
 
 /** Sends a page of the console. A page for somebody unknown has no links. */
-export function sendPage(ctx: Ctx, { title, above = [], links = [], main, status = 200, head }: ConsolePage): void {
+export function sendPage(
+  ctx: Ctx,
+  { title, above = [], here, links = [], main, status = 200, head }: ConsolePage,
+): void {
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = htmlDocument({
@@ -69,7 +75,7 @@ export function sendPage(ctx: Ctx, { title, above = [], links = [], main, status
     scripts: ['/docs/docs.js', '/console.js'],
     head,
     header: html`<header><div class="bar">${ctx.state.visitor ? bar(ctx) : html`<strong>Sales back office console</strong>`}</div></header>`,
-    main: html`${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}</nav>` : ''}
+    main: html`${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}<span aria-current="page">${here ?? title}</span></nav>` : ''}
 <h1>${title}</h1>
 ${links.length > 0 ? actions(...links) : ''}
 ${main}`,
@@ -80,7 +86,7 @@ ${main}`,
 export const refresh = (seconds: number, to: string): Html =>
   html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
-function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
+function bar({ path, search, query, state: { shell, visitor } }: Ctx): Html {
   const part = navigation.map(([href]) => href).find(href => path.startsWith(`${href}/`));
   const links = navigation.map(([href, name]) => html` ${link(href, name, path, part)}`);
   const q = path === '/tenants' ? String(query.q ?? '') : '';
@@ -88,5 +94,24 @@ function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
 <form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong></div>`;
+<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : ageView(ownPath({ path, search }))}</div>`;
+}
+
+/** The address of a page on this console: a path that begins with two slashes would lead to another host. */
+export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string {
+  return `/${path.replace(/^[/\\]+/, '')}${search}`;
+}
+
+/** True for pages that somebody fills in, or that follow a run: they show nothing that becomes old. */
+const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
+
+/**
+ * When a page was made. A style shows after a minute that it is old, without a script: a page that stays open shows the
+ * fleet as it was.
+ */
+function ageView(path: string): Html {
+  const now = new Date();
+
+  return html`<span>as of <time datetime="${now.toISOString()}">${utc(now)}</time></span>
+<strong class="aged" role="status">This page is more than a minute old. <a href="${path}">Show it as it is now</a></strong>`;
 }

@@ -21,7 +21,9 @@ export function runName({ form: { operation, texts }, start }: Run): string {
   return [start.isPlan ? 'Plan:' : '', operation.name, ...(texts.slug ?? []).slice(0, 3)].join(' ').trim();
 }
 
-export function runState({ outcome, start }: Run): Html {
+export function runState({ outcome, start, isInterrupted }: Run): Html {
+  if (outcome === 'failed' && isInterrupted) return state('ended early');
+
   return state(outcome === 'done' && start.isPlan ? 'ready' : (outcome ?? 'running'));
 }
 
@@ -56,10 +58,11 @@ const othersNote = ({ start }: Run) =>
 
 function runFacts(run: Run): Html {
   const { startedAt, endedAt, last, start, form } = run;
+  const took = durationText((endedAt ?? new Date()).getTime() - startedAt.getTime());
   return facts(
     ['State', runState(run)],
     ['Started', time(startedAt)],
-    ['Took', endedAt ? durationText(endedAt.getTime() - startedAt.getTime()) : last.step?.text],
+    endedAt ? ['Took', took] : ['Runs for', last.step ? `${took}: ${last.step.text}` : took],
     ...(start.by ? [['By', start.by] as const] : []),
     ['Reason', form.texts.reason?.[0]],
   );
@@ -67,8 +70,8 @@ function runFacts(run: Run): Html {
 
 /** One sentence about the whole of a run. */
 export function statusText({ outcome, isInterrupted, start: { isPlan }, last: { count, step } }: Run): string {
-  const failed = count?.failed ? `, ${numberText(count.failed)} failed` : '';
-  const counted = count ? `${numberText(count.done)} of ${numberText(count.total)} done${failed}` : '';
+  const bad = count?.bad ? `, ${numberText(count.bad)} ${count.badly}` : '';
+  const counted = count ? `${numberText(count.done)} of ${numberText(count.total)} done${bad}` : '';
   const sentences = {
     done: isPlan ? 'The plan is ready. Nothing was changed.' : 'It is done.',
     found: 'It is done, and found something.',
@@ -84,11 +87,11 @@ function resultView(request: PageRequest, run: Run, errors: readonly FormError[]
   const { count, plan } = run.last;
   const { offered } = request;
   return html`
-${count ? html`<progress max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
+${count ? html`<progress class="${outcome === 'failed' && !isInterrupted ? 'bad' : ''}" max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${outcome === undefined && !isInterrupted ? cancelForm(request, run) : ''}
-${notes ? textView(run, offered, outcome === 'failed' ? 'Error' : 'Warnings', notes, outcome === 'failed' ? 'note bad' : 'note') : ''}
-${plan ? textView(run, offered, 'Plan', plan.text) : ''}
-${parts.map(part => (part.kind === 'text' ? textView(run, offered, 'Result', part.text) : listView(run, part)))}
+${notes ? notesView(run, offered) : ''}
+${plan ? textView(run, 'Plan', plan.text) : ''}
+${parts.map(part => (part.kind === 'text' ? textView(run, 'Result', part.text) : listView(run, part)))}
 ${outcome === 'done' && isPlan && !plan?.hasFailed ? performForm(request, run, errors) : ''}
 ${outcome === undefined ? '' : html`<p><a href="${formPath(form)}">${isPlan ? 'Change the values' : 'Fill in the form again'}</a></p>`}`;
 }
@@ -100,12 +103,29 @@ function listView(run: Run, { columns, rows }: Extract<Part, { kind: 'list' }>):
 ${hiddenNote(run, rows.length - maxShownRows, 'further rows')}`;
 }
 
-/** A text. The middle of a long one is left out: its end is often a summary. */
-function textView(run: Run, offered: Offer, label: string, text: string, look?: string): Html {
+/** The warnings and errors of a run. Our own sentences have the commands in them, which become links. */
+function notesView(run: Run, offered: Offer): Html {
+  const hasFailed = run.outcome === 'failed' && !run.isInterrupted;
+  const link = (text: string): Html => linkCommands(text, offered);
+
+  return textView(run, hasFailed ? 'Error' : 'Warnings', run.notes, hasFailed ? 'note bad' : 'note', link);
+}
+
+/**
+ * A text. The middle of a long one is left out: its end is often a summary. A plan or a result may have a text of a
+ * tenant that looks like a command: it stays a text.
+ */
+function textView(
+  run: Run,
+  label: string,
+  text: string,
+  look?: string,
+  show: (text: string) => Html = shown => html`${shown}`,
+): Html {
   const left = text.length - maxShownLength;
   const half = maxShownLength / 2;
   const shown = left > 0 ? `${text.slice(0, half)}\n…\n${text.slice(-half)}` : text;
-  return html`${textBlock(linkCommands(shown.trimEnd(), offered), label, look)}${hiddenNote(run, left, 'characters')}`;
+  return html`${textBlock(show(shown.trimEnd()), label, look)}${hiddenNote(run, left, 'characters')}`;
 }
 
 function hiddenNote(run: Run, count: number, what: string): Html {

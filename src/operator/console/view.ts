@@ -21,6 +21,9 @@ function columnOf<Row>(column: Column<Row>) {
   return { name, cell: (row: Row): Cell => (row[cell] == null ? none : format(row[cell] as never)), sort };
 }
 
+/** From this number on, the columns of a list need the whole width of a usual screen. */
+const manyColumns = 6;
+
 /**
  * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its heading. In a form,
  * the buttons in the headings of columns sort it.
@@ -40,7 +43,7 @@ export function table<Row>(
     at === 0
       ? html`<th scope="row">${cellView(content)}</th>`
       : html`<td data-label="${full[at]?.name}">${cellView(content)}</td>`;
-  return html`<div class="table"><table><caption>${caption}</caption>
+  return html`<div class="table${full.length >= manyColumns ? ' wide' : ''}"><table><caption>${caption}</caption>
 <thead><tr>${full.map(column => heading(column, sorted))}</tr></thead>
 <tbody>${rows.map(row => html`<tr>${full.map((column, at) => cell(column.cell(row), at))}</tr>\n`)}</tbody></table></div>`;
 }

@@ -47,7 +47,7 @@ const doctor = defineOperation({
       controlOnly: control,
       connectionBudget: readConfig().connectionBudget,
       onSize: ({ id }, bytes) => sizes.set(id, bytes),
-      onStart: total => progress.start(total),
+      onStart: total => progress.start(total, 'with findings'),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
     if (!control) await storeReport(installation.statements, report); // that of all tenants stays the last one

@@ -2,18 +2,26 @@ import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
+import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
+
+/** A finding of the last report. */
+export interface StoredFinding extends ReportedFinding {
+  /** True if what it says to do was done since, and nobody has checked again. */
+  isDone: boolean;
+}
 
 /** Findings of the last report, with what was repaired since. */
 export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy'> {
   madeAt: string;
   madeBy: string;
-  /** How many the filter selects, and how many of them are not repaired. */
+  /** How many the filter selects; of those that are not repaired, how many are open, and for how many that was done. */
   total: number;
   errors: number;
   warnings: number;
+  done: number;
   /** The open ones first, errors before warnings. */
-  findings: ReportedFinding[];
+  findings: StoredFinding[];
 }
 
 /** Which findings are read; what is undefined does not limit them. */
@@ -27,30 +35,37 @@ interface FindingFilter {
 }
 
 /**
- * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. That a
- * tenant was behind counts as repaired when it has since been brought to the version of this build.
+ * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. A finding
+ * counts as repaired, too, when its tenant was purged since, and that a tenant was behind when it has since been brought
+ * to the version of this build.
  */
 export async function readFindings(
   { statements }: ControlStatements,
   { tenant, server, ids, limit, offset }: FindingFilter = {},
 ): Promise<StoredFindings | undefined> {
   const [tenantJson, idsJson] = [tenant, ids].map(value => (value === undefined ? null : JSON.stringify(value)));
-  const [row] = await statements.execute<(Omit<StoredFindings, keyof DoctorReport> & { report: DoctorReport })[]>(
-    `with last as (select report, made_at, made_by from doctor_reports order by id desc limit 1),
+  const [row] = await statements.execute<
+    (Omit<StoredFindings, keyof DoctorReport> & Pick<StoredFindings, 'findings'> & { report: DoctorReport })[]
+  >(
+    `with last as materialized (${lastReportSql}),
+       done as materialized (${doneSql}),
        found as materialized (
-         select finding, at, finding ->> 'severity' as severity, fixed
+         select finding, at, finding ->> 'severity' as severity, fixed, is_done
            from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
-           left join tenants t on finding ->> 'check' = 'behind' and t.slug = finding ->> 'tenant' and schema_version = ?,
-                lateral (select t.id is not null or (finding ->> 'fixed')::boolean as fixed) f
+           left join tenants t on t.slug = finding ->> 'tenant',
+                lateral (select (finding ->> 'fixed')::boolean or finding ->> 'tenant' is not null and t.id is null
+                             or finding ->> 'check' = 'behind' and coalesce(schema_version = ?, false) as fixed) f,
+                lateral (select not fixed and ${isDoneSql('finding')} as is_done) d
           where (?::jsonb is null or finding -> 'tenant' = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
             and (?::jsonb is null or ?::jsonb @> (finding -> 'id'))),
-       shown as (select * from found order by fixed, severity, at limit ? offset ?)
+       shown as (select * from found order by fixed, is_done, severity, at limit ? offset ?)
      select report - 'findings' as report, ${isoTime('made_at')} as "madeAt", made_by as "madeBy",
             (select count(*)::int from found) as total,
-            (select count(*)::int from found where not fixed and severity = 'error') as errors,
-            (select count(*)::int from found where not fixed and severity = 'warning') as warnings,
-            (select coalesce(json_agg(finding || jsonb_build_object('fixed', fixed)
-                      order by fixed, severity, at), '[]') from shown) as findings
+            (select count(*)::int from found where not fixed and not is_done and severity = 'error') as errors,
+            (select count(*)::int from found where not fixed and not is_done and severity = 'warning') as warnings,
+            (select count(*)::int from found where is_done) as done,
+            (select coalesce(json_agg(finding || jsonb_build_object('fixed', fixed, 'isDone', is_done)
+                      order by fixed, is_done, severity, at), '[]') from shown) as findings
        from last`,
     [await tenantHead(), tenantJson, tenantJson, server, server, idsJson, idsJson, limit, offset].map(
       value => value ?? null,
@@ -58,7 +73,7 @@ export async function readFindings(
   );
   if (!row) return undefined;
   const { report, ...findings } = row;
-  return { ...report, ...findings } as StoredFindings;
+  return { ...report, ...findings };
 }
 
 /** @throws {OperatorError} when the last report has no finding with one of these ids */
@@ -73,7 +88,7 @@ export async function requireFindings(control: ControlStatements, ids: readonly 
 }
 
 /** Returns what `--fix` would repair of the last report. @param ids the only findings; none: all that have no risk */
-export async function listRepairs(control: ControlStatements, ids: readonly string[]): Promise<ReportedFinding[]> {
+export async function listRepairs(control: ControlStatements, ids: readonly string[]): Promise<StoredFinding[]> {
   const found = (await readFindings(control, ids.length > 0 ? { ids } : {}))?.findings ?? [];
   return found.filter(({ repair, fixed }) => !fixed && repair !== null && (repair === 'safe' || ids.length > 0));
 }

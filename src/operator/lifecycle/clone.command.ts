@@ -35,7 +35,7 @@ const clone = defineOperation({
         (plan.leaves.length > 0 ? ` It would not have: ${plan.leaves.join(', ')}.` : ''),
     };
   },
-  async run({ slug, newSlug, ...values }, { installation, output, progress }) {
+  async run({ slug, newSlug, ...values }, { installation, output, progress, recordBirth }) {
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { cloneTenant, readLeft } = await import('./clone.ts');
     progress.step(`cloning ${slug}`);
@@ -44,6 +44,7 @@ const clone = defineOperation({
     const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
       : await restoreData(installation, await findTenant(installation, slug), values, { progress, output }, clone);
+    await recordBirth(newSlug);
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
     const leaves = isPresent ? await readLeft(installation, await findTenant(installation, slug)) : [];
     if (leaves.length > 0) output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);

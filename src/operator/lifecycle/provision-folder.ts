@@ -4,6 +4,7 @@ import type { Installation } from '../../installation.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
+import type { RecordBirth } from '../tenants/record-action.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 
@@ -25,6 +26,7 @@ export async function provisionFolder(
   installation: Installation,
   passwords: Passwords,
   folder: string,
+  recordBirth: RecordBirth,
   onOutcome: (outcome: ManifestOutcome) => void,
 ): Promise<void> {
   const manifests: { file: string; manifest: Manifest }[] = [];
@@ -36,6 +38,7 @@ export async function provisionFolder(
   }
   const make = async (manifest: Manifest) => {
     const provisioned = await provision(installation, passwords, manifest);
+    if (provisioned.created) await recordBirth(manifest.slug);
     return { provisioned, summary: await readTenant(installation, manifest.slug) };
   };
   const provisionOne = ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>

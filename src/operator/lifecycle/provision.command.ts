@@ -6,6 +6,7 @@ import { option, optionalArgument, optionList, parseNames, type Values } from '.
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { readTenant, type TenantSummary, tenantExists } from '../tenants/read-tenants.ts';
+import type { RecordBirth } from '../tenants/record-action.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';
 
@@ -54,10 +55,10 @@ const provisionTenant = defineOperation({
       hasFailed: planned.some(({ error }) => error !== null),
     };
   },
-  async run(values, { installation, output, progress }) {
+  async run(values, { installation, output, progress, recordBirth }) {
     const { file } = values;
     requireManifestAlone(values);
-    if (file && (await isFolder(file))) return provisionManifests(installation, file, output);
+    if (file && (await isFolder(file))) return provisionManifests(installation, file, output, recordBirth);
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { readManifest } = await import('./manifest.ts');
     const { provision } = await import('./provision.ts');
@@ -65,6 +66,7 @@ const provisionTenant = defineOperation({
     progress.step(`provisioning ${manifest.slug}`);
     const provisioned = await provision(installation, createPasswords(), manifest);
     if (!provisioned.created && !file) throw tenantExists(provisioned.tenant);
+    if (provisioned.created) await recordBirth(manifest.slug);
     const summary = await readTenant(installation, manifest.slug);
     output.result(documentOf(provisioned, summary), () => textOf(provisioned, summary));
     return true;
@@ -77,12 +79,17 @@ export const operations = [provisionTenant];
  * Provisions every manifest of a folder. The text of those that failed is the last one.
  * @returns false when one failed
  */
-async function provisionManifests(installation: Installation, folder: string, output: Output): Promise<boolean> {
+async function provisionManifests(
+  installation: Installation,
+  folder: string,
+  output: Output,
+  recordBirth: RecordBirth,
+): Promise<boolean> {
   const { createPasswords } = await import('../../auth/passwords.ts');
   const { provisionFolder } = await import('./provision-folder.ts');
   const failures: string[] = [];
   let [total, logins] = [0, 0];
-  await provisionFolder(installation, createPasswords(), folder, ({ file, made, error }) => {
+  await provisionFolder(installation, createPasswords(), folder, recordBirth, ({ file, made, error }) => {
     total++;
     if (made) {
       logins += made.provisioned.logins.length;

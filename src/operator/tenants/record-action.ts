@@ -35,6 +35,19 @@ const removeEarlierRuns = `
           or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
 
 /**
+ * Says which tenant an action has made. A tenant's history begins with a row of its own, also where one command makes
+ * several, or names another one.
+ */
+export type RecordBirth = (slug: string) => Promise<void>;
+
+/** The row of a tenant out of that of the action that has made it. */
+const recordBirth = `
+  insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason, state, started_at, finished_at)
+  select operator, build, command, t.slug, t.guid, case when a.slug is null then arguments else arguments || jsonb_build_object('from', a.slug) end,
+         reason, 'done', started_at, now()
+    from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
+
+/**
  * Runs a change, and records who asked for it, when and why. The row is written before the change begins, so that no
  * change is without one; a row that stays `running` is of a command that was killed.
  * @param work resolves to `false` when it has failed
@@ -42,7 +55,7 @@ const removeEarlierRuns = `
 export async function recordAction(
   statements: Statements,
   action: RecordedAction,
-  work: () => Promise<unknown>,
+  work: (recordBirth: RecordBirth) => Promise<unknown>,
 ): Promise<unknown> {
   const { command, slug, reason } = action;
   const [row] = await statements.execute<{ id: string }[]>(
@@ -65,7 +78,9 @@ export async function recordAction(
     }
   };
   try {
-    const result = await work();
+    const result = await work(async made => {
+      await statements.execute(recordBirth, [made, row?.id ?? null]);
+    });
     await end(result === false ? 'failed' : 'done');
     return result;
   } catch (error) {

@@ -3,20 +3,22 @@ import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument, optionList } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
-import { tenantSorts } from './read-tenants.ts';
+import { tenantSorts, tenantStates } from './read-tenants.ts';
+import { type HealthReason, healthStates } from './tenant-health.ts';
 
 const show = defineOperation({
   name: 'show',
-  description: 'show one tenant',
+  description: 'show one tenant: what was decided about it, whether it is well, and why not',
   fields: { slug: argument('slug') },
   examples: ['show acme'],
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { showTenant } = await import('./read-tenants.ts');
-    const { keys, features, otherDatabases, ...fields } = await showTenant(installation, slug);
-    output.result({ ...fields, features, otherDatabases, keys }, () =>
+    const { keys, features, otherDatabases, reasons, ...fields } = await showTenant(installation, slug);
+    output.result({ ...fields, reasons, features, otherDatabases, keys }, () =>
       [
         fieldsText({ ...fields, features: features.join(', ') || '–' }),
+        ...reasons.map(reason => fieldsText({ [reason.severity]: reasonText(reason) })),
         ...(otherDatabases.length > 0
           ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: bin/backoffice databases ${slug}` })]
           : []),
@@ -25,6 +27,12 @@ const show = defineOperation({
     );
   },
 });
+
+/** `the database is missing, since 2026-11-24T22:50:39Z. Restore it: bin/backoffice …` */
+function reasonText({ severity, text, since, remedy }: HealthReason): string {
+  const isDone = severity === 'done' ? ' (done since, not checked again)' : '';
+  return `${text}${since ? `, since ${since}` : ''}${isDone}. ${remedy}`;
+}
 
 /** Returns how many databases have each state, such as `1 kept, 2 filled`. */
 function countStates(databases: readonly { readonly state: string }[]): string {
@@ -58,14 +66,13 @@ const edit = defineChange({
   },
 });
 
-const states = ['provisioning', 'active', 'suspended', 'deleted'] as const;
-
 const list = defineList({
   name: 'list',
   description: 'list the tenants, or those that have all of the given properties',
   fields: {
     text: optionalArgument('text', { description: 'a part of the slug, the name or the guid' }),
-    status: option('<status>', 'only tenants in this state', { choices: states }),
+    status: option('<status>', 'only tenants in this state', { choices: tenantStates }),
+    health: option('<health>', 'only tenants that are so', { choices: healthStates }),
     server: option('<name>', 'only tenants on this server', { kind: 'server' }),
     version: option('<version>', 'only tenants at this schema version; its number is enough, such as 0021', {
       kind: 'version',
@@ -76,19 +83,36 @@ const list = defineList({
     }),
     wide: flag('all columns at full width, as -o wide'),
   },
-  examples: ['list', 'list north --status active --sort -created', 'list -o name'],
+  examples: ['list', 'list north --status active --sort -created', 'list --health unwell', 'list -o name'],
+  help: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',
   async items({ text: search, ...filter }, { installation }) {
     const { listTenants } = await import('./read-tenants.ts');
     return listTenants(installation, { search, ...filter });
   },
-  row: ({ slug, name, status, schemaVersion, server, guid }) => ({ slug, name, status, schemaVersion, server, guid }),
-  wide: ({ id, appId, database, createdAt }) => ({ id, appId, database, created: createdAt }),
+  row: ({ slug, name, status, health, schemaVersion, server, reasons }) => ({
+    slug,
+    name,
+    status,
+    health,
+    schemaVersion,
+    server,
+    why: whyOf(reasons),
+  }),
+  wide: ({ guid, id, appId, database, createdAt }) => ({ guid, id, appId, database, created: createdAt }),
   isWide: ({ wide }) => wide,
   nameOf: ({ slug }) => slug,
-  empty: ({ text, status, server, version }) =>
-    [text, status, server, version].some(value => value !== undefined)
+  empty: ({ text, status, health, server, version }) =>
+    [text, status, health, server, version].some(value => value !== undefined)
       ? 'No tenant has these properties.'
       : 'There is no tenant. Make one: bin/backoffice provision --help',
 });
+
+/** The worst reason, and how many others there are; null for a tenant that is well, or only not checked yet. */
+function whyOf(reasons: readonly HealthReason[]): string | null {
+  const [worst, ...others] = reasons.filter(({ severity }) => severity !== 'unchecked');
+  if (!worst) return null;
+
+  return `${worst.text}${others.length > 0 ? `, and ${others.length} more` : ''}`;
+}
 
 export const operations = [list, show, edit];

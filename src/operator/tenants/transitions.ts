@@ -14,6 +14,13 @@ const transitions: Record<Transition, { from: readonly TenantStatus[]; to: Tenan
 
 export type Transition = 'suspend' | 'resume' | 'delete' | 'restore';
 
+/** Returns what can be decided about a tenant that has a state. */
+export function transitionsFrom(status: TenantStatus): Transition[] {
+  const names = Object.keys(transitions) as Transition[];
+
+  return names.filter(name => transitions[name].from.includes(status));
+}
+
 /** What a transition does. */
 interface StateChange {
   guid: string;

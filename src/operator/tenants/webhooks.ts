@@ -3,6 +3,8 @@ import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statement } from '../../postgres/statement.ts';
+import { selectFailingState } from '../../webhooks/failing-webhook.ts';
+import { attemptText } from './tenant-health.ts';
 import { connectTenant, findTenant } from './tenants.ts';
 
 /** The webhooks of a tenant, as they were when they were served last. */
@@ -20,12 +22,20 @@ export interface WebhookStatus {
   id: number;
   url: string;
   state: 'enabled' | 'failing' | 'disabled';
+  /** Why it is disabled, or how its last attempt has failed. */
   reason: string | null;
   failures: number;
   failingSince: string | null;
   nextAttemptAt: string | null;
-  /** Messages beside the feed that are still to be sent. */
-  messages: number;
+  /** Changes and other messages that are still to be sent: of very many changes, the first ones. */
+  waiting: number;
+}
+
+/** A row of `webhooks`. */
+interface StoredWebhook extends Omit<WebhookStatus, 'waiting'> {
+  position: string;
+  resources: string[];
+  actions: string[];
 }
 
 /** Returns the tenants with an enabled webhook, or one that the service has disabled. */
@@ -46,10 +56,18 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
     const text = `
       select id, url, case when not is_enabled then 'disabled' when failing_since is null then 'enabled' else 'failing' end as state,
              disabled_reason as reason, failures, ${isoTime('failing_since')} as "failingSince",
-             ${isoTime('next_attempt_at')} as "nextAttemptAt",
-             (select count(*)::integer from webhook_messages m where m.webhook_id = w.id) as messages
+             ${isoTime('next_attempt_at')} as "nextAttemptAt", position, resources, actions
         from webhooks w order by id`;
-    return (await query({ name: '', text, values: [] })) as unknown as WebhookStatus[];
+    const found = (await query({ name: '', text, values: [] })) as unknown as StoredWebhook[];
+
+    const webhooks: WebhookStatus[] = [];
+    for (const { position, resources, actions, ...webhook } of found) {
+      const [now] = await query(selectFailingState({ id: webhook.id, position, resources, actions }));
+      const { waiting, ...attempt } = now as unknown as Parameters<typeof attemptText>[0] & { waiting: number };
+      const reason = webhook.state === 'failing' ? attemptText(attempt) : webhook.reason;
+      webhooks.push({ ...webhook, reason, waiting });
+    }
+    return webhooks;
   });
 }
 

@@ -110,6 +110,7 @@ describe('operations', () => {
       progress: { isVisible: false, step: () => {}, start: () => {}, advance: () => {} },
       signal: new AbortController().signal,
       agree: async () => undefined,
+      recordBirth: async () => {},
     };
     const { slug, guid } = await world.provision('initech');
     const values = withDefaults(suspend?.fields ?? {}, { slug });

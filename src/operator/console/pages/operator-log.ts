@@ -52,7 +52,8 @@ function filterInput(name: string, label: string, value: string | undefined): Ht
   return html`<label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" autocomplete="off" spellcheck="false">`;
 }
 
-function withText(values: Readonly<Record<string, unknown>>): string {
+/** What an action was done with: `to=second`. */
+export function withText(values: Readonly<Record<string, unknown>>): string {
   const texts = Object.entries(values).map(([name, value]) => `${name}=${[value].flat().join(',')}`);
   return shorten(texts.join(' '), 120);
 }

@@ -2,7 +2,6 @@ import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
 import { failureCauses, listRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
-import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
 import { actions, operationLink, rolloutLink, tenantLink } from '../links.ts';
@@ -46,7 +45,7 @@ ${table('Migration runs', await listRuns(control, maxRuns), empty, [
 }
 
 /** One migration run: its waves, its failures by cause, and the outcome of each tenant. */
-export async function rolloutPage({ control, runs, offered, params: { id = '' } }: PageRequest): Promise<ConsolePage> {
+export async function rolloutPage({ control, runs, params: { id = '' } }: PageRequest): Promise<ConsolePage> {
   if (!/^\d{1,15}$/.test(id)) throw new OperatorError(`There is no run ${id}`);
   const run = await readRun(control, Number(id));
   const waves = await runWaves(control, run.id);
@@ -84,7 +83,7 @@ ${table('Waves', waves, 'No tenant had to be migrated.', [
 ${causes.map(
   ({ error, tenants, slugs }) => html`<h2>${state('failed')} ${numberText(tenants)} for this cause</h2>
 <p>${slugs.map(slug => html`${tenantLink(slug)} `)}${tenants > slugs.length ? '…' : ''}</p>
-${textBlock(linkCommands(error, offered), 'Error', 'note bad')}`,
+${textBlock(error, 'Error', 'note bad')}`,
 )}
 ${table(
   run.tenants > maxOutcomes

@@ -1,27 +1,36 @@
-import { html } from '../../../docs/html.ts';
+import { type Html, html } from '../../../docs/html.ts';
 import { readEmail } from '../../../http/email.ts';
-import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
+import { countTenants, listTenants, tenantSorts, tenantStates } from '../../tenants/read-tenants.ts';
 import { findUsers } from '../../tenants/read-users.ts';
+import { healthStates } from '../../tenants/tenant-health.ts';
 import type { PageRequest } from '../console-page.ts';
 import { numberText } from '../format.ts';
+import { decided, healthCell } from '../health-view.ts';
 import { given, hiddenInputs, operationLink } from '../links.ts';
 import { pager, partOf, table } from '../view.ts';
-import { tenantState, userLinks } from './tenant-page.ts';
+import { userLinks } from './tenant-page.ts';
 
 const pageSize = 50;
 
 /** The tenants that a search finds, and the users with an address. */
 export async function tenantsPage({ control, query }: PageRequest) {
-  const [q = '', status, server, version, asked = ''] = ['q', 'status', 'server', 'version', 'sort'].map(query);
+  const [q = '', server, version, asked = ''] = ['q', 'server', 'version', 'sort'].map(query);
+  const [status, health] = ['status', 'health'].map(query);
   const sort = tenantSorts.some(name => name === asked.replace(/^-/, '')) ? asked : 'slug';
   const part = partOf(query('page'), pageSize);
-  const filter = { search: q || undefined, status, server, version };
+  const filter = { search: q || undefined, status, health, server, version };
   const total = await countTenants(control, filter);
   const tenants = await listTenants(control, { ...filter, sort, ...part });
   const { address, error } = readEmail(q);
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
   const noUser = error ? `An e-mail address ${error.message}.` : `No user has the address ${address}.`;
-  const filters = given({ with: q, 'in state': status, 'on server': server, 'at version': version });
+  const filters = given({
+    with: q,
+    'in state': status,
+    'that are': health,
+    'on server': server,
+    'at version': version,
+  });
   const empty = filters.length > 0 ? 'There is no such tenant.' : 'There is no tenant: provision the first one.';
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
@@ -35,7 +44,10 @@ ${
         ['What to do', user => userLinks(user.tenant, user)],
       ])
 }
-<form action="/tenants" class="sorted">${hiddenInputs({ q, status, server, version })}
+<form action="/tenants" class="actions">${hiddenInputs({ q, server, version, sort: asked })}
+${choice('status', 'State', tenantStates, status)}${choice('health', 'Health', healthStates, health)}
+<button>Show these</button></form>
+<form action="/tenants" class="sorted">${hiddenInputs({ q, status, health, server, version })}
 ${table(
   `${numberText(total)} ${total === 1 ? 'tenant' : 'tenants'}`,
   tenants,
@@ -43,13 +55,21 @@ ${table(
   [
     ['Slug', 'slug', 'slug'],
     ['Name', 'name', 'name'],
-    ['State', tenantState, 'status'],
+    ['State', decided, 'status'],
+    ['Health', healthCell, 'health'],
     ['Schema version', 'schemaVersion', 'version'],
     ['Server', 'server', 'server'],
     ['Made', 'createdAt', 'created'],
   ],
   sort,
 )}</form>
-${pager('/tenants', { q, status, server, version, sort }, part, total)}`;
+${pager('/tenants', { q, status, health, server, version, sort }, part, total)}`;
   return { title: 'Tenants', links: [operationLink('provision', 'Provision a tenant')], main };
+}
+
+/** A list of words to choose one from, or none. */
+function choice(name: string, label: string, words: readonly string[], chosen: string | undefined): Html {
+  const options = words.map(word => html`<option${word === chosen ? html` selected` : ''}>${word}</option>`);
+
+  return html`<label for="by-${name}">${label}</label> <select id="by-${name}" name="${name}"><option value="">any</option>${options}</select>`;
 }

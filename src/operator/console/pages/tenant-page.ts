@@ -1,19 +1,22 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
+import { isConfirmed } from '../../command/operation.ts';
 import { listDatabases } from '../../databases/list-databases.ts';
-import { readFindings } from '../../doctor/read-findings.ts';
+import { listPlaces, type Place } from '../../databases/list-places.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
-import { listActions } from '../../tenants/list-actions.ts';
-import { showTenant, type TenantSummary } from '../../tenants/read-tenants.ts';
+import { type ActionSummary, listActions } from '../../tenants/list-actions.ts';
+import { readTenant, showTenant, type TenantSummary, type TenantWithHealth } from '../../tenants/read-tenants.ts';
 import { readUsage } from '../../tenants/read-usage.ts';
 import { listClients, listUsers, type UserSummary } from '../../tenants/read-users.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, shorten, size, state, time } from '../format.ts';
-import { actions, operationLink, recoveryPath, rolloutLink, withQuery } from '../links.ts';
+import { checkNow, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
+import { actions, operationLink, recoveryPath, tenantPath, withQuery } from '../links.ts';
+import type { Offer, Offered } from '../offered.ts';
 import { plot, plottedDays, timeline } from '../plot.ts';
 import { facts, table } from '../view.ts';
-import { findingsLink } from './findings.ts';
+import { withText } from './operator-log.ts';
 
 const hourMs = 3_600_000;
 const maxShown = 20;
@@ -33,13 +36,9 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const runs = await tenantRuns(control, tenant.id, maxMoments);
   const moments = await readMoments(request, tenant, runs);
-  const { errors = 0, warnings = 0 } = (await readFindings(control, { tenant: slug, limit: 0 })) ?? {};
   const at = { slug };
-  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
-  const commands = Map.groupBy(taking, ({ group }) => group);
-  const main = html`${runs[0]?.state === 'failed' ? failureNote(request, slug, runs[0]) : ''}
+  const main = html`${stateView(request, tenant)}
 ${facts(
-  ['State', tenantState(tenant)],
   ['Slug', code(slug)],
   ['Guid', code(tenant.guid)],
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
@@ -49,7 +48,6 @@ ${facts(
   ['Measured', time(measured?.databaseMeasuredAt)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
-  ['Findings', findingsLink(errors + warnings, errors > 0, { tenant: slug })],
 )}
 <div class="plots">${plot('Requests', amounts('requests'))}${plot('Refused requests', amounts('refused'))}
 ${plot('Writes', amounts('writes'))}${plot('Database time', amounts('databaseMs'), ms => `${(ms / 1_000).toFixed(1)} s`)}</div>
@@ -87,20 +85,67 @@ ${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.'
   'state',
   ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
 ])}
-${table(`All commands for ${slug}`, [...commands], '', [
-  ['Kind', ([group]) => group],
-  ['Commands', ([, each]) => html`${each.map(({ operation: { name } }) => html`${operationLink(name, name, at)} `)}`],
-])}`;
-  return { title: tenant.name, above: [['/tenants', 'Tenants']], main };
+${destructionView(tenant, offered)}`;
+  return { title: tenant.name, above: [['/tenants', 'Tenants']], here: slug, main };
 }
 
-export function tenantState({ status, isolated }: TenantSummary): Html {
-  return html`${state(status)}${isolated ? ', isolated' : ''}`;
+/** What was decided about a tenant, and whether it is well, each with what can be done about it. */
+function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
+  const { offered } = request;
+  const { slug, health, reasons, checkedAt } = tenant;
+  const looked = checkedAt ? html`doctor looked ${time(checkedAt)}` : 'doctor has never looked';
+
+  return html`<div class="marks">
+<section class="note"><h2>State: ${decided(tenant)}</h2>
+${actions(...verbs(tenant, offered), html`<a href="${tenantPath(slug)}/commands">All commands</a>`)}</section>
+<section class="note${health === 'unwell' ? ' bad' : ''}" id="health"><h2>Health: ${state(health)} <span class="hint">${looked}</span></h2>
+${reasons.length > 0 ? html`<ul class="plain">${reasons.map(each => reasonView(each, offered))}</ul>` : ''}
+${actions(checkNow(request))}</section></div>`;
 }
 
-function failureNote({ offered }: PageRequest, slug: string, { run, error }: TenantRun): Html {
-  return html`<div class="note bad"><p><strong>Its last migration failed</strong>, in ${rolloutLink(run)}: ${linkCommands(error ?? '', offered)}</p>
-${actions(operationLink('migrate', 'Migrate it again', { slug }))}</div>`;
+/** What destroys something of a tenant, apart from all else. */
+function destructionView(tenant: TenantSummary, offered: Offer): Html {
+  const links = destructiveVerbs(tenant, offered);
+  if (links.length === 0) return html``;
+
+  return html`<section class="note bad"><h2>${state('destroys', 'bad')} what cannot be had back easily</h2>
+<p class="hint">The plan comes first, and wants the name typed.</p>${actions(...links)}</section>`;
+}
+
+/** Every command that takes a tenant, filled in; those that hurt somebody stand apart. */
+export async function tenantCommandsPage({ control, offered, params }: PageRequest): Promise<ConsolePage> {
+  const { slug = '' } = params;
+  const { name } = await readTenant(control, slug);
+  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
+  const [hurting, others] = [true, false].map(hurts => taking.filter(each => isConfirmed(each.operation) === hurts));
+  const list = (of: readonly Offered[] = []): Html =>
+    html`${of.map(({ operation: { name: command } }) => html`${operationLink(command, command, { slug })} `)}`;
+  const main = html`${table('Commands', [...Map.groupBy(others ?? [], ({ group }) => group)], '', [
+    ['Kind', ([group]) => group],
+    ['Commands', ([, each]) => list(each)],
+  ])}
+${table(
+  'What locks somebody out, or destroys something',
+  ['locks out', 'destroys'].map(effect => ({
+    effect,
+    each: hurting?.filter(({ operation }) => operation.effect === effect),
+  })),
+  '',
+  [
+    ['Effect', ({ effect }) => state(effect, 'bad')],
+    ['Commands', ({ each }) => list(each)],
+  ],
+)}`;
+
+  return {
+    title: `Commands for ${name}`,
+    above: [
+      ['/tenants', 'Tenants'],
+      [tenantPath(slug), slug],
+    ],
+    here: 'Commands',
+    main,
+  };
 }
 
 /** What helps a user who cannot log in, or should not. */
@@ -123,17 +168,51 @@ export async function databaseTable({ control, offered }: PageRequest, slug: str
 }
 
 /** What happened to a tenant, the newest first. */
-async function readMoments({ control }: PageRequest, { slug, guid }: TenantSummary, runs: readonly TenantRun[]) {
-  const log = (await listActions(control, { slug, limit: maxMoments })).map(({ startedAt: at, state, ...action }) => ({
-    ...{ kind: 'Operators', at, isBad: state === 'failed' },
-    text: `${action.command} by ${action.operator}${action.reason ? `: ${action.reason}` : ''}`,
+async function readMoments(
+  { control }: PageRequest,
+  { id, slug, guid, createdAt }: TenantSummary,
+  runs: readonly TenantRun[],
+) {
+  const actions = await listActions(control, { slug, limit: maxMoments });
+  const log = actions.map(action => ({
+    kind: 'Operators',
+    at: action.startedAt,
+    isBad: action.state === 'failed',
+    text: actionText(action),
   }));
-  const migrations = runs.map(({ at, run, state, to, error }) => ({
-    ...{ kind: 'Migrations', at, isBad: state === 'failed' },
-    text: `run ${run}: ${error ? shorten(error) : `${state} to ${to ?? 'no version'}`}`,
+  const migrations = runs.map(({ at, run, state: outcome, from, to, error }) => ({
+    kind: 'Migrations',
+    at,
+    isBad: outcome === 'failed',
+    text: `run ${run}: ${error ? shorten(error) : `${outcome} from ${from ?? 'no version'} to ${to ?? 'no version'}`}`,
   }));
+  const databases = (await listPlaces(control, id)).map(place => ({
+    kind: 'Databases',
+    at: place.at,
+    isBad: false,
+    text: placeText(place),
+  }));
+  const birth = { kind: 'Tenant', at: createdAt, isBad: false, text: 'made' };
   const archives = await readNewestArchive(control, guid);
-  return [...log, ...migrations, ...archives].sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
+
+  return [...log, ...migrations, ...databases, birth, ...archives]
+    .sort((one, other) => (one.at < other.at ? 1 : -1))
+    .slice(0, maxMoments);
+}
+
+/** `move by jane@office, to=second: more room` */
+function actionText({ command, operator, arguments: given, reason }: ActionSummary): string {
+  const values = withText(given);
+  const what = `${command} by ${operator}${values ? `, ${values}` : ''}`;
+
+  return reason ? `${what}: ${reason}` : what;
+}
+
+/** `served from tenants_acme_1 on second, before from tenants_acme_0 on first` */
+function placeText({ database, server, origin, before }: Place): string {
+  const what = `served from ${database} on ${server}, filled from: ${origin}`;
+
+  return before ? `${what}; before from ${before.database} on ${before.server}` : what;
 }
 
 /** Returns the newest archive of a tenant as the last run saw it: the page *Recovery* lists the others. */

@@ -1,0 +1,29 @@
+import type { ControlStatements } from '../../installation.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+
+/** The database from which a tenant was served from a moment on. */
+export interface Place {
+  at: string;
+  database: string;
+  server: string;
+  /** What it was filled from, in words. */
+  origin: string;
+  /** The one before it; null for the first one. */
+  before: { database: string; server: string } | null;
+}
+
+/** Returns from which databases a tenant was served, one after the other: a switch to a former one begins another row. */
+export async function listPlaces({ statements }: ControlStatements, tenantId: number): Promise<Place[]> {
+  return statements.execute(
+    `with served as (
+       select database_name as database, s.name as server, origin, begins
+         from tenant_databases d join servers s on s.id = server_id,
+              lateral (select lower(each) as begins from unnest(current_during) as each
+                        union select current_since) times
+        where tenant_id = ? and begins is not null)
+     select ${isoTime('begins')} as at, database, server, origin,
+            lag(json_build_object('database', database, 'server', server)) over (order by begins) as before
+       from served order by begins`,
+    [tenantId],
+  );
+}
