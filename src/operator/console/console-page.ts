@@ -75,7 +75,7 @@ export function sendPage(
     scripts: ['/docs/docs.js', '/console.js'],
     head,
     header: html`<header><div class="bar">${ctx.state.visitor ? bar(ctx) : html`<strong>Sales back office console</strong>`}</div></header>`,
-    main: html`${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}<span aria-current="page">${here ?? title}</span></nav>` : ''}
+    main: html`${ctx.state.visitor && !isForm(ctx.path) ? ageNote(ownPath(ctx)) : ''}${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}<span aria-current="page">${here ?? title}</span></nav>` : ''}
 <h1>${title}</h1>
 ${links.length > 0 ? actions(...links) : ''}
 ${main}`,
@@ -86,7 +86,7 @@ ${main}`,
 export const refresh = (seconds: number, to: string): Html =>
   html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
-function bar({ path, search, query, state: { shell, visitor } }: Ctx): Html {
+function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
   const part = navigation.map(([href]) => href).find(href => path.startsWith(`${href}/`));
   const links = navigation.map(([href, name]) => html` ${link(href, name, path, part)}`);
   const q = path === '/tenants' ? String(query.q ?? '') : '';
@@ -94,7 +94,7 @@ function bar({ path, search, query, state: { shell, visitor } }: Ctx): Html {
 <form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : ageView(ownPath({ path, search }))}</div>`;
+<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : madeAt()}</div>`;
 }
 
 /** The address of a page on this console: a path that begins with two slashes would lead to another host. */
@@ -105,13 +105,18 @@ export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string 
 /** True for pages that somebody fills in, or that follow a run: they show nothing that becomes old. */
 const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
 
-/**
- * When a page was made. A style shows after a minute that it is old, without a script: a page that stays open shows the
- * fleet as it was.
- */
-function ageView(path: string): Html {
+/** When a page was made: what it shows was so then. */
+function madeAt(): Html {
   const now = new Date();
 
-  return html`<span>as of <time datetime="${now.toISOString()}">${utc(now)}</time></span>
-<strong class="aged" role="status">This page is more than a minute old. <a href="${path}">Show it as it is now</a></strong>`;
+  return html`as of <time datetime="${now.toISOString()}" title="${utc(now)}">${utc(now).slice(11)}</time>`;
+}
+
+/**
+ * Says that a page is old. A style shows it after a minute, without a script: a page that stays open goes on to show the
+ * fleet as it was.
+ * @param path of the page
+ */
+function ageNote(path: string): Html {
+  return html`<p class="aged" role="status">This page is more than a minute old. <a href="${path}">Show it as it is now</a></p>`;
 }

@@ -1,6 +1,7 @@
 import type { ControlStatements } from '../../installation.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
+import { doneSql, isDoneSql, lastReportSql } from '../doctor/done-since.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import type { DatabaseState, KeptBy } from './database-store.ts';
 
@@ -29,18 +30,30 @@ export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   /** True while a command works on the tenant. */
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
+  /** What the last report of doctor says of it, with the remedy; null: nothing, or that was seen to since. */
+  finding: string | null;
   /** True until the tenant is served for the first time. */
   isNew: boolean;
   isPurging: boolean;
 }
 
+/** The checks of doctor that say that a database cannot be used. */
+const unusable = `('missing_database', 'renamed_database', 'half_dropped_database', 'closed_database')`;
+
 const listed = `
+  with last as (${lastReportSql}), done as (${doneSql}),
+  unusable as materialized (
+    select f ->> 'tenant' as of_tenant, f ->> 'problem' as problem, f ->> 'remedy' as remedy
+      from last, jsonb_array_elements(report -> 'findings') f
+     where f ->> 'check' in ${unusable} and not (f ->> 'fixed')::boolean and not ${isDoneSql('f')})
   select slug, d.database_name as database, s.name as server, d.state, origin, bytes::float8, error,
          ${isoTime('d.created_at')} as "createdAt", ${isoTime('keep_until')} as "keepUntil", kept_by as "keptBy",
          coalesce(keep_until < now(), false) as "isOverdue",
          exists (select from pg_locks where locktype = 'advisory' and granted and classid = ${lockSpaces.tenant} and objid = t.id::oid
                    and database = (select oid from pg_database where datname = current_database())) as "isBusy",
          (select case when closed then 'closed' else 'announced' end from tenant_fences where tenant_guid = guid) as fence,
+         (select concat(problem, ': ', remedy) from unusable
+           where of_tenant = slug and strpos(problem, d.database_name) > 0 limit 1) as finding,
          t.status = 'provisioning' as "isNew", purging_at is not null as "isPurging"
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
    where d.state <> 'gone'`;
@@ -66,7 +79,7 @@ export async function readStored(
 /** As `readStored`, with what is to be done with each. */
 export async function listDatabases(control: ControlStatements, slug: string | undefined): Promise<ListedDatabase[]> {
   return (await readStored(control, slug)).map(stored => {
-    const { keptBy: _, isOverdue, isBusy, fence, isNew, isPurging, ...row } = stored;
+    const { keptBy: _, isOverdue, isBusy, fence, finding, isNew, isPurging, ...row } = stored;
     return { ...row, why: explain(stored) };
   });
 }
@@ -76,9 +89,11 @@ export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabas
   return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }
 
+/** Why the database is there that a tenant is served from. */
+export const served = 'serves the tenant';
 const prune = 'bin/backoffice databases prune';
 
-function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurging }: StoredDatabase): string {
+function explain({ slug, state, keptBy, isOverdue, isBusy, fence, finding, isNew, isPurging }: StoredDatabase): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
   const purge = `bin/backoffice purge ${slug}`;
@@ -89,7 +104,7 @@ function explain({ slug, state, keptBy, isOverdue, isBusy, fence, isNew, isPurgi
     case 'filled':
       return `restored: bin/backoffice restore diff ${slug}, then bin/backoffice restore swap ${slug}`;
     case 'current':
-      return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : 'serves the tenant';
+      return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : (finding ?? served);
     case 'kept':
       if (isOverdue) return `its time has passed: ${prune}`;
       if (keptBy === 'move') return `before the last move: bin/backoffice move ${slug} --back`;

@@ -1,7 +1,7 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { isConfirmed } from '../../command/operation.ts';
-import { listDatabases } from '../../databases/list-databases.ts';
+import { listDatabases, served } from '../../databases/list-databases.ts';
 import { listPlaces, type Place } from '../../databases/list-places.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { type ActionSummary, listActions } from '../../tenants/list-actions.ts';
@@ -160,7 +160,10 @@ export async function databaseTable({ control, offered }: PageRequest, slug: str
   return table('Databases', await listDatabases(control, slug), 'It has no database yet.', [
     'database',
     'server',
-    'state',
+    [
+      'State',
+      ({ state: is, why }) => (is === 'current' ? (why === served ? state(is) : state(is, 'warn')) : state(is)),
+    ],
     ['Filled from', 'origin'],
     ['Kept until', 'keepUntil'],
     ['Why it is there', ({ why }) => linkCommands(why, offered)],
@@ -192,10 +195,12 @@ async function readMoments(
     isBad: false,
     text: placeText(place),
   }));
-  const birth = { kind: 'Tenant', at: createdAt, isBad: false, text: 'made' };
+  const isBirthKnown =
+    actions.length === maxMoments || actions.some(({ command }) => ['provision', 'clone'].includes(command));
+  const birth = isBirthKnown ? [] : [{ kind: 'Tenant', at: createdAt, isBad: false, text: 'made' }];
   const archives = await readNewestArchive(control, guid);
 
-  return [...log, ...migrations, ...databases, birth, ...archives]
+  return [...log, ...migrations, ...databases, ...birth, ...archives]
     .sort((one, other) => (one.at < other.at ? 1 : -1))
     .slice(0, maxMoments);
 }
