@@ -28,7 +28,7 @@ interface AxeResults {
   violations: { id: string; nodes: { target: string[] }[] }[];
 }
 interface Element {
-  getBoundingClientRect(): { top: number };
+  getBoundingClientRect(): { top: number; right: number };
   scrollLeft: number;
   open: boolean;
   tagName: string;
@@ -134,6 +134,16 @@ export function readClipboard(): Promise<string> {
 export function overflow(): number {
   const { documentElement } = (globalThis as unknown as Window).document;
   return documentElement.scrollWidth - documentElement.clientWidth;
+}
+
+/**
+ * The links, buttons and inputs that are beside the window: only by scrolling sideways, inside of a list, would somebody
+ * see them.
+ */
+export function besideWindow(): string[] {
+  const { document, innerWidth } = globalThis as unknown as Window & { innerWidth: number };
+  const controls = [...document.querySelectorAll('main :is(a, button, input, select, textarea, summary)')];
+  return controls.filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.textContent);
 }
 
 /**

@@ -1,7 +1,15 @@
 import { expect } from 'chai';
 import type { Browser, Page } from 'playwright-core';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../docs/browser.ts';
+import {
+  besideWindow,
+  findViolations,
+  hasBrowser,
+  isDark,
+  launchBrowser,
+  overflow,
+  textContrasts,
+} from '../docs/browser.ts';
 import { openPage, type PageOptions } from '../operator/console/browser-page.ts';
 import { useConsole } from '../operator/console/console-client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -12,6 +20,8 @@ const pages = [
     '/',
     '/tenants?q=acme',
     '/tenants/acme',
+    '/tenants/acme/commands',
+    '/tenants?health=unwell',
     '/rollouts',
     '/recovery',
     '/recovery/acme?at=2026-01-01T10:00',
@@ -52,9 +62,11 @@ const pages = [
       await page.goto(opened.origin + path);
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.emulateMedia({ colorScheme, forcedColors: 'none' });
-        for (const width of [320, 390, 1280]) {
+        // 640: a window of 1280 that is enlarged to 200 %.
+        for (const width of [320, 390, 640, 1280]) {
           await page.setViewportSize({ width, height: 800 });
           expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
+          expect(await page.evaluate(besideWindow), `${path} at ${width}`).to.deep.equal([]);
         }
         const contrasts = await page.evaluate(textContrasts);
         expect(

@@ -15,6 +15,8 @@ const pages = [
     '/tenants?q=t5',
     '/tenants?q=admin@acme.test',
     '/tenants?sort=-server&page=100',
+    '/tenants?health=unwell',
+    '/tenants?sort=-health',
     '/tenants/acme',
   ],
   ...[

@@ -7,7 +7,7 @@ import { controlSql, type World } from '../../support/world.ts';
 /** The pages that only show something. */
 export const pages = [
   ...['/', '/tenants', '/tenants?q=admin@acme.test', '/tenants/acme', '/rollouts', '/recovery', '/recovery/acme'],
-  ...['/findings', '/capacity', '/log', '/operations'],
+  ...['/tenants/acme/commands', '/tenants?health=unwell', '/findings', '/capacity', '/log', '/operations'],
 ];
 
 /** A page or another response of the console. */

@@ -156,8 +156,8 @@ describe('console: forms, plans and runs', () => {
         .to.include('Looked')
         .and.include('TEMPORARY on database')
         .and.include('CREATE INDEX by_hand ON public.countries');
-      expect((await opened.get('/tenants/acme')).text).to.include('href="/findings?tenant=acme"');
       const id = /name="finding" value="(\w+)"/.exec(findings)?.[1] ?? '';
+      expect((await opened.get('/tenants/acme')).text).to.include(`href="/findings?id=${id}#${id}"`);
       expect(findings).to.include(`/operations/doctor?fix=on&#38;finding=${id}">bin/backoffice doctor --fix ${id}</a>`);
     } finally {
       await sql(world.acme, 'drop index by_hand');

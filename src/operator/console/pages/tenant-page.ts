@@ -160,10 +160,7 @@ export async function databaseTable({ control, offered }: PageRequest, slug: str
   return table('Databases', await listDatabases(control, slug), 'It has no database yet.', [
     'database',
     'server',
-    [
-      'State',
-      ({ state: is, why }) => (is === 'current' ? (why === served ? state(is) : state(is, 'warn')) : state(is)),
-    ],
+    ['State', ({ state: is, why }) => state(is, is === 'current' && why !== served ? 'warn' : undefined)],
     ['Filled from', 'origin'],
     ['Kept until', 'keepUntil'],
     ['Why it is there', ({ why }) => linkCommands(why, offered)],
