@@ -50,7 +50,7 @@ ${pager('/recovery', {}, part, counts.tenants)}`;
 export async function tenantRecoveryPage(request: PageRequest): Promise<ConsolePage> {
   const { control, params, query } = request;
   const { slug = '' } = params;
-  const { guid, name } = await readTenant(control, slug);
+  const { guid } = await readTenant(control, slug);
   const age = await readArchiveAge(control, guid);
   const { archives, note } = await listInTarget(request, guid);
   const at = { slug };
@@ -92,8 +92,9 @@ ${await databaseTable(request, slug)}`;
     title: `Restore ${slug}`,
     above: [
       ['/recovery', 'Recovery'],
-      [tenantPath(slug), name],
+      [tenantPath(slug), slug],
     ],
+    here: 'Restore',
     main,
   };
 }
