@@ -79,27 +79,67 @@ export interface TenantFilter {
 }
 
 /** Returns the tenants that the filter selects, by default all, ordered by slug. */
-export async function listTenants(
-  { statements }: ControlStatements,
-  filter: TenantFilter = {},
-): Promise<TenantWithHealth[]> {
-  const { sort = 'slug', limit = null, offset = 0, health } = filter;
+export async function listTenants(control: ControlStatements, filter: TenantFilter = {}): Promise<TenantWithHealth[]> {
+  const { sort = 'slug', limit = null, offset = 0 } = filter;
   const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
-  const order = `${column} ${sort.startsWith('-') ? 'desc' : 'asc'} nulls last`;
+  const order = `order by ${column} ${sort.startsWith('-') ? 'desc' : 'asc'} nulls last, t.slug`;
+
+  if (filter.health !== undefined || column === sortColumns.health) {
+    return readTenants(control, await findByHealth(control, filter, order));
+  }
+
+  const { where, values } = conditionsOf(filter);
+  const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where} ${order} limit ? offset ?`;
+
+  return readWithHealth(control, picked, [...values, limit, offset], order);
+}
+
+/** Returns the ids of the tenants that the filter selects, in their order. Of all tenants only the rank is looked up. */
+async function findByHealth(
+  { statements }: ControlStatements,
+  filter: TenantFilter,
+  order: string,
+): Promise<readonly number[]> {
+  const { limit = null, offset = 0, health } = filter;
   const { where, values } = conditionsOf(filter);
   const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where}`;
-  const part = [limit, offset];
+  const isSo = health === undefined ? 'true' : `${healthOf('health.rank')} = ?`;
+  const rows = await statements.execute<{ id: number }[]>(
+    `with ${await healthSql(picked)}
+     select t.id::float8 as id
+       from picked t join servers s on s.id = t.server_id
+       left join (select id, rank from health) health on health.id = t.id
+      where ${isSo} ${order} limit ? offset ?`,
+    [...values, ...(health === undefined ? [] : [health]), limit, offset],
+  );
 
-  // Only where the health of all decides which tenants are shown, it is looked up for all.
-  const needsAll = health !== undefined || column === sortColumns.health;
-  const [ofPicked, ofAll] = needsAll ? ['', 'limit ? offset ?'] : [`order by ${order}, t.slug limit ? offset ?`, ''];
+  return rows.map(({ id }) => id);
+}
+
+/** Returns tenants in the order of their ids. */
+function readTenants(control: ControlStatements, ids: readonly number[]): Promise<TenantWithHealth[]> {
+  const list = `{${ids.join(',')}}`;
+
+  return readWithHealth(
+    control,
+    'select * from tenants where id = any (?::bigint[])',
+    [list, list],
+    'order by array_position(?::bigint[], t.id)',
+  );
+}
+
+/** @param picked SQL of the tenants @param values of both texts */
+async function readWithHealth(
+  { statements }: ControlStatements,
+  picked: string,
+  values: (string | number | null)[],
+  order: string,
+): Promise<TenantWithHealth[]> {
   const rows = await statements.execute<(TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]>(
-    `with ${await healthSql(`${picked} ${ofPicked}`)}
+    `with ${await healthSql(picked)}
      select ${columns}, ${healthColumns}, (select ${isoTime('made_at')} from last) as "checkedAt"
-       from picked t join servers s on s.id = t.server_id left join health on health.id = t.id
-      ${health === undefined ? '' : `where ${healthOf('health.rank')} = ?`}
-      order by ${order}, t.slug ${ofAll}`,
-    needsAll ? [...values, ...(health === undefined ? [] : [health]), ...part] : [...values, ...part],
+       from picked t join servers s on s.id = t.server_id left join health on health.id = t.id ${order}`,
+    values,
   );
 
   return rows.map(({ reasons, ...tenant }) => ({ ...tenant, reasons: toReasons(reasons) }));
@@ -115,7 +155,8 @@ export async function countTenants({ statements }: ControlStatements, filter: Te
       ? await statements.execute<{ count: number }[]>(`select count(*)::int as count ${from}`, values)
       : await statements.execute<{ count: number }[]>(
           `with ${await healthSql(`select t.* ${from}`)}
-           select count(*)::int as count from picked left join health using (id) where ${healthOf('rank')} = ?`,
+           select count(*)::int as count from picked left join (select id, rank from health) health using (id)
+            where ${healthOf('rank')} = ?`,
           [...values, health],
         );
 
@@ -128,7 +169,7 @@ interface FleetHealth {
   /** When doctor last looked at all of them; null: never. */
   checkedAt: string | null;
   /** Those that are not well for a reason of their own: the worst first, and of these the ones that were so first. */
-  troubled: (Pick<TenantWithHealth, 'slug' | 'health' | 'reasons'> & { since: string | null })[];
+  troubled: TenantWithHealth[];
   /** How many such there are, with those that are not listed. */
   total: number;
 }
@@ -138,33 +179,26 @@ interface FleetHealth {
  * not listed. So are those that are only not checked yet.
  * @param limit how many are listed
  */
-export async function readFleetHealth({ statements }: ControlStatements, limit: number): Promise<FleetHealth> {
-  const [row] = await statements.execute<
-    (Omit<FleetHealth, 'troubled'> & {
-      troubled: (StoredHealth & { slug: string; since: string | null })[];
-    })[]
-  >(
+export async function readFleetHealth(control: ControlStatements, limit: number): Promise<FleetHealth> {
+  const [row] = await control.statements.execute<(Omit<FleetHealth, 'troubled'> & { shown: number[] })[]>(
     `with ${await healthSql('select * from tenants')},
-     troubled as materialized (
-       select slug, health.* from picked join health using (id)
-        where not is_of_server and (rank > 1 or reasons @> '[{"severity": "done"}]')),
-     shown as (select * from troubled order by rank desc, since nulls last, slug limit ?)
+     ranked_tenants as materialized (
+       select slug, id, rank, since, not is_of_server and (rank > 1 or has_done) as is_troubled
+         from picked left join (select id, rank, since, is_of_server, has_done from health) health using (id))
      select (select json_object_agg(health, tenants) from (
-               select ${healthOf('rank')} as health, count(*) as tenants
-                 from picked left join health using (id) group by 1) c) as counts,
+               select ${healthOf('rank')} as health, count(*) as tenants from ranked_tenants group by 1) c) as counts,
             (select ${isoTime('made_at')} from last) as "checkedAt",
-            (select count(*)::int from troubled) as total,
-            (select coalesce(json_agg(json_build_object('slug', slug, 'health', ${healthOf('rank')},
-                      'since', ${isoTime('since')}, 'reasons', reasons) order by rank desc, since nulls last, slug), '[]')
-               from shown) as troubled`,
+            (select count(*)::int from ranked_tenants where is_troubled) as total,
+            array(select id::float8 from ranked_tenants where is_troubled
+                   order by rank desc, since nulls last, slug limit ?) as shown`,
     [limit],
   );
-  const { counts, troubled = [], checkedAt = null, total = 0 } = row ?? {};
+  const { counts, shown = [], checkedAt = null, total = 0 } = row ?? {};
 
   return {
     counts: { well: 0, unchecked: 0, warning: 0, unwell: 0, ...counts },
     checkedAt,
-    troubled: troubled.map(({ reasons, ...tenant }) => ({ ...tenant, reasons: toReasons(reasons) })),
+    troubled: await readTenants(control, shown),
     total,
   };
 }
@@ -202,26 +236,15 @@ export function noSuchTenant(slug: string): OperatorError {
   return new OperatorError(`There is no tenant ${slug}. List the tenants: bin/backoffice list`);
 }
 
-/** @throws {OperatorError} when there is no tenant with this slug */
-async function readTenantWithHealth({ statements }: ControlStatements, slug: string): Promise<TenantWithHealth> {
-  const { id } = await readTenant({ statements }, slug);
-  const [row] = await statements.execute<(TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]>(
-    `with ${await healthSql('select * from tenants where id = ?')}
-     select ${columns}, ${healthColumns}, (select ${isoTime('made_at')} from last) as "checkedAt"
-       from picked t join servers s on s.id = t.server_id left join health on health.id = t.id`,
-    [id],
-  );
-  if (!row) throw noSuchTenant(slug); // it was purged meanwhile
-
-  return { ...row, reasons: toReasons(row.reasons) };
-}
-
 /**
  * Returns one tenant with its features, its number of users, its databases beside the one that it has, and its keys
  * without their secrets, oldest key first.
  */
 export async function showTenant({ statements }: ControlStatements, slug: string) {
-  const tenant = await readTenantWithHealth({ statements }, slug);
+  const { id } = await readTenant({ statements }, slug);
+  const [tenant] = await readTenants({ statements }, [id]);
+  if (!tenant) throw noSuchTenant(slug); // it was purged meanwhile
+
   const [more] = await statements.execute<{ features: string[]; users: number }[]>(
     'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
     [tenant.id],

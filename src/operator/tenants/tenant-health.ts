@@ -52,7 +52,8 @@ const knownBetter = `('behind', 'webhooks_behind')`;
 /**
  * The one place that decides whether a tenant is well: from the last report of doctor, and from what the control
  * database knows by itself. Returns common table expressions, the last of which, `health`, has a row for each tenant of
- * `picked` that is not well.
+ * `picked` that is not well. A statement for all tenants leaves out `reasons`, which only those need that are shown: then
+ * PostgreSQL does not make them.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
@@ -106,8 +107,9 @@ export async function healthSql(picked: string): Promise<string> {
       from picked t left join last on true where made_at is null or t.created_at > made_at),
   ranked as (
     select *, case severity when 'error' then 3 when 'warning' then 2 else 1 end as rank from reasons),
-  health as materialized (
+  health as not materialized (
     select r.id, max(rank) as rank, min(since) as since, bool_and(check_name = 'server_unreachable') as is_of_server,
+           bool_or(severity = 'done') as has_done,
            jsonb_agg(jsonb_build_object('severity', severity, 'check', check_name, 'since', ${isoTime('since')},
                        'detail', detail || jsonb_build_object('slug', slug)) order by rank desc, at, check_name) as reasons
       from ranked r join picked on picked.id = r.id group by r.id)`;

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { readArchiveAges } from '../../backup/archive-ages.ts';
+import { countUnarchived } from '../../backup/archive-ages.ts';
 import { countText } from '../../command/texts.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import { countFleet } from '../../schema/fleet-status.ts';
@@ -111,7 +111,7 @@ function tenantConcerns(
   total: number,
   hasMoreUnwell: boolean,
 ): Concern[] {
-  const concerns = troubled.map(({ slug, reasons, since }): Concern => {
+  const concerns = troubled.map(({ slug, reasons }): Concern => {
     const shown = reasons.slice(0, maxReasons);
     const left = reasons.length - shown.length;
     const more = left > 0 ? html`<li><a href="${tenantPath(slug)}#health">and ${left} more</a></li>` : '';
@@ -119,7 +119,7 @@ function tenantConcerns(
     return {
       severity: reasons[0]?.severity ?? 'unchecked',
       text: html`${tenantLink(slug)}<ul class="plain">${shown.map(({ severity: is, text }) => html`<li>${is === 'done' ? html`${severity(is)}: ` : ''}${shorten(text)}</li>`)}${more}</ul>`,
-      since,
+      since: reasons.flatMap(({ since }) => since ?? []).sort()[0] ?? null,
       remedy: html`<ul class="plain">${shown.map(each => html`<li>${remedyOf(each, offered)}</li>`)}</ul>`,
     };
   });
@@ -172,7 +172,7 @@ async function serverConcerns(request: PageRequest): Promise<Concern[]> {
 }
 
 async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
-  const { tenants, without, isProved } = await readArchiveAges(control, { limit: 0 });
+  const { tenants, without, isProved } = await countUnarchived(control);
 
   return [
     ...when(without > 0, {
