@@ -1,9 +1,9 @@
 import type { ControlStatements, Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Trace } from '../../tracing/trace.ts';
-import { type Context, isConfirmed, isRecorded, type Operation } from '../command/operation.ts';
+import { type Context, isConfirmed, isRecorded, type Operation, type RecordBirth } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
-import type { RecordBirth, RecordedAction } from '../tenants/record-action.ts';
+import type { RecordedAction } from '../tenants/record-action.ts';
 import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';

@@ -1,6 +1,5 @@
 import type { Installation } from '../../installation.ts';
 import type { Trace } from '../../tracing/trace.ts';
-import type { RecordBirth } from '../tenants/record-action.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /**
@@ -176,6 +175,12 @@ export interface Progress {
   /** Counts one more. */
   advance(isBad: boolean): void;
 }
+
+/**
+ * Says which tenant an operation has made. A tenant's history begins with a row of its own, also
+ * where one command makes several, or names another one.
+ */
+export type RecordBirth = (slug: string) => Promise<void>;
 
 /** What an operation runs in: on a terminal, in a script, or in a service. */
 export interface Context {

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../installation.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../doctor/done-since.ts';
+import { doneSql, isDoneSql, lastReportSql } from '../tenants/done-since.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import type { DatabaseState, KeptBy } from './database-store.ts';
 

@@ -12,7 +12,10 @@ export interface Place {
   before: { database: string; server: string } | null;
 }
 
-/** Returns from which databases a tenant was served, one after the other: a switch to a former one begins another row. */
+/**
+ * Returns from which databases a tenant was served, one after the other: a switch to a former
+ * one begins another row.
+ */
 export async function listPlaces({ statements }: ControlStatements, tenantId: number): Promise<Place[]> {
   return statements.execute(
     `with served as (

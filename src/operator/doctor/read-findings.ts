@@ -2,7 +2,7 @@ import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
+import { doneSql, isDoneSql, lastReportSql } from '../tenants/done-since.ts';
 import type { DoctorReport, ReportedFinding } from './reports.ts';
 
 /** A finding of the last report. */

@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
+import type { RecordBirth } from '../command/operation.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { readTenant, type TenantSummary } from '../tenants/read-tenants.ts';
-import type { RecordBirth } from '../tenants/record-action.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 

@@ -1,12 +1,11 @@
 import { stat } from 'node:fs/promises';
 import type { Installation } from '../../installation.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
-import { defineOperation, type Output } from '../command/operation.ts';
+import { defineOperation, type Output, type RecordBirth } from '../command/operation.ts';
 import { option, optionalArgument, optionList, parseNames, type Values } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { readTenant, type TenantSummary, tenantExists } from '../tenants/read-tenants.ts';
-import type { RecordBirth } from '../tenants/record-action.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';
 

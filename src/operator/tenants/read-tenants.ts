@@ -94,7 +94,10 @@ export async function listTenants(control: ControlStatements, filter: TenantFilt
   return readWithHealth(control, picked, [...values, limit, offset], order);
 }
 
-/** Returns the ids of the tenants that the filter selects, in their order. Of all tenants only the rank is looked up. */
+/**
+ * Returns the ids of the tenants that the filter selects, in their order. Of all tenants, only the
+ * rank is looked up.
+ */
 async function findByHealth(
   { statements }: ControlStatements,
   filter: TenantFilter,

@@ -1,6 +1,7 @@
 import { newProcess } from '../../control/process-identity.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
+import type { RecordBirth } from '../command/operation.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { errorText } from '../command/texts.ts';
 
@@ -33,12 +34,6 @@ const removeEarlierRuns = `
      and split_part(a.operator, '@', 1) = split_part(last.operator, '@', 1)
      and (a.started_at < now() - interval '1 year'
           or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
-
-/**
- * Says which tenant an action has made. A tenant's history begins with a row of its own, also where one command makes
- * several, or names another one.
- */
-export type RecordBirth = (slug: string) => Promise<void>;
 
 /** The row of a tenant out of that of the action that has made it. */
 const recordBirth = `

@@ -1,11 +1,10 @@
 import { STATUS_CODES } from 'node:http';
 import { isoTime } from '../../postgres/iso-time.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
 import { quoteLiteral } from '../../postgres/quote.ts';
 import type { FailingWebhook } from '../../webhooks/failing-webhook.ts';
 import { countText } from '../command/texts.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../doctor/done-since.ts';
-import type { ReportedFinding } from '../doctor/reports.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
+import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
 
 /**
  * How a tenant is, as far as the control database knows it, the best state first. What was decided about it, such as
@@ -57,7 +56,7 @@ const knownBetter = `('behind', 'webhooks_behind')`;
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
-  const head = quoteLiteral(await tenantHead());
+  const head = quoteLiteral((await migrationNames('tenant')).at(-1) ?? '');
   return `
   picked as materialized (${picked}),
   last as materialized (${lastReportSql}),
@@ -138,7 +137,7 @@ interface Wording {
   readonly id?: string;
 }
 
-function wordsOfFinding({ problem, remedy, id }: ReportedFinding): Wording {
+function wordsOfFinding({ problem, remedy, id }: { problem: string; remedy: string; id: string }): Wording {
   return { text: problem, remedy, id };
 }
 
