@@ -137,8 +137,8 @@ export function overflow(): number {
 }
 
 /**
- * The links, buttons and inputs that are beside the window: only by scrolling sideways, inside of a list, would somebody
- * see them.
+ * The links, buttons and inputs that are beside the window: only by scrolling sideways, inside of a
+ * list, would somebody see them.
  */
 export function besideWindow(): string[] {
   const { document, innerWidth } = globalThis as unknown as Window & { innerWidth: number };

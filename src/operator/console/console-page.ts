@@ -113,8 +113,8 @@ function madeAt(): Html {
 }
 
 /**
- * Says that a page is old. A style shows it after a minute, without a script: a page that stays open goes on to show the
- * fleet as it was.
+ * Says that a page is old. A style shows it after a minute, without a script: a page that stays
+ * open goes on to show the fleet as it was.
  * @param path of the page
  */
 function ageNote(path: string): Html {

@@ -51,8 +51,8 @@ const knownBetter = `('behind', 'webhooks_behind')`;
 /**
  * The one place that decides whether a tenant is well: from the last report of doctor, and from what the control
  * database knows by itself. Returns common table expressions, the last of which, `health`, has a row for each tenant of
- * `picked` that is not well. A statement for all tenants leaves out `reasons`, which only those need that are shown: then
- * PostgreSQL does not make them.
+ * `picked` that is not well. A statement for all tenants leaves out `reasons`, which only those
+ * need that are shown: then PostgreSQL does not make them.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
