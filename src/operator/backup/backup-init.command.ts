@@ -6,7 +6,12 @@ import type { InitResult } from './writer.ts';
 export const initOperation = defineOperation({
   name: 'backup init',
   description: 'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
-  fields: { takeOver: flag('the control database that writes there is gone: take its place') },
+  fields: {
+    takeOver: flag('the control database that writes there is gone: take its place', {
+      label: 'Take the target over',
+      isAdvanced: true,
+    }),
+  },
   examples: ['backup init # after BACKUP_TARGET is mounted', 'backup init --take-over # after control restore'],
   help: `Writes into a folder the file without which it is taken for a disk that is not mounted, and into the target which control
 database of this installation writes there. A copy of the control database, such as that of a cloned machine, is refused:

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { chosenSlugs } from '../command/chosen-slugs.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argumentList, flag, option, parsePositive } from '../command/operation-fields.ts';
+import { amount, argumentList, flag } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { outcomeText, planText, reportText } from './backup-text.ts';
 import type { BackupOutcome } from './run-backup.ts';
@@ -10,19 +10,23 @@ export const runOperation = defineOperation({
   name: 'backup run',
   description: 'archive the tenants that have changed, and the control database',
   fields: {
-    slug: argumentList('slug', { description: 'only these tenants' }),
-    all: flag('every tenant'),
-    concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
+    slug: argumentList('slug', { label: 'Tenants', description: 'only these tenants', unless: ['all'] }),
+    all: flag('every tenant', { unless: ['slug'] }),
+    concurrency: amount('tenants', 'tenants archived at the same time', {
+      label: 'At the same time',
+      default: 4,
+      isAdvanced: true,
+    }),
   },
   examples: ['backup run --all', 'backup run acme globex'],
   help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
 control database. The counters of PostgreSQL prove which tenants have not changed, and the target must list their archive.
-Each archive is compressed, and sealed for the recipients in BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
+Each archive is compressed, and sealed for BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
 the archives that BACKUP_KEEP does not keep.
 
-Run it again after an interruption of any kind. Only one run is in progress at a time.
-
-Exit code: 0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage.`,
+Run it again after an interruption of any kind. Only one run is in progress at a time.`,
+  exitCodes:
+    '0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage',
   effect: 'changes',
   isRoutine: true,
   isTraced: true,
@@ -39,6 +43,7 @@ Exit code: 0 when every database is archived and nothing was refused to be remov
     return {
       document: { state: 'planned', target: target.description, tenants: planned },
       text: () => planText(planned),
+      steady: target.description, // which tenants have changed is another matter with each write
     };
   },
   async run(values, context) {

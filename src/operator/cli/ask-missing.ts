@@ -44,7 +44,7 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   const choices = field.argChoices;
   const made = fieldOf(field);
   const hint = choices?.join(', ') ?? (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
-  const label = fieldLabel(name);
+  const label = fieldLabel(name, made);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     const { valuesOf } = await import('./complete.ts');
     const values = await valuesOf(field, slug === undefined ? [] : [slug], start);

@@ -11,7 +11,8 @@ export function fieldOf(made: Argument | Option): Field | undefined {
 /** Adds the fields of an operation to its command. */
 export function addFields(command: Command, fields: Fields): void {
   for (const [name, field] of Object.entries(fields)) {
-    const { isRequired, placeholder, description } = field;
+    const { isRequired, placeholder } = field;
+    const description = descriptionOf(field);
     const word = `${kebabCase(name)}${field.isList ? '...' : ''}`;
     const flag = optionFlag(name, field);
     if (field.isArgument) {
@@ -24,10 +25,30 @@ export function addFields(command: Command, fields: Fields): void {
   }
 }
 
+/** Returns what the help says of a field: also how several values are given, and what holds without it. */
+function descriptionOf({
+  description,
+  isArgument,
+  isList,
+  isNames,
+  choices,
+  needs,
+  otherwise,
+  default: initial,
+}: Field): string {
+  const repeated = isList && !isArgument ? '; may be repeated' : '';
+  const names =
+    (isList || isNames) && choices ? `${isNames ? ', separated by commas' : ''}: ${choices.join(', ')}` : '';
+  const setting = needs === undefined ? '' : `; needs ${needs}`;
+  const without = otherwise !== undefined && initial === undefined ? ` (default: ${otherwise})` : '';
+  return description + names + repeated + setting + without;
+}
+
 function made<Part extends Argument | Option>(part: Part, field: Field): Part {
+  const { choices, isList, isNames, default: initial, otherwise } = field;
   fieldsOf.set(part, field);
-  if (field.default !== undefined) part.default(field.default);
-  if (field.choices) part.choices(field.choices);
+  if (initial !== undefined) part.default(initial, otherwise);
+  if (choices && !isList && !isNames) part.choices(choices);
   else part.argParser(parserOf(field));
   return part;
 }
@@ -55,8 +76,10 @@ function parserOf(field: Field): (text: string, previous: unknown) => unknown {
 /**
  * An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options have rules of their own.
  */
-function parse({ parse, isArgument }: Field, text: string): unknown {
+function parse({ parse, isArgument, isList, choices }: Field, text: string): unknown {
   if (isArgument && text.trim() === '') throw new InvalidArgumentError('It is empty.');
+  if (isList && choices && !choices.includes(text))
+    throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
   if (!parse) return text;
   try {
     return parse(text);

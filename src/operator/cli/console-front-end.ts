@@ -1,4 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
+import { pageText } from '../command/list-page.ts';
 import type { Output, Plan } from '../command/operation.ts';
 import type { RunMessage } from '../command/run-message.ts';
 import { cellText } from '../command/text-table.ts';
@@ -9,8 +10,9 @@ const countIntervalMs = 100;
 /**
  * Creates the front end of a command that the console runs: it sends what the command returns to the parent process.
  * Warnings and errors go to stderr. A command whose console is gone goes on, and says nothing.
+ * @param isPlanned true for a command whose plan somebody has seen: it is done only if the plan is still the same
  */
-export function createConsoleFrontEnd(): FrontEnd {
+export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
   process.stderr.on('error', () => {}); // a pipe to the console
   const send = (message: RunMessage): void => {
     if (process.connected) process.send?.(message, () => {});
@@ -18,6 +20,7 @@ export function createConsoleFrontEnd(): FrontEnd {
   return {
     progress: createProgress(send),
     output: () => createOutput(send),
+    isPlanned,
     agree: async () => undefined,
     confirm: async plan => {
       const { confirm } = plan;
@@ -54,16 +57,23 @@ function receive(): Promise<unknown> {
 
 function createOutput(send: (message: RunMessage) => void): Output {
   const sendText = (text: () => string): void => send({ kind: 'text', text: text() });
+  const list: Output['list'] = (items, { row, wide, empty }) => {
+    const all = items.map((item): Record<string, unknown> => ({ ...row(item), ...wide?.(item) }));
+    const columns = Object.keys(all[0] ?? {});
+    if (all.length === 0) return sendText(() => empty);
+    send({ kind: 'list', columns, rows: all.map(each => columns.map(column => cellText(each[column]))) });
+  };
   return {
     wantsDocuments: false,
     result: (_, text) => sendText(text),
     part: (_, text) => sendText(text),
     text: sendText,
-    list: (items, { row, wide, empty }) => {
-      const all = items.map((item): Record<string, unknown> => ({ ...row(item), ...wide?.(item) }));
-      const columns = Object.keys(all[0] ?? {});
-      if (all.length === 0) return sendText(() => empty);
-      send({ kind: 'list', columns, rows: all.map(each => columns.map(column => cellText(each[column]))) });
+    list,
+    page: (page, text) => {
+      list(page.items, text);
+      const part = pageText(page);
+      const next = page.older === null ? '' : ` Older ones: those before ${page.older}.`;
+      if (part !== undefined) sendText(() => `${part}.${next}`);
     },
     warn: printWarning,
   };

@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import { errorDocument, explain } from '../../log/operator-error.ts';
+import { pageText } from '../command/list-page.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';
 
@@ -13,6 +14,8 @@ export interface CommandProgress extends Progress {
 /** Where a command shows what it does, and asks. */
 export interface FrontEnd {
   readonly progress: CommandProgress;
+  /** True if somebody has seen the plan of the command: it is made again, and `confirm` compares it. */
+  readonly isPlanned: boolean;
   /** @param isRepeated true if the command returns several results */
   output(isRepeated: boolean): Output;
   /** As `Context.agree`. */
@@ -58,6 +61,17 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
     const shown = outputFormat() === 'url' && url !== undefined ? () => url : text;
     printLine(documents ? documentText(document, isRepeated ? undefined : 2) : shown());
   };
+  const list: Output['list'] = (items, { row, wide, name, empty }, isWide = false) => {
+    const format = isWide && !documents ? 'wide' : outputFormat();
+    if (format === 'name') {
+      if (items.length > 0) print(items, () => items.map(name).join('\n'));
+      return;
+    }
+    const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
+    print(items, () =>
+      format === 'wide' ? tableText(all(), empty, Number.POSITIVE_INFINITY) : tableText(items.map(row), empty),
+    );
+  };
   return {
     wantsDocuments: documents,
     result: print,
@@ -69,16 +83,13 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
       beforeText();
       if (!documents) printLine(text());
     },
-    list: (items, { row, wide, name, empty }, isWide = false) => {
-      const format = isWide && !documents ? 'wide' : outputFormat();
-      if (format === 'name') {
-        if (items.length > 0) print(items, () => items.map(name).join('\n'));
-        return;
-      }
-      const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
-      print(items, () =>
-        format === 'wide' ? tableText(all(), empty, Number.POSITIVE_INFINITY) : tableText(items.map(row), empty),
-      );
+    list,
+    page: (page, text) => {
+      if (documents) return print(page, () => '');
+      list(page.items, text);
+      const part = pageText(page);
+      const next = page.older === null ? '' : ` Older ones: add --before ${page.older}`;
+      if (part !== undefined && outputFormat() !== 'name') printLine(`\n${part}.${next}`);
     },
     warn: printWarning,
   };

@@ -120,7 +120,7 @@ async function performOn(
   };
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
-    if (operation.plan && (dryRun || isConfirmed(operation))) {
+    if (operation.plan && (dryRun || frontEnd.isPlanned || isConfirmed(operation))) {
       const plan = await operation.plan(values, untraced);
       if (dryRun) {
         frontEnd.showPlan(plan, untraced.output);

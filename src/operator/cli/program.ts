@@ -1,11 +1,16 @@
 import { Command, Help, Option } from 'commander';
 import { OperatorError } from '../../log/operator-error.ts';
 import { groups, isConfirmed, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
+import { wrap } from '../command/text-table.ts';
+import { unwrapped } from '../command/texts.ts';
 import { catalogue } from './catalogue.ts';
 import { createCommand } from './command.ts';
 import { addFields, givenFields } from './command-fields.ts';
 import { type FrontEnd, formats, printError, printLine, wantsDocuments } from './output.ts';
 import { canAsk } from './read-answer.ts';
+
+/** The columns of a help that is not printed on a terminal, as those that commander wraps. */
+const defaultWidth = 80;
 
 /** Adds the command of a topic with all of its operations. @param frontEnd creates that of the command that runs */
 function addTopic(
@@ -28,8 +33,9 @@ function addTopic(
 
 /** Makes a command of an operation: its arguments and options, its help, and what it runs. */
 function addOperation(command: Command, operation: Operation, frontEnd: () => Promise<FrontEnd>): void {
-  const { description, fields, help, examples, plan, repeats, json } = operation;
-  command.description(description);
+  const { description, fields, help, exitCodes, examples, plan, repeats, json } = operation;
+  const prompt = Object.values(fields).find(field => field.kind === 'secret' && field.isRequired)?.prompt;
+  command.description(prompt === undefined ? description : `${description}; reads from stdin: ${prompt}`);
   addFields(command, fields);
   if (plan) {
     command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
@@ -37,7 +43,8 @@ function addOperation(command: Command, operation: Operation, frontEnd: () => Pr
   if (isConfirmed(operation)) command.option('--yes', 'do not ask for confirmation');
   if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   if (json !== false) addOutputOptions(command, operation);
-  if (help) command.addHelpText('after', `\n${help}`);
+  if (help) command.addHelpText('after', () => paragraphsText(help));
+  if (exitCodes) command.addHelpText('after', () => paragraphsText(`Exit code: ${exitCodes}.`));
   addExamples(command, examples);
   command.action(async () => {
     const { perform } = await import('./perform.ts');
@@ -61,6 +68,21 @@ function addOutputOptions(command: Command, operation: Operation): void {
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);
   });
+}
+
+/** Wraps paragraphs to the width of the help. Lines that begin with spaces are commands, and stay as they are. */
+function paragraphsText(text: string): string {
+  const width = process.stdout.columns || defaultWidth;
+
+  return text
+    .split('\n\n')
+    .map(
+      paragraph =>
+        `\n${unwrapped(paragraph)
+          .flatMap(line => (line.startsWith(' ') ? [line] : wrap(line, width)))
+          .join('\n')}`,
+    )
+    .join('\n');
 }
 
 /** Adds examples to the end of the help of a command. */
@@ -90,10 +112,10 @@ bin/backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operate.md.`;
 
 const terminal = async (): Promise<FrontEnd> => (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
-const consoleFrontEnd = async (): Promise<FrontEnd> => (await import('./console-front-end.ts')).createConsoleFrontEnd();
 
 /**
- * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console.
+ * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console, and `__perform` for
+ * what it has shown the plan of.
  * @param args without the program and the script
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
@@ -108,9 +130,13 @@ export async function runProgram(args: readonly string[]): Promise<void> {
       printLine(`${value}\t${description}`);
     return;
   }
-  const isOfConsole = args[0] === '__run';
+  const isOfConsole = args[0] === '__run' || args[0] === '__perform';
   const [first, ...others] = args;
   const words = isOfConsole ? others : first === 'help' ? [...others, '--help'] : args;
+  const consoleFrontEnd = async (): Promise<FrontEnd> => {
+    const { createConsoleFrontEnd } = await import('./console-front-end.ts');
+    return createConsoleFrontEnd(args[0] === '__perform');
+  };
   const program = await createProgram(name => name === topicOf(words), isOfConsole ? consoleFrontEnd : terminal);
   const answered = canAsk() ? await (await import('./ask-missing.ts')).askMissing(program, words) : words;
   await program.parseAsync(answered, { from: 'user' });

@@ -7,6 +7,7 @@ export function createTerminalFrontEnd(): FrontEnd {
   const progress = new TerminalProgress();
   return {
     progress,
+    isPlanned: false,
     output: isRepeated => createOutput(isRepeated, progress.clear),
     agree: async question => {
       progress.end();

@@ -3,8 +3,11 @@ import { readId } from '../../runtime/id-text.ts';
 import { readTime } from '../../runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
-/** The kind of the value of a field. Of a stored kind, the control database has all values. */
-export type FieldKind = StoredValue | 'text' | 'flag' | 'secret';
+/**
+ * The kind of the value of a field. Of a stored kind, the control database has all values; the archives of a tenant are
+ * in the target.
+ */
+export type FieldKind = StoredValue | 'text' | 'flag' | 'secret' | 'time' | 'archive';
 
 /** A value that an operation takes: an argument or option of the command line, an input of a form. */
 export interface Field<Value = unknown> {
@@ -16,6 +19,20 @@ export interface Field<Value = unknown> {
   /** What stands for the value in the help: `server` in `--to <server>`. */
   readonly placeholder: string;
   readonly description: string;
+  /** What people call it. Without it, its name in words: `First name`. */
+  readonly label?: string | undefined;
+  /** The unit of a number, in the plural: `hours`. */
+  readonly unit?: string | undefined;
+  /** True for a field that most people leave as it is: a form folds it away until it has a value. */
+  readonly isAdvanced?: boolean | undefined;
+  /** The fields that stand in its place: a form folds it away while one of them has a value. */
+  readonly unless?: readonly string[] | undefined;
+  /** What holds without it, in words: `this month`. */
+  readonly otherwise?: string | undefined;
+  /** True for several names in one text, with commas between them. */
+  readonly isNames?: boolean | undefined;
+  /** The setting without which no value is of use. */
+  readonly needs?: 'RECOVERY_COMMAND' | undefined;
   readonly choices?: readonly string[] | undefined;
   readonly default?: unknown;
   /** Checks the text of a value and converts it. Throws an error for people. */
@@ -37,7 +54,10 @@ export type Values<F extends Fields> = {
   readonly [Name in keyof F]: F[Name] extends Field<infer Value> ? Value : never;
 };
 
-interface More<Value> {
+/** How people see a field, beside its description. */
+type Appearance = Pick<Field, 'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'needs'>;
+
+interface More<Value> extends Appearance {
   readonly kind?: FieldKind;
   readonly description?: string;
   readonly choices?: readonly Value[];
@@ -88,12 +108,48 @@ export function requiredOption<Value = string>(
   return field({ ...more, placeholder, description, isRequired: true });
 }
 
-export function optionList(placeholder: string, description: string): Field<string[]> {
-  return field({ placeholder, description, isList: true });
+/** A number of `unit`s above 0, such as `--keep <hours>`. */
+export function amount<Value = number>(
+  unit: string,
+  description: string,
+  more: More<Value> & { default: NoInfer<Value> },
+): Field<NoInfer<Value>>;
+export function amount<Value = number>(
+  unit: string,
+  description: string,
+  more?: More<Value>,
+): Field<NoInfer<Value> | undefined>;
+export function amount(unit: string, description: string, more: More<unknown> = {}): Field {
+  return field({ parse: parsePositive, ...more, unit, placeholder: `<${unit}>`, description });
 }
 
-export function flag(description: string): Field<boolean> {
-  return field({ kind: 'flag', description });
+/** An option that may be repeated. */
+export function optionList(
+  placeholder: string,
+  description: string,
+  more: Appearance & { kind?: FieldKind; choices?: readonly string[] } = {},
+): Field<string[]> {
+  return field({ ...more, placeholder, description, isList: true });
+}
+
+/** An option that takes names with commas between them. @param choices all that there are */
+export function optionNames(
+  description: string,
+  choices: readonly string[],
+  more: Appearance = {},
+): Field<string[] | undefined> {
+  return field<string[] | undefined>({
+    ...more,
+    placeholder: '<names>',
+    description,
+    choices,
+    isNames: true,
+    parse: parseNames,
+  });
+}
+
+export function flag(description: string, more: Appearance = {}): Field<boolean> {
+  return field({ ...more, kind: 'flag', description });
 }
 
 /** A secret, which never stands on a command line and is never recorded. @param prompt what it is */
@@ -102,8 +158,13 @@ export function secret(prompt: string): Field<string> {
 }
 
 /** @param secretFlag the option of the command line with which it is read from stdin */
-export function optionalSecret(prompt: string, secretFlag: string, description: string): Field<string | undefined> {
-  return field<string | undefined>({ kind: 'secret', prompt, secretFlag, description });
+export function optionalSecret(
+  prompt: string,
+  secretFlag: string,
+  description: string,
+  more: Appearance = {},
+): Field<string | undefined> {
+  return field<string | undefined>({ ...more, kind: 'secret', prompt, secretFlag, description });
 }
 
 /** Adds the values of fields that were not given. */
@@ -115,9 +176,15 @@ export function withDefaults(fields: Fields, given: Readonly<Record<string, unkn
   return Object.fromEntries(values);
 }
 
+const otherKinds: readonly FieldKind[] = ['text', 'flag', 'secret', 'time', 'archive'];
+
+function isStored(kind: FieldKind): kind is StoredValue {
+  return !otherKinds.includes(kind);
+}
+
 /** Returns which values of the control database a field can have; undefined when it has others. */
 export function storedKindOf({ kind }: Field): StoredValue | undefined {
-  return kind === 'text' || kind === 'flag' || kind === 'secret' ? undefined : kind;
+  return isStored(kind) ? kind : undefined;
 }
 
 /** Returns the flag of an option; undefined for a secret that is always needed, which is read from stdin. */

@@ -45,8 +45,10 @@ export interface Operation<F extends Fields = Fields> {
   readonly fields: F;
   /** Command lines as they follow the name of the program. What begins with `#` is a comment of the shell. */
   readonly examples: readonly string[];
-  /** Further help, which follows the options. */
+  /** Further help, which follows the options: paragraphs. */
   readonly help?: string;
+  /** What the exit code says, if that is more than done, failed and wrong usage. */
+  readonly exitCodes?: string;
   /** True if it uses no installation. */
   readonly isOffline?: boolean;
   /** True if it makes the control database, which may be missing or at any version. */
@@ -150,6 +152,16 @@ export interface ListText<Item> {
   readonly empty: string;
 }
 
+/** A part of a list whose items are numbered, the newest first. */
+export interface ListPage<Item> {
+  readonly items: readonly Item[];
+  /** How many the filter selects, and how many of them are newer than this part. */
+  readonly total: number;
+  readonly newer: number;
+  /** The number of the last item, if older ones follow: `--before` of the next part. */
+  readonly older: number | null;
+}
+
 /** Takes what an operation returns: a document for programs, or text for people. */
 export interface Output {
   /** True where documents are taken, and no text. */
@@ -162,6 +174,8 @@ export interface Output {
   text(text: () => string): void;
   /** Takes the items of a list. @param isWide true to show all columns */
   list<Item extends object>(items: readonly Item[], text: ListText<Item>, isWide?: boolean): void;
+  /** Takes a part of a list. */
+  page<Item extends object>(page: ListPage<Item>, text: ListText<Item>): void;
   warn(message: string): void;
 }
 

@@ -32,6 +32,13 @@ const queries = {
                where state in ('filled', 'kept') and ${ofTenant}`,
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
   run: `select id::text as value, state || ', ' || requested_by as description from migration_runs`,
+  client: `select id as value, name as description from api_clients where revoked_at is null and ${ofTenant}`,
+  session: `select s.id::text as value, u.email as description from sessions s join users u on u.id = s.user_id
+              where revoked_at is null and s.${ofTenant}`,
+  feature: `select distinct name as value, null as description
+              from (select unnest(features) as name from tenants union all select 'legacyTokens') features`,
+  operator: 'select distinct operator as value, null as description from operator_actions',
+  command: 'select distinct command as value, null as description from operator_actions',
   finding: `select finding ->> 'id' as value, finding ->> 'problem' as description
               from doctor_reports, jsonb_array_elements(report -> 'findings') finding`,
 } as const;

@@ -58,7 +58,7 @@ export function fieldsText(fields: object): string {
  * Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be
  * copied.
  */
-function wrap(text: string, width: number): string[] {
+export function wrap(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {
     const line = lines.at(-1) ?? '';

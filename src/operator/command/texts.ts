@@ -14,6 +14,22 @@ export function sizeText(bytes: number): string {
   return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1]}`;
 }
 
+/**
+ * Returns the lines of a paragraph as they are without a width: those that begin with a space, such as commands, one by
+ * one, and all others that follow each other as one.
+ */
+export function unwrapped(paragraph: string): string[] {
+  const lines: string[] = [];
+  let isOpen = false;
+  for (const line of paragraph.split('\n')) {
+    const isText = !line.startsWith(' ');
+    if (isOpen && isText) lines[lines.length - 1] += ` ${line}`;
+    else lines.push(line);
+    isOpen = isText;
+  }
+  return lines;
+}
+
 const maxLength = 300;
 
 /**
@@ -29,10 +45,13 @@ export function errorText(error: unknown): string {
     .toWellFormed();
 }
 
-/** Returns how people call a field: `firstName` → `First name`. @param name in camel or kebab case */
-export function fieldLabel(name: string): string {
+/**
+ * Returns what people call a field: its label, or its name in words: `firstName` → `First name`.
+ * @param name in camel or kebab case
+ */
+export function fieldLabel(name: string, { label }: { readonly label?: string | undefined } = {}): string {
   const words = name.replace(/-/g, ' ').replace(/[A-Z]/g, letter => ` ${letter.toLowerCase()}`);
-  return labels[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+  return label ?? labels[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 const labels: Readonly<Record<string, string>> = {
@@ -42,4 +61,5 @@ const labels: Readonly<Record<string, string>> = {
   kid: 'Key',
   url: 'URL',
   appId: 'Application identifier',
+  all: 'All tenants',
 };

@@ -1,6 +1,6 @@
 import { type Html, html } from '../../docs/html.ts';
 import type { Operation } from '../command/operation.ts';
-import { optionFlag } from '../command/operation-fields.ts';
+import { type Field, optionFlag } from '../command/operation-fields.ts';
 import { operationPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
@@ -20,7 +20,7 @@ export function argumentsOf({ operation: { name, fields }, texts }: FilledForm, 
   for (const [field, definition] of Object.entries(fields)) {
     const flag = optionFlag(field, definition);
     const isBare = definition.kind === 'flag' || definition.kind === 'secret';
-    for (const text of texts[field] ?? [])
+    for (const text of valuesIn(definition, texts[field]))
       if (text === String(definition.default ?? '')) continue;
       else if (definition.isArgument) positions.push(text);
       else if (flag !== undefined) options.push(isBare ? flag : `${flag}=${text}`);
@@ -28,6 +28,11 @@ export function argumentsOf({ operation: { name, fields }, texts }: FilledForm, 
   if (isPlan) options.push('--dry-run');
   const isOdd = positions.some(text => text.startsWith('-'));
   return [...name.split(' '), ...(isOdd ? [...options, '--', ...positions] : [...positions, ...options])];
+}
+
+/** Returns the texts of a field as a command line has them: names stand in one, with commas between them. */
+function valuesIn({ isNames }: Field, texts: readonly string[] = []): readonly string[] {
+  return isNames && texts.length > 0 ? [texts.join(',')] : texts;
 }
 
 /** Returns the secret of a form, which its command reads from stdin; undefined: it reads none. */
@@ -59,7 +64,7 @@ function quote(word: string): string {
 }
 
 /** A command in a text, up to the punctuation, or the placeholder, that follows it. */
-const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
+export const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 
 /** Makes each command in a text a link to its form, filled in: who reads it need not type it. */
 export function linkCommands(text: string, offered: Offer): Html {
@@ -69,12 +74,16 @@ export function linkCommands(text: string, offered: Offer): Html {
   })}`;
 }
 
-/** Returns the address of the form that a command line fills in; undefined for a command without a form. */
+/**
+ * Returns the address of the form that a command line fills in, or of the page that shows the same; undefined for a
+ * command without either.
+ */
 function formPath(words: readonly string[], offered: Offer): string | undefined {
   const { operation } = offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
   if (!operation) return undefined;
   const fields = Object.entries(operation.fields);
   const positions = fields.filter(([, { isArgument }]) => isArgument);
+  if (operation.name === 'runs show' && /^\d+$/.test(words[2] ?? '')) return `/rollouts/${words[2]}`;
   const texts: Record<string, string[]> = {};
   const rest = words.slice(operation.name.split(' ').length);
   while (rest.length > 0) {

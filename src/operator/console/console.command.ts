@@ -4,7 +4,7 @@ import { flag, option, optionList, parseNames, type Values } from '../command/op
 import type { ConsoleOptions } from './run-console.ts';
 
 const fields = {
-  port: option('<port>', 'port to listen on (default: a free one)', { parse: parsePort, default: 0 }),
+  port: option('<port>', 'port to listen on', { parse: parsePort, default: 0, otherwise: 'a free one' }),
   host: option('<address>', 'address to listen on; another one than that of this machine needs --user-header', {
     default: '127.0.0.1',
   }),

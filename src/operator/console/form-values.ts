@@ -1,4 +1,4 @@
-import { type Field, withDefaults } from '../command/operation-fields.ts';
+import { type Field, type Fields, withDefaults } from '../command/operation-fields.ts';
 import { fieldLabel } from '../command/texts.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
@@ -16,35 +16,48 @@ export const inputId = (name: string): string => `f-${name}`;
 /** Reads what was filled in, or what a link fills in. The parameters have the names of the fields. */
 export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {
   const texts = Object.entries(operation.fields).map(([name, field]) => {
-    const values = given.getAll(name).flatMap(text => (field.isList ? text.split(/[\s,]+/) : [text]));
+    const values = given.getAll(name).flatMap(text => (isSeveral(field) ? text.split(/[\s,]+/) : [text]));
     const trimmed = field.kind === 'secret' ? values : values.map(text => text.trim());
-    return [name, trimmed.filter(text => text !== '')];
+    const read = field.kind === 'time' ? trimmed.map(text => (localTime.test(text) ? `${text}Z` : text)) : trimmed;
+    return [name, read.filter(text => text !== '')];
   });
   return { operation, texts: Object.fromEntries(texts) };
+}
+
+/** A time as an input of a browser has it, without a zone: it is in UTC. */
+export const localTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/;
+
+/** True for a field that can have several values, each of which is picked. */
+export function isSeveral({ isList, isNames }: Partial<Field>): boolean {
+  return isList === true || isNames === true;
 }
 
 export function checkForm({ operation: { fields }, texts }: FilledForm): FormError[] {
   return Object.entries(fields).flatMap(([name, field]) => {
     const values = texts[name] ?? [];
-    const text = values.length === 0 ? missing(field, texts) : values.map(value => fault(field, value)).find(Boolean);
-    return text === undefined ? [] : [{ id: inputId(name), text: `${fieldLabel(name)}: ${text}` }];
+    const text =
+      values.length === 0 ? missing(field, fields, texts) : values.map(value => fault(field, value)).find(Boolean);
+    return text === undefined ? [] : [{ id: inputId(name), text: `${fieldLabel(name, field)}: ${text}` }];
   });
 }
 
 /** Returns the values of a form that `checkForm` found right, by the names of their fields. */
 export function valuesOf({ operation: { fields }, texts }: FilledForm): Record<string, unknown> {
-  const given = Object.entries(fields).flatMap(([name, { kind, isList, parse }]) => {
-    const values = (texts[name] ?? []).map(text => (kind === 'flag' ? true : parse ? parse(text) : text));
-    return values.length === 0 ? [] : [[name, isList ? values : values[0]]];
+  const given = Object.entries(fields).flatMap(([name, { kind, isList, isNames, parse }]) => {
+    const given = texts[name] ?? [];
+    const values = (isNames ? [given.join(',')] : given).map(text =>
+      kind === 'flag' ? true : parse ? parse(text) : text,
+    );
+    return given.length === 0 ? [] : [[name, isList ? values : values[0]]];
   });
 
   return withDefaults(fields, Object.fromEntries(given));
 }
 
-function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']): string | undefined {
+function missing({ isRequired, neededUnless }: Field, fields: Fields, texts: FilledForm['texts']): string | undefined {
   if (isRequired) return 'Fill this in';
   const hasOther = neededUnless === undefined || (texts[neededUnless] ?? []).length > 0;
-  return hasOther ? undefined : `Fill this in, or ${fieldLabel(neededUnless)}`;
+  return hasOther ? undefined : `Fill this in, or “${fieldLabel(neededUnless, fields[neededUnless])}”`;
 }
 
 function fault({ choices, parse }: Field, text: string): string | undefined {

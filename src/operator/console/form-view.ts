@@ -1,61 +1,104 @@
 import { randomUUID } from 'node:crypto';
+import { readConfig } from '../../config/config.ts';
 import { type Html, html } from '../../docs/html.ts';
 import { isConfirmed } from '../command/operation.ts';
-import { type Field, storedKindOf } from '../command/operation-fields.ts';
-import { type Candidate, readStoredValues } from '../command/stored-values.ts';
-import { fieldLabel } from '../command/texts.ts';
+import type { Field } from '../command/operation-fields.ts';
+import type { Candidate } from '../command/stored-values.ts';
+import { fieldLabel, unwrapped } from '../command/texts.ts';
+import { candidatesOf, dependsOnTenant } from './candidates.ts';
 import { commandText, type FilledForm } from './command-line.ts';
 import type { ConsolePage, PageRequest } from './console-page.ts';
-import { type FormError, formId, inputId } from './form-values.ts';
+import { type FormError, formId, inputId, isSeveral, localTime } from './form-values.ts';
+import { inWords } from './form-words.ts';
 import { textBlock } from './format.ts';
 import { hiddenInputs, operationPath } from './links.ts';
 import type { Offered } from './offered.ts';
 
 /** The form of an operation, made of its definition. */
 export async function formPage(
-  { control, tokenOf }: PageRequest,
+  request: PageRequest,
   { operation, isAllowed }: Offered,
   form: FilledForm,
   errors: readonly FormError[] = [],
   showsCommand = false,
 ): Promise<ConsolePage> {
-  const { name, description, help, fields, plan, effect, changingFields = [] } = operation;
-  const inputs: Html[] = [];
+  const { control, tokenOf } = request;
+  const { name, description, fields, plan, effect, changingFields = [] } = operation;
+  const shown: Html[] = [];
+  const folded: { label: string; view: Html }[] = [];
   for (const [each, field] of Object.entries(fields)) {
-    const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
-    const input = { ...field, id: inputId(each), name: each, label: fieldLabel(each), hint };
-    inputs.push(fieldView(input, errors, form.texts[each], await candidatesOf(field, form, control)));
+    if (!isOfUse(field)) continue;
+    const label = fieldLabel(each, field);
+    const input = { ...field, id: inputId(each), name: each, label, hint: hintOf(field, operation) };
+    const view = fieldView(input, errors, form.texts[each], await candidatesOf(field, form, control));
+    if (isFolded(each, field, form, errors)) folded.push({ label, view });
+    else shown.push(view);
   }
+
   const changes = plan !== undefined && (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
     html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
-  const planButton = isAllowed && plan ? button('plan', 'Show the plan', changes) : '';
+  const planButton = plan ? button('plan', 'Show the plan', changes) : '';
   const runButton = isAllowed && !isConfirmed(operation) ? button('run', 'Run it', !changes) : '';
-  const main = html`<p>${description}</p>
-<p class="note${isConfirmed(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.'}</p>
+  const fillButton = Object.values(fields).some(dependsOnTenant)
+    ? button('fill', 'Show what the tenant has', false)
+    : '';
+
+  const main = html`<p>${inWords(description, fields)}</p>
+<p class="note${isConfirmed(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ` This console does not run it (--read-only or --allow): ${plan ? 'see its plan, or ' : ''}copy the command.`}</p>
 ${errorSummary(errors)}
 ${showsCommand ? commandView(form) : ''}
 <form method="post" action="${operationPath(name)}" id="${formId}" novalidate>
 ${hiddenInputs({ token: tokenOf(operationPath(name)), form: randomUUID() })}
-${inputs}
-<p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}${button('command', 'Show as command', false)}</p>
+${shown}
+${folded.length > 0 ? html`<details class="more"><summary>More: ${folded.map(({ label }) => label).join(', ')}</summary>${folded.map(({ view }) => view)}</details>` : ''}
+<p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}${button('command', 'Show as command', false)}${fillButton}</p>
 </form>
-${help ? html`<details><summary>How it works</summary>${textBlock(help, 'Help')}</details>` : ''}`;
+${helpView(operation)}`;
   return { title: name, above: [['/operations', 'Commands']], main, status: errors.length > 0 ? 422 : 200 };
 }
 
-/** Returns what the value of a field can be, as far as it is known. */
-async function candidatesOf(
-  field: Field,
-  { texts }: FilledForm,
-  { statements }: PageRequest['control'],
-): Promise<readonly Candidate[]> {
-  const kind = storedKindOf(field);
-  return kind ? readStoredValues(statements, kind, '', texts.slug?.[0]) : [];
+/** False for a field whose values need a setting that is missing here. */
+function isOfUse({ needs }: Field): boolean {
+  return needs === undefined || readConfig().recoveryCommand !== undefined;
 }
 
-function effectText({ effect, changingFields }: Offered['operation']): string {
-  if (changingFields) return `It changes something if you give: ${changingFields.map(fieldLabel).join(', ')}.`;
+/** True for a field that a button does not need: it is there for few, or stands for another one that has a value. */
+function isFolded(
+  name: string,
+  { isAdvanced, unless = [] }: Field,
+  { texts }: FilledForm,
+  errors: readonly FormError[],
+): boolean {
+  const isGiven = (each: string): boolean => (texts[each] ?? []).length > 0;
+  if (isGiven(name) || errors.some(({ id }) => id === inputId(name))) return false;
+
+  return isAdvanced === true || unless.some(isGiven);
+}
+
+/** What a form says of a field: also what holds without it. */
+function hintOf({ kind, prompt, description, otherwise }: Field, { fields }: Offered['operation']): string {
+  const text = kind === 'secret' ? `${prompt}. It is not shown again` : inWords(description, fields);
+  const without = otherwise === undefined ? '' : `${text === '' ? '' : '. '}Without it: ${otherwise}`;
+
+  return text + without;
+}
+
+/** The help of a command, in the words of a form. */
+function helpView({ help, fields }: Offered['operation']): Html {
+  if (help === undefined) return html``;
+
+  const paragraph = (text: string): Html =>
+    text.startsWith(' ') ? textBlock(text.trim(), 'A command') : html`<p>${inWords(text, fields)}</p>`;
+
+  return html`<details><summary>How it works</summary>${help.split('\n\n').flatMap(unwrapped).map(paragraph)}</details>`;
+}
+
+function effectText({ effect, changingFields, fields }: Offered['operation']): string {
+  if (changingFields) {
+    const labels = changingFields.map(name => `“${fieldLabel(name, fields[name])}”`);
+    return `It changes something if you give ${labels.join(' or ')}.`;
+  }
   const planFirst = 'The plan comes first, and wants a name typed.';
   return {
     reads: 'It only reads.',
@@ -95,41 +138,86 @@ export function fieldView(
 ): Html {
   const { id, name = id, label, hint, isRequired, kind, neededUnless } = input;
   const error = errors.find(each => each.id === id);
-  const attributes = html`id="${id}" name="${name}" aria-describedby="${id}-hint"${error ? html` aria-invalid="true"` : ''}${
-    isRequired ? html` aria-required="true"` : ''
-  }`;
-  const shown = control(input, texts, attributes, candidates);
+  const described = html` aria-describedby="${id}-hint"${error ? html` aria-invalid="true"` : ''}`;
   const isFlag = kind === 'flag';
-  const optional = isRequired || isFlag ? '' : neededUnless ? `or ${fieldLabel(neededUnless)}` : 'optional';
+  const optional = isRequired || isFlag || neededUnless ? '' : 'optional';
+  const hintView = html`<p class="hint" id="${id}-hint">${hint} ${error && html`<strong class="state bad">${error.text}</strong>`}</p>`;
+  const choices = (input.choices ?? []).map((value): Candidate => ({ value }));
+  const picks = choices.length > 0 ? choices : candidates;
+
+  if (isSeveral(input) && picks.length > 0) {
+    return html`<fieldset class="field${error ? ' bad' : ''}" id="${id}" tabindex="-1" aria-describedby="${id}-hint">
+<legend>${label} <span class="hint">${optional}</span></legend>${hintView}${picksView(input, picks, texts)}</fieldset>`;
+  }
+
+  const attributes = html`id="${id}" name="${name}"${described}${isRequired ? html` aria-required="true"` : ''}`;
+  const shown = control(input, texts, attributes, picks, choices.length > 0);
   return html`<div class="field${error ? ' bad' : ''}">${isFlag ? shown : ''}
 <label for="${id}">${label}</label> <span class="hint">${optional}</span>
-<p class="hint" id="${id}-hint">${hint} ${error && html`<strong class="state bad">${error.text}</strong>`}</p>
+${hintView}
 ${isFlag ? '' : shown}</div>`;
 }
 
-/** How many values a hint names at most. */
-const maxNamed = 40;
+/** How many values are shown with a box each; of more, the others are written. */
+const maxPicks = 100;
+/** How many values stand in a list that opens; of more, the browser offers those that begin with what is written. */
+const maxOptions = 40;
 
+/** The values of a field that can have several, each with a box. */
+function picksView({ id, name = id, isNames }: Input, picks: readonly Candidate[], texts: readonly string[]): Html {
+  const offered = picks.slice(0, maxPicks);
+  const known = new Set(offered.map(({ value }) => value));
+  const others = texts.filter(text => !known.has(text));
+  const isAll = picks.length <= maxPicks && others.length === 0;
+  const box = ({ value, description }: Candidate): Html =>
+    html`<label><input type="checkbox" name="${name}" value="${value}"${texts.includes(value) ? html` checked` : ''}> ${value} ${description ? html`<span class="hint">${description}</span>` : ''}</label>`;
+  const rest =
+    isAll || isNames
+      ? ''
+      : html`<label class="others" for="${id}-others">Others, with spaces between them</label><textarea rows="2" spellcheck="false" id="${id}-others" name="${name}">${others.join('\n')}</textarea>`;
+
+  return html`<div class="picks">${offered.map(box)}</div>${rest}`;
+}
+
+/** @param isChoice true if nothing else than the picks is accepted */
 function control(
-  { id, kind, choices, isList, isRequired, default: initial }: Input,
+  { id, kind, unit, isList, isRequired, default: initial }: Input,
   texts: readonly string[],
   attributes: Html,
-  candidates: readonly Candidate[],
+  picks: readonly Candidate[],
+  isChoice: boolean,
 ): Html {
   const value = texts.join(' ') || String(initial ?? '');
+  const behind = (input: Html, text: string): Html =>
+    html`<span class="with-unit">${input} <span class="unit">${text}</span></span>`;
+  const common = html`autocomplete="off" spellcheck="false" ${attributes}`;
   if (kind === 'flag')
     return html`<input type="checkbox" value="on" ${attributes}${texts.length > 0 ? html` checked` : ''}>`;
   if (kind === 'secret') return html`<input type="password" autocomplete="off" ${attributes}>`;
-  if (choices) {
-    const options = choices.map(each => html`<option${each === value ? html` selected` : ''}>${each}</option>`);
-    return html`<select ${attributes}>${isRequired ? '' : html`<option value="">–</option>`}${options}</select>`;
-  }
-  if (isList) {
-    const named = candidates.slice(0, maxNamed).map(each => html`<code>${each.value}</code> `);
-    return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>${named.length > 0 ? html`<p class="hint">There are: ${named}</p>` : ''}`;
-  }
-  const input = html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}`;
-  if (candidates.length === 0) return html`${input}>`;
-  const options = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
+  if (kind === 'time' && (value === '' || localTime.test(value.replace(/Z$/, ''))))
+    return behind(
+      html`<input type="datetime-local" step="1" value="${value.replace(/(\.\d+)?Z$/, '')}" ${attributes}>`,
+      'UTC',
+    );
+  if (isChoice || (picks.length > 0 && picks.length <= maxOptions))
+    return selection(picks, value, isRequired, attributes);
+  if (isList) return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>`;
+  if (unit !== undefined) return behind(html`<input type="text" inputmode="decimal" value="${value}" ${common}>`, unit);
+
+  const input = html`<input type="text" value="${value}" ${common}`;
+  if (picks.length === 0) return html`${input}>`;
+  const options = picks.map(each => html`<option value="${each.value}">${each.description}</option>`);
   return html`${input} list="${id}-list"><datalist id="${id}-list">${options}</datalist>`;
+}
+
+/** A list that opens. A value that it does not have, such as one of a link, is its first one. */
+function selection(picks: readonly Candidate[], value: string, isRequired = false, attributes: Html): Html {
+  const isKnown = value === '' || picks.some(each => each.value === value);
+  const all = isKnown ? picks : [{ value }, ...picks];
+  const empty = isRequired && value !== '' ? '' : html`<option value="">–</option>`;
+  const options = all.map(
+    ({ value: each, description }) =>
+      html`<option value="${each}"${each === value ? html` selected` : ''}>${each}${description ? ` – ${description}` : ''}</option>`,
+  );
+  return html`<select ${attributes}>${empty}${options}</select>`;
 }

@@ -1,4 +1,5 @@
 import { type Html, html } from '../../docs/html.ts';
+import type { ListPage } from '../command/operation.ts';
 
 export const tenantPath = (slug: string): string => `/tenants/${encodeURIComponent(slug)}`;
 export const recoveryPath = (slug: string): string => `/recovery/${encodeURIComponent(slug)}`;
@@ -21,6 +22,20 @@ export function operationLink(name: string, text: string, fields: Query = {}): H
 /** Links, or other elements, beside each other. */
 export function actions(...links: Html[]): Html {
   return html`<p class="actions">${links.map(link => html`${link} `)}</p>`;
+}
+
+/** Links from a part of a numbered list to the newest items, and to older ones. */
+export function olderLinks(
+  path: string,
+  query: Query,
+  { newer, older }: Pick<ListPage<object>, 'newer' | 'older'>,
+): Html {
+  if (newer === 0 && older === null) return html``;
+
+  const newest = newer > 0 ? html`<a href="${withQuery(path, query)}">Newest</a>` : '';
+  const next = older === null ? '' : html`<a href="${withQuery(path, { ...query, before: String(older) })}">Older</a>`;
+
+  return html`<nav class="actions" aria-label="Parts of the list">${newest} ${next}</nav>`;
 }
 
 /** The parameters of a page, by name. */

@@ -3,6 +3,7 @@ import { type FilledForm, linkCommands } from './command-line.ts';
 import { type ConsolePage, type PageRequest, refresh } from './console-page.ts';
 import type { FormError } from './form-values.ts';
 import { commandView, errorSummary, fieldView } from './form-view.ts';
+import { inWords } from './form-words.ts';
 import { durationText, none, numberText, state, textBlock, time } from './format.ts';
 import { hiddenInputs, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
@@ -125,7 +126,8 @@ function textView(
   const left = text.length - maxShownLength;
   const half = maxShownLength / 2;
   const shown = left > 0 ? `${text.slice(0, half)}\n…\n${text.slice(-half)}` : text;
-  return html`${textBlock(show(shown.trimEnd()), label, look)}${hiddenNote(run, left, 'characters')}`;
+  const words = inWords(shown.trimEnd(), run.form.operation.fields);
+  return html`${textBlock(show(words), label, look)}${hiddenNote(run, left, 'characters')}`;
 }
 
 function hiddenNote(run: Run, count: number, what: string): Html {
@@ -142,8 +144,11 @@ function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
 <p class="actions"><button id="cancel">End it early</button> <span class="hint">${text}</span></p></form>`;
 }
 
-function performForm({ tokenOf }: PageRequest, run: Run, errors: readonly FormError[]): Html {
+function performForm({ tokenOf, offered }: PageRequest, run: Run, errors: readonly FormError[]): Html {
   if (needsRecoveryHost(run.form)) return html`<p class="note">${recoveryHostText}.</p>`;
+  const { name } = run.form.operation;
+  if (!offered.get(name)?.isAllowed)
+    return html`<p class="note">This console does not run ${name}: copy the command below for somebody who does.</p>`;
 
   const path = `${runPath(run)}/perform`;
   const confirm = run.last.plan?.confirm;

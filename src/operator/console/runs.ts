@@ -64,7 +64,8 @@ export class Run {
     this.form = withoutSecret(form);
     this.planned = isPlan ? form : undefined;
     const { COLUMNS: _, ...variables } = environment();
-    this.#child = fork(program, ['__run', ...argumentsOf(form, isPlan)], {
+    const verb = start.confirmed === undefined ? '__run' : '__perform';
+    this.#child = fork(program, [verb, ...argumentsOf(form, isPlan)], {
       stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
       detached: true, // in a session of its own: a signal of the terminal is for the console, which passes it on once
       env: { ...variables, ...(by !== undefined && { OPERATOR_NAME: by }) },

@@ -20,6 +20,7 @@ that has not is not ready from then on, and says so.`,
     return {
       document: { secrets, state: 'planned' },
       text: () => `${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`,
+      steady: 'every secret',
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',

@@ -2,7 +2,7 @@ import { databaseNameOf } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { type Context, defineOperation } from '../command/operation.ts';
-import { flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
+import { amount, flag, option, type Values } from '../command/operation-fields.ts';
 import { hasFailed } from '../command/run-fleet.ts';
 import { countText } from '../command/texts.ts';
 import { fromField } from '../recovery/restore-data.ts';
@@ -13,11 +13,11 @@ import { replayedLines } from './replay.ts';
 import type { RestoredControl } from './restore-control.ts';
 
 const fields = {
-  archive: option('<name>', 'a part of the name of the archive (default: the newest that can be used)'),
+  archive: option('<name>', 'a part of the name of the archive', { otherwise: 'the newest that can be used' }),
   installation: option('<id>', 'the begin of the id of the installation, where the target has archives of several'),
   from: fromField,
   all: flag('also every tenant whose database is missing'),
-  concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
+  concurrency: amount('tenants', 'tenants restored at the same time', { label: 'At the same time', default: 4 }),
   withoutMac: option(
     '<name>',
     'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody knows who has written it. ' +

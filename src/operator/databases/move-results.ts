@@ -1,24 +1,37 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Context, Output } from '../command/operation.ts';
-import { flag, option } from '../command/operation-fields.ts';
+import { amount, flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
 import { createFenceGuard } from './fence-guard.ts';
 import type { MoveSummary } from './move-tenant.ts';
 import type { RunObservers } from './run-databases.ts';
 
 /** The field of every operation that leaves or drops a database in which somebody else may have made tables. */
-export const leaveSchemas = flag('go on although tables that others have made are left behind, or dropped');
+export const leaveSchemas = flag('go on although tables that others have made are left behind, or dropped', {
+  label: 'Leave the tables of others',
+  isAdvanced: true,
+});
 
 /** The field of every operation that sessions of others in the database of a tenant can hinder. */
-export const endSessions = flag('end sessions of others in the database of the tenant, such as psql or an agent');
+export const endSessions = flag('end sessions of others in the database of the tenant, such as psql or an agent', {
+  label: 'End sessions of others',
+  isAdvanced: true,
+});
 
 /** The fields that every operation has that moves tenants. */
 export const moveFields = {
-  pause: option('<seconds>', 'maximum estimated time for which requests wait', {
+  pause: amount('seconds', 'maximum estimated time for which requests wait', {
+    label: 'Longest pause',
     parse: parseAmount('seconds'),
     default: 1,
+    isAdvanced: true,
   }),
-  keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseAmount('hours'), default: 24 }),
+  keep: amount('hours', 'how long the old database is kept, so that the tenant can be moved back', {
+    label: 'Keep the old database',
+    parse: parseAmount('hours'),
+    default: 24,
+    isAdvanced: true,
+  }),
   leaveSchemas,
   endSessions,
 };

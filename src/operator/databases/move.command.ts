@@ -1,7 +1,7 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { argument, flag, option } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import {
   leaveSchemas,
@@ -21,9 +21,9 @@ const move = defineOperation({
   name: 'move',
   description: 'move a tenant to another PostgreSQL server; its requests wait meanwhile, and do not fail',
   fields: {
-    slug: optionalArgument('slug', { neededUnless: 'back' }),
-    to: option('<server>', 'the name of the server', { kind: 'server', neededUnless: 'back' }),
-    back: flag('move it back to the server that it was moved from'),
+    slug: argument('slug'),
+    to: option('<server>', 'the name of the server', { label: 'To server', kind: 'server', neededUnless: 'back' }),
+    back: flag('to the server that it was moved from', { label: 'Move it back', unless: ['to'] }),
     ...moveFields,
   },
   examples: [
@@ -50,7 +50,7 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
       to ?? (await reversibleTarget(installation, slug)),
       values.leaveSchemas,
     );
-    return { document: plan, text: () => movePlanText(plan) };
+    return { document: plan, text: () => movePlanText(plan), steady: steadyText(plan) };
   },
   async run(values, context) {
     const { installation, output } = context;
@@ -85,6 +85,11 @@ const settle = defineChange({
 
 export const operations = [move, settle];
 
+/** What of a plan neither the writes nor the sessions of a minute change. */
+function steadyText({ slug, from, to, leaves, withoutIndexes }: MovePlan): string {
+  return JSON.stringify({ slug, from, to, leaves, withoutIndexes });
+}
+
 /** Formats a plan. What somebody else has made in the database stands below it. */
 function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): string {
   const lines = [
@@ -100,8 +105,7 @@ function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): st
 }
 
 /** Returns where a tenant moves; without `to`, back. */
-function direction({ slug, to, back }: { slug: string | undefined; to: string | undefined; back: boolean }) {
-  if (slug === undefined || (to === undefined) !== back)
-    throw new OperatorError('Name a tenant, and give either --to <server> or --back', { usage: true });
+function direction({ slug, to, back }: { slug: string; to: string | undefined; back: boolean }) {
+  if ((to === undefined) !== back) throw new OperatorError('Give either --to <server> or --back', { usage: true });
   return { slug, to };
 }

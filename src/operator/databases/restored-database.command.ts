@@ -1,17 +1,20 @@
 import { defineOperation, type Operation } from '../command/operation.ts';
-import { argument, option } from '../command/operation-fields.ts';
+import { amount, argument, option } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { endSessions, moveInterrupt, observeRun, parseAmount } from './move-results.ts';
 import type { SwitchKind, SwitchResult } from './restored-databases.ts';
 
 const chosen = {
   slug: argument('slug'),
-  database: option('<name>', 'the restored database, if there are several: databases <slug>', { kind: 'database' }),
+  database: option('<name>', 'the restored database, if there are several: databases <slug>', {
+    kind: 'database',
+    isAdvanced: true,
+  }),
 };
 
 const diff = defineOperation({
   name: 'restore diff',
-  description: 'show the rows that a tenant has added, changed and removed since its restored data',
+  description: 'count the rows of each table that a tenant has added, changed and removed since its restored data',
   fields: chosen,
   examples: ['restore diff acme'],
   effect: 'reads',
@@ -38,7 +41,11 @@ const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'e
     name: `restore ${kind}`,
     fields: {
       ...chosen,
-      keep: option('<hours>', 'how long the present data is kept', { parse: parseAmount('hours'), default: 720 }),
+      keep: amount('hours', 'how long the present data is kept', {
+        label: 'Keep the present data',
+        parse: parseAmount('hours'),
+        default: 720,
+      }),
       endSessions,
     },
     effect: 'destroys',

@@ -4,11 +4,18 @@ import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, type Values } from '../command/operation-fields.ts';
 
 const fields = {
-  finding: argumentList('finding', { description: 'what doctor prints in brackets: with --fix, repair only these' }),
+  finding: argumentList('finding', {
+    label: 'Findings',
+    description: 'what doctor prints in brackets: with --fix, repair only these',
+  }),
   fix: flag(
     'make repairs without risk: correct login roles and privileges, drop what purges have left, and old templates; with findings, also those that only their operator can decide',
+    { label: 'Repair' },
   ),
-  control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database'),
+  control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database', {
+    label: 'Without the databases of tenants',
+    isAdvanced: true,
+  }),
 };
 
 const doctor = defineOperation({
@@ -16,7 +23,7 @@ const doctor = defineOperation({
   description: 'find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift',
   fields,
   examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
-  help: 'Exit code: 0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1.',
+  exitCodes: '0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1',
   effect: 'reads',
   changingFields: ['fix'],
   dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',

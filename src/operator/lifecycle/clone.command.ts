@@ -2,7 +2,7 @@ import { defineOperation } from '../command/operation.ts';
 import { argument, option } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
-import { fromField, requireOneChoice, restoreData } from '../recovery/restore-data.ts';
+import { fromField, momentField, requireOneChoice, restoreData, withoutMacField } from '../recovery/restore-data.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 
@@ -12,14 +12,14 @@ const clone = defineOperation({
     'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
   fields: {
     slug: argument('slug'),
-    newSlug: argument('text'),
-    archive: option('<name>', 'with the data of this archive, in place of the present data; latest: the newest one'),
-    at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
+    newSlug: argument('text', { label: 'Slug of the copy' }),
+    archive: option('<name>', 'with the data of this archive, in place of the present data; latest: the newest one', {
+      kind: 'archive',
+      isAdvanced: true,
+    }),
+    at: option('<time>', 'with the data of that moment', momentField),
     from: fromField,
-    withoutMac: option(
-      '<slug>',
-      'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
-    ),
+    withoutMac: withoutMacField,
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   effect: 'changes',

@@ -7,7 +7,7 @@ import { email } from '../../http/email.ts';
 import { fieldErrorOf } from '../../http/field-error-of.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../log/operator-error.ts';
-import { packNames } from './read-pack.ts';
+import { packNames } from './pack-names.ts';
 
 const name = text({ max: lengths.name });
 

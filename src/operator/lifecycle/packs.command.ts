@@ -1,19 +1,18 @@
 import { defineOperation } from '../command/operation.ts';
-import { argument, option, parseNames } from '../command/operation-fields.ts';
+import { argument, optionNames } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import type { ComparedRow, RowState } from './compare-pack.ts';
+import { packNames } from './pack-names.ts';
 
 const apply = defineOperation({
   name: 'packs apply',
   description: 'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
   fields: {
     slug: argument('slug'),
-    packs: option('<names>', 'names of packs, separated by commas: countries, currencies, units', {
-      parse: parseNames,
-    }),
+    packs: optionNames('names of packs', packNames, { otherwise: 'all' }),
   },
   examples: ['packs apply acme --packs countries,units', 'packs apply acme --dry-run # all packs, row by row'],
-  help: '--dry-run shows each row that would be added, and each that the tenant has changed or deleted.',
+  dryRun: 'show each row that would be added, and each that the tenant has changed or deleted',
   effect: 'changes',
   async plan({ slug, packs = [] }, { installation }) {
     const { checkPackNames } = await import('./read-pack.ts');

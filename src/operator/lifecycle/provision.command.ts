@@ -2,30 +2,39 @@ import { stat } from 'node:fs/promises';
 import type { Installation } from '../../installation.ts';
 import { explain, OperatorError } from '../../log/operator-error.ts';
 import { defineOperation, type Output, type RecordBirth } from '../command/operation.ts';
-import { option, optionalArgument, optionList, parseNames, type Values } from '../command/operation-fields.ts';
+import { option, optionalArgument, optionList, optionNames, type Values } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { readTenant, type TenantSummary, tenantExists } from '../tenants/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
+import { packNames } from './pack-names.ts';
 import type { Provisioned } from './provision.ts';
 
 const fields = {
-  slug: optionalArgument('text', { description: 'short name, in lower case', neededUnless: 'file' }),
-  file: option('<manifest>', 'read everything from a manifest, such as tenants/demo.json, or from a folder of them'),
-  name: option('<name>', 'name of the company', { neededUnless: 'file' }),
-  appId: option('<id>', 'application identifier (default: the slug)'),
-  feature: optionList('<feature>', 'a feature to enable; may be repeated'),
-  server: option('<server>', 'PostgreSQL server to place it on (default: the one with the most room)', {
+  slug: optionalArgument('text', {
+    label: 'Slug',
+    description: 'short name, in lower case',
+    neededUnless: 'file',
+    unless: ['file'],
+  }),
+  file: option('<manifest>', 'read everything from a manifest, such as tenants/demo.json, or from a folder of them', {
+    label: 'Manifest on this host',
+    isAdvanced: true,
+  }),
+  name: option('<name>', 'name of the company', { neededUnless: 'file', unless: ['file'] }),
+  appId: option('<id>', 'application identifier', { otherwise: 'the slug', isAdvanced: true }),
+  feature: optionList('<feature>', 'a feature to enable', { label: 'Features', kind: 'feature', isAdvanced: true }),
+  server: option('<server>', 'PostgreSQL server to place it on', {
     kind: 'server',
+    otherwise: 'the one with the most room',
+    isAdvanced: true,
   }),
   adminEmail: option(
     '<address>',
     'e-mail address of the first administrator; the password is generated and shown only once',
-    { neededUnless: 'file' },
+    { neededUnless: 'file', unless: ['file'] },
   ),
-  packs: option('<names>', 'packs of reference data to begin with, separated by commas: countries, currencies, units', {
-    parse: parseNames,
-  }),
+  packs: optionNames('packs of reference data to begin with', packNames, { unless: ['file'] }),
 };
 
 const provisionTenant = defineOperation({

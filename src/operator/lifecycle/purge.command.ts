@@ -11,15 +11,17 @@ const purge = defineOperation({
   description: 'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
   fields: {
     slug: argument('slug'),
-    keepArchives: flag('its archives stay in the target, and whoever has the identity can read them'),
+    keepArchives: flag('its archives stay in the target, and whoever has the identity can read them', {
+      label: 'Keep its archives',
+      isAdvanced: true,
+    }),
   },
   examples: ['purge acme --reason "30 days after the end of the contract"'],
   help: `Databases and rows go first, then the archives. What the target refuses to remove is named, and doctor lists it until it is
 gone; each run goes on removing it. Run the purge again after an interruption of any kind. Copies that are elsewhere are not
 removed: those that somebody has made of the target, and archives of the control database, which have the names of the people
-until BACKUP_KEEP removes them.
-
-Exit code: 0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage.`,
+until BACKUP_KEEP removes them.`,
+  exitCodes: '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
   effect: 'destroys',
   async plan({ slug, keepArchives }, { installation }) {
     const { planPurge } = await import('./purge-tenant.ts');

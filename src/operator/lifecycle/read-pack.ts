@@ -1,16 +1,14 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { OperatorError } from '../../log/operator-error.ts';
+import { type PackName, packNames } from './pack-names.ts';
 
-/** The packs of reference data that this build has, and the table that each of them fills. */
-const tables = {
+/** The table that each pack fills. */
+const tables: Readonly<Record<PackName, { table: string; resource: string; key: string }>> = {
   countries: { table: 'countries', resource: 'Country', key: 'CountryCode' },
   currencies: { table: 'currencies', resource: 'Currency', key: 'Code' },
   units: { table: 'units_of_measure', resource: 'UnitOfMeasure', key: 'Code' },
-} as const;
-
-export type PackName = keyof typeof tables;
-export const packNames = Object.keys(tables) as [PackName, ...PackName[]];
+};
 
 /** A row of a pack, under the field names of the API. */
 export type PackRow = Readonly<Record<string, string | number | null>>;
@@ -51,5 +49,5 @@ export function checkPackNames(names: readonly string[]): PackName[] {
   const unknown = names.find(name => !Object.hasOwn(tables, name));
   if (unknown !== undefined)
     throw new OperatorError(`There is no pack "${unknown}". The packs are ${packNames.join(', ')}`, { usage: true });
-  return names.length > 0 ? packNames.filter(name => names.includes(name)) : packNames;
+  return packNames.filter(name => names.length === 0 || names.includes(name));
 }

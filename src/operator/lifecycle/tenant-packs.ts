@@ -7,7 +7,8 @@ import { requireTenantHead } from '../schema/tenant-head.ts';
 import { connectTenant, findTenant } from '../tenants/tenants.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
-import { type Pack, type PackName, readPack } from './read-pack.ts';
+import type { PackName } from './pack-names.ts';
+import { type Pack, readPack } from './read-pack.ts';
 
 /** Compares packs with the data of a tenant. @throws {OperatorError} when the tenant has no data to compare */
 export async function compareTenantPacks(

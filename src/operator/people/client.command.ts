@@ -7,7 +7,11 @@ import { countText } from '../command/texts.ts';
 const add = defineChange({
   name: 'client add',
   description: 'add a program that acts for a user with legacy tokens; its secret is shown only once',
-  fields: { slug: argument('slug'), email: argument('email'), name: requiredOption('<name>', 'name of the program') },
+  fields: {
+    slug: argument('slug'),
+    email: argument('email'),
+    name: requiredOption('<name>', 'name of the program', { label: 'Name of the program' }),
+  },
   examples: ['client add acme till@acme.test --name "Till in Graz"'],
   effect: 'changes',
   async change({ slug, email, name }, { installation }, isDryRun) {
@@ -37,7 +41,7 @@ const list = defineList({
 const revoke = defineChange({
   name: 'client revoke',
   description: 'refuse an API client and every token that was issued to it',
-  fields: { slug: argument('slug'), id: argument('text') },
+  fields: { slug: argument('slug'), id: argument('client', { label: 'Program' }) },
   examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
   effect: 'locks out',
   async change({ slug, id }, { installation }, isDryRun) {

@@ -22,8 +22,8 @@ const revoke = defineChange({
   description: 'revoke one session, or all sessions of a user',
   fields: {
     slug: argument('slug'),
-    id: optionalArgument('text'),
-    user: option('<email>', 'revoke all sessions of this user', { kind: 'email' }),
+    id: optionalArgument('session', { label: 'Session', unless: ['user'] }),
+    user: option('<email>', 'revoke all sessions of this user', { kind: 'email', unless: ['id'] }),
   },
   examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
   effect: 'locks out',

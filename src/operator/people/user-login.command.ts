@@ -9,6 +9,7 @@ export const password = optionalSecret(
   'Password',
   '--password-stdin',
   'read the password from stdin instead of generating one',
+  { otherwise: 'one is generated', isAdvanced: true },
 );
 
 const disable = defineChange({

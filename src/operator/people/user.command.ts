@@ -34,12 +34,12 @@ const add = defineChange({
   description: 'add a user; the password is generated and shown only once',
   fields: {
     slug: argument('slug'),
-    email: argument('text'),
+    email: argument('text', { label: 'E-mail address' }),
     firstName: option('<name>', 'first name', { default: 'New' }),
     lastName: option('<name>', 'last name', { default: 'User' }),
     role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
     scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
-    entity: option('<id>', entityText, { parse: parseId }),
+    entity: option('<id>', entityText, { label: 'Number of the entity', parse: parseId, isAdvanced: true }),
     password,
   },
   examples: [

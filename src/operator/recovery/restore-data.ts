@@ -2,7 +2,7 @@ import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Context } from '../command/operation.ts';
-import { optionalSecret } from '../command/operation-fields.ts';
+import { option, optionalSecret } from '../command/operation-fields.ts';
 import type { EarlierData } from '../databases/fill-database.ts';
 
 /** The field of a command that reads the URL of a recovered server, which holds a password, from stdin. */
@@ -10,6 +10,17 @@ export const fromField = optionalSecret(
   'URL of the recovered server',
   '--from',
   'from a recovered server; its postgresql:// URL is read from stdin, because it holds a password',
+  { label: 'From a recovered server', isAdvanced: true },
+);
+
+/** How the field appears that names a moment of earlier data. */
+export const momentField = { label: 'Moment', kind: 'time', needs: 'RECOVERY_COMMAND', isAdvanced: true } as const;
+
+/** The field of a command that takes an archive although nobody can prove who has written it. */
+export const withoutMacField = option(
+  '<slug>',
+  'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
+  { label: 'Without a proof of its writer', isAdvanced: true },
 );
 
 /** Which data of a tenant is restored (that of an archive, of a recovered server, or of a moment), and where. */

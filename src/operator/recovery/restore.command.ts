@@ -2,29 +2,41 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineList } from '../command/define-list.ts';
 import { type Context, defineOperation, type Plan } from '../command/operation.ts';
-import { argument, flag, option, optionalArgument, parsePositive, type Values } from '../command/operation-fields.ts';
+import { amount, argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { observeRun } from '../databases/move-results.ts';
 import { restoredOperations } from '../databases/restored-database.command.ts';
 import { readTenant } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { chooseData, fromField, restoreData } from './restore-data.ts';
+import { chooseData, fromField, momentField, restoreData, withoutMacField } from './restore-data.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
-  archive: option('<name>', 'the archive to restore, or a part of its name; latest: the newest one'),
-  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs RECOVERY_COMMAND'),
+  archive: option('<name>', 'the archive to restore, or a part of its name; latest: the newest one', {
+    kind: 'archive',
+    unless: ['at', 'from'],
+  }),
+  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z', {
+    ...momentField,
+    isAdvanced: false,
+    unless: ['archive', 'from', 'lost'],
+  }),
   from: fromField,
-  withoutMac: option(
-    '<slug>',
-    'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
-  ),
-  lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
-  server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
-  all: flag('with --lost: every tenant whose database is lost'),
-  concurrency: option('<n>', 'with --server or --all: tenants restored at the same time', {
-    parse: parsePositive,
+  withoutMac: withoutMacField,
+  lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it', {
+    label: 'Its database is lost',
+    isAdvanced: true,
+  }),
+  server: option('<name>', 'with --lost: every tenant of this server whose database is lost', {
+    label: 'All of a server',
+    kind: 'server',
+    isAdvanced: true,
+  }),
+  all: flag('with --lost: every tenant whose database is lost', { isAdvanced: true }),
+  concurrency: amount('tenants', 'with --server or --all: tenants restored at the same time', {
+    label: 'At the same time',
     default: 4,
+    isAdvanced: true,
   }),
 };
 type RestoreFields = Values<typeof fields>;
@@ -45,7 +57,7 @@ const restore = defineOperation({
   ],
   help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
 and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
-over HTTP clones it: clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
+over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
   effect: 'changes',
   isTraced: true,
   opensArchives: ({ archive, at, from, lost }) =>

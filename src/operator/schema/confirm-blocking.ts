@@ -5,7 +5,10 @@ import { countText } from '../command/texts.ts';
 import type { BlockingProcess } from './blocking-processes.ts';
 
 /** The field of every operation that running processes can block. */
-export const despiteRunning = flag('go on although running processes block the change');
+export const despiteRunning = flag('go on although running processes block the change', {
+  label: 'Despite running processes',
+  isAdvanced: true,
+});
 
 type NamedProcess = Pick<BlockingProcess, 'host' | 'pid' | 'build'>;
 

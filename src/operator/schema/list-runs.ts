@@ -1,6 +1,8 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
+import { pageOf } from '../command/list-page.ts';
+import type { ListPage } from '../command/operation.ts';
 
 /** A migration run, with the number of its tenants by outcome. */
 export interface RunSummary {
@@ -31,9 +33,31 @@ const summaries = `
          lateral (select coalesce(sum(n), 0)::int as tenants, coalesce(json_object_agg(state, n order by state), '{}') as outcomes
                     from (select state, count(*)::int as n from migration_outcomes where run_id = r.id group by state) s) o`;
 
-/** Returns the newest migration runs, the newest first. */
-export async function listRuns({ statements }: ControlStatements, limit: number): Promise<RunSummary[]> {
-  return statements.execute(`${summaries} order by r.id desc limit ?`, [limit]);
+/** Returns the newest migration runs, the newest first. @param before the number of a run: only those before it */
+export async function listRuns(
+  { statements }: ControlStatements,
+  limit: number,
+  before?: number,
+): Promise<RunSummary[]> {
+  return statements.execute(`${summaries} where ?::bigint is null or r.id < ?::bigint order by r.id desc limit ?`, [
+    before ?? null,
+    before ?? null,
+    limit,
+  ]);
+}
+
+/** Returns a part of the migration runs, and how many there are. */
+export async function pageRuns(
+  control: ControlStatements,
+  { limit, before }: { readonly limit: number; readonly before?: number | undefined },
+): Promise<ListPage<RunSummary>> {
+  const rows = await listRuns(control, limit + 1, before);
+  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<{ total: number; newer: number }[]>(
+    'select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer from migration_runs',
+    [before ?? null],
+  );
+
+  return pageOf(rows, limit, counts);
 }
 
 /** Returns a run. @param id without it, the newest one @throws {OperatorError} when there is no such run */

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argumentList, flag, option, parsePositive, type Values } from '../command/operation-fields.ts';
+import { amount, argumentList, flag, type Values } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './confirm-blocking.ts';
@@ -9,12 +9,22 @@ import type { planRun, RunReport, TenantOutcome } from './migrate-tenants.ts';
 import type { RunRequest } from './migration-runs.ts';
 
 const fields = {
-  slug: argumentList('slug', { description: 'only these tenants' }),
-  all: flag('every tenant'),
-  concurrency: option('<n>', 'tenants migrated at the same time on each server', { parse: parsePositive, default: 4 }),
-  canary: option('<n>', 'migrate n tenants first, and stop if one of them fails', { parse: parsePositive }),
-  maxFailures: option('<n>', 'start no further tenant after n failures', { parse: parsePositive }),
-  retryFailed: flag('only tenants whose last migration failed'),
+  slug: argumentList('slug', { label: 'Tenants', description: 'only these tenants', unless: ['all', 'retryFailed'] }),
+  all: flag('every tenant', { unless: ['slug', 'retryFailed'] }),
+  concurrency: amount('tenants', 'tenants migrated at the same time on each server', {
+    label: 'At the same time',
+    default: 4,
+    isAdvanced: true,
+  }),
+  canary: amount('tenants', 'migrate so many tenants first, and stop if one of them fails', { label: 'Canaries' }),
+  maxFailures: amount('failures', 'start no further tenant after so many failures', {
+    label: 'Stop after',
+    isAdvanced: true,
+  }),
+  retryFailed: flag('only tenants whose last migration failed', {
+    label: 'Retry what failed',
+    unless: ['slug', 'all'],
+  }),
   despiteRunning,
 };
 
@@ -39,9 +49,8 @@ older build, and a migration is not compatible with it. A process that has sent 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
 
-bin/backoffice status shows what failed, and why.
-
-Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`,
+bin/backoffice status shows what failed, and why.`,
+  exitCodes: '0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage',
   effect: 'changes',
   isTraced: true,
   json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',

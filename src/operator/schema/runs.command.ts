@@ -1,6 +1,6 @@
-import { defineList } from '../command/define-list.ts';
+import { pageFields } from '../command/list-page.ts';
 import { defineOperation } from '../command/operation.ts';
-import { option, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import type { FleetStatus } from './fleet-status.ts';
 import type { RunSummary } from './list-runs.ts';
@@ -39,21 +39,29 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
   return lines.join('\n');
 }
 
-const run = optionalArgument<number>('run', { description: 'its number (default: the newest)', parse: parsePositive });
+const run = optionalArgument<number>('run', {
+  description: 'its number',
+  otherwise: 'the newest',
+  parse: parsePositive,
+});
 
-const list = defineList({
+const list = defineOperation({
   name: 'runs list',
   description: 'list the migration runs, the newest first',
-  fields: { limit: option('<n>', 'at most n runs', { parse: parsePositive, default: 20 }) },
+  fields: pageFields('runs', 20),
   examples: ['runs list --limit 5'],
-  async items({ limit }, { installation }) {
-    const { listRuns } = await import('./list-runs.ts');
-    return listRuns(installation, limit);
+  effect: 'reads',
+  isList: true,
+  json: 'print one JSON document on stdout: the runs, how many there are, and where the older ones begin',
+  async run(part, { installation, output }) {
+    const { pageRuns } = await import('./list-runs.ts');
+    output.page(await pageRuns(installation, part), {
+      row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
+      wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
+      name: ({ id }) => id,
+      empty: 'There was no migration run.',
+    });
   },
-  row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
-  wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
-  nameOf: ({ id }) => id,
-  empty: 'There was no migration run.',
 });
 
 const show = defineOperation({

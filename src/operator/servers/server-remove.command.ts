@@ -6,7 +6,10 @@ import type { ServerRemoval } from './remove-server.ts';
 export const removeServerOperation = defineChange({
   name: 'server remove',
   description: 'remove a server on which no tenant is, with its templates; drain it first',
-  fields: { name: argument('server'), lost: flag('the server is gone: drop nothing on it') },
+  fields: {
+    name: argument('server', { label: 'Server' }),
+    lost: flag('the server is gone: drop nothing on it', { label: 'The server is lost', isAdvanced: true }),
+  },
   examples: ['server remove second --dry-run', 'server remove second --reason "machine is replaced"'],
   effect: 'destroys',
   async change({ name, lost }, { installation }, isDryRun) {
@@ -27,7 +30,7 @@ function lossText({ forgotten, formerTenants, left }: ServerRemoval): string {
     left === null ? 'Nothing is dropped on it.' : 'Its templates are dropped.',
     forgotten > 0 ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.` : '',
     formerTenants > 0
-      ? `restore --at no longer finds the time that ${countText(formerTenants, 'tenant')} spent there.`
+      ? `No moment of the time is found any more that ${countText(formerTenants, 'tenant')} spent there.`
       : '',
     left && left.length > 0 ? `These databases stay there, and belong to no tenant: ${left.join(', ')}.` : '',
   ]

@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
+import { amount, argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';
@@ -11,16 +11,14 @@ import { removeServerOperation } from './server-remove.command.ts';
 
 const add = defineChange({
   name: 'server add',
-  description:
-    'add a PostgreSQL server, or change its URL; the postgresql:// URL is read from stdin, because it holds a password',
+  description: 'add a PostgreSQL server, or change its URL',
   fields: {
-    name: argument('text'),
-    capacity: option(
-      '<tenants>',
-      'maximum number of tenants that are placed there automatically; provision --server is not limited by it',
-      { parse: parseCapacity },
-    ),
-    url: secret('URL of the server'),
+    name: argument('text', { label: 'Name of the server' }),
+    capacity: amount('tenants', 'maximum number of tenants that are placed there automatically', {
+      parse: parseCapacity,
+      otherwise: 'no limit',
+    }),
+    url: secret('postgresql:// URL of the server'),
   },
   examples: ['server add second --capacity 500 < url-file'],
   effect: 'changes',
@@ -61,8 +59,9 @@ const set = defineChange({
   name: 'server set',
   description: 'change the number of tenants that are placed on a server automatically',
   fields: {
-    name: argument('server'),
+    name: argument('server', { label: 'Server' }),
     capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
+      unit: 'tenants',
       parse: parseCapacityOrNone,
     }),
   },
@@ -86,8 +85,12 @@ const drain = defineOperation({
   name: 'server drain',
   description: 'move every tenant of a server to the others; goes on after failures',
   fields: {
-    name: argument('server'),
-    to: option('<server>', 'move all of them to this server', { kind: 'server' }),
+    name: argument('server', { label: 'Server' }),
+    to: option('<server>', 'move all of them to this server', {
+      label: 'To server',
+      kind: 'server',
+      otherwise: 'to those with the most room',
+    }),
     ...moveFields,
   },
   examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],

@@ -1,5 +1,7 @@
 import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
+import { pageOf } from '../command/list-page.ts';
+import type { ListPage } from '../command/operation.ts';
 import type { Action } from './record-action.ts';
 
 /** A recorded change of an operator. */
@@ -22,8 +24,11 @@ interface ActionFilter {
   operator?: string | undefined;
   /** The command, or its first words. */
   command?: string | undefined;
-  /** A time in ISO 8601. */
+  /** Times in ISO 8601: from `since` on, before `until`. */
   since?: string | undefined;
+  until?: string | undefined;
+  /** The number of an action: only those before it. */
+  before?: number | undefined;
   /** True to include the actions that were refused before they changed anything. */
   all?: boolean | undefined;
   limit: number;
@@ -32,24 +37,49 @@ interface ActionFilter {
 /** Returns the newest actions that the filter selects, the newest first. */
 export async function listActions(
   { statements }: ControlStatements,
-  { slug, operator, command, since, all, limit }: ActionFilter,
+  { before, limit, ...filter }: ActionFilter,
 ): Promise<ActionSummary[]> {
+  const { where, values } = conditionsOf(filter);
+  return statements.execute(
+    `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
+            ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
+       from operator_actions
+      where ${where} and (?::bigint is null or id < ?::bigint)
+      order by operator_actions.id desc limit ?`,
+    [...values, before ?? null, before ?? null, limit],
+  );
+}
+
+/** Returns a part of the actions that the filter selects, and how many there are. */
+export async function pageActions(control: ControlStatements, filter: ActionFilter): Promise<ListPage<ActionSummary>> {
+  const { before, limit } = filter;
+  const { where, values } = conditionsOf(filter);
+  const rows = await listActions(control, { ...filter, limit: limit + 1 });
+  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<{ total: number; newer: number }[]>(
+    `select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer
+       from operator_actions where ${where}`,
+    [before ?? null, ...values],
+  );
+
+  return pageOf(rows, limit, counts);
+}
+
+/** Returns the condition of a filter in SQL, with its values. */
+function conditionsOf({ slug, operator, command, since, until, all }: Omit<ActionFilter, 'limit' | 'before'>) {
   const conditions: [string, string | undefined][] = [
     ['slug = ?', slug],
     ['strpos(lower(operator), lower(?)) > 0', operator],
     [`starts_with(command || ' ', ?)`, command && `${command} `],
     ['started_at >= ?::timestamptz', since],
+    ['started_at < ?::timestamptz', until],
     ['state <> ?', all ? undefined : 'refused'],
   ];
   const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
-  return statements.execute(
-    `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
-            ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
-       from operator_actions
-      where ${['true', ...given.map(({ sql }) => sql)].join(' and ')}
-      order by operator_actions.id desc limit ?`,
-    [...given.map(({ value }) => value), limit],
-  );
+
+  return {
+    where: ['true', ...given.map(({ sql }) => sql)].join(' and '),
+    values: given.map(({ value }) => value),
+  };
 }
 
 /** The last run of a command that timers run. */

@@ -1,31 +1,50 @@
-import { defineList } from '../command/define-list.ts';
-import { flag, option, optionalArgument, parsePositive, parseTime } from '../command/operation-fields.ts';
+import { pageFields } from '../command/list-page.ts';
+import { defineOperation } from '../command/operation.ts';
+import { flag, option, optionalArgument, parseTime } from '../command/operation-fields.ts';
 import type { ActionSummary } from './list-actions.ts';
 
-const logs = defineList({
+const logs = defineOperation({
   name: 'logs',
   description:
     'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
-    operator: option('<text>', 'only those of this login or host'),
-    command: option('<words>', 'only this command, such as "user add", or all that begin with its words'),
-    since: option('<time>', 'only later ones: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', { parse: parseTime }),
-    all: flag('also commands that were refused, because they were wrong or not confirmed'),
-    limit: option('<n>', 'at most n changes', { parse: parsePositive, default: 50 }),
+    operator: option('<text>', 'only those of this login or host', { kind: 'operator' }),
+    command: option('<words>', 'only this command, such as "user add", or all that begin with its words', {
+      kind: 'command',
+    }),
+    since: option('<time>', 'only from then on: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', {
+      label: 'From',
+      kind: 'time',
+      parse: parseTime,
+    }),
+    until: option('<time>', 'only before then', { label: 'To', kind: 'time', parse: parseTime }),
+    all: flag('also commands that were refused, because they were wrong or not confirmed', {
+      label: 'Also refused ones',
+      isAdvanced: true,
+    }),
+    ...pageFields('changes', 50),
   },
-  examples: ['logs acme', 'logs --command purge --since 30d -o wide'],
+  examples: [
+    'logs acme',
+    'logs --since 2026-11-21 --until 2026-11-22 # who did what that day (UTC)',
+    'logs --command purge --since 30d -o wide',
+  ],
   help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
 each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
 stay, as all changes do.`,
-  async items(filter, { installation }) {
-    const { listActions } = await import('./list-actions.ts');
-    return listActions(installation, filter);
+  effect: 'reads',
+  isList: true,
+  json: 'print one JSON document on stdout: the changes, how many there are, and where the older ones begin',
+  async run(filter, { installation, output }) {
+    const { pageActions } = await import('./list-actions.ts');
+    output.page(await pageActions(installation, filter), {
+      row: rowOf,
+      wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
+      name: ({ id }) => id,
+      empty: 'No operator changed anything.',
+    });
   },
-  row: rowOf,
-  wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
-  nameOf: ({ id }) => id,
-  empty: 'No operator changed anything.',
 });
 
 export const operations = [logs];

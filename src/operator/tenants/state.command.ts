@@ -33,7 +33,10 @@ function defineTransition(
 const isolate = defineChange({
   name: 'isolate',
   description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
-  fields: { slug: argument('slug'), off: flag('send mail again, and accept its legacy clients') },
+  fields: {
+    slug: argument('slug'),
+    off: flag('send mail again, and accept its legacy clients', { label: 'End the isolation' }),
+  },
   examples: ['isolate acme-test', 'isolate acme-test --off'],
   effect: 'locks out',
   changesRowsOnly: true,

@@ -46,10 +46,13 @@ const edit = defineChange({
   fields: {
     slug: argument('slug'),
     name: option('<name>', 'name of the company'),
-    appId: option('<id>', 'application identifier'),
-    appUrl: option('<address>', 'pages that links in mails lead to, as APP_URL; none: those of APP_URL'),
-    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens; may be repeated'),
-    disable: optionList('<feature>', 'a feature to disable; may be repeated'),
+    appId: option('<id>', 'application identifier', { isAdvanced: true }),
+    appUrl: option('<address>', 'pages that links in mails lead to, as APP_URL; none: those of APP_URL', {
+      label: 'Address of the application',
+      isAdvanced: true,
+    }),
+    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens', { kind: 'feature', isAdvanced: true }),
+    disable: optionList('<feature>', 'a feature to disable', { kind: 'feature', isAdvanced: true }),
   },
   examples: [
     'edit acme --name "Acme International Ltd" --reason "renamed"',
@@ -81,7 +84,7 @@ const list = defineList({
       choices: tenantSorts.flatMap(name => [name, `-${name}`] as const),
       default: 'slug',
     }),
-    wide: flag('all columns at full width, as -o wide'),
+    wide: flag('all columns at full width', { label: 'All columns', isAdvanced: true }),
   },
   examples: ['list', 'list north --status active --sort -created', 'list --health unwell', 'list -o name'],
   help: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',

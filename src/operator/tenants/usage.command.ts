@@ -13,12 +13,10 @@ const usage = defineOperation({
   description: 'show what tenants used: requests, writes, bytes sent, time and size of their databases',
   fields: {
     slug: optionalArgument('slug', { description: 'only one tenant' }),
-    from: option('<time>', 'from this hour on: 2026-11-22T14:00Z, or 12h, 7d ago (default: this month)', {
-      parse: parseTime,
-    }),
-    to: option('<time>', 'until before this hour (default: this hour included)', { parse: parseTime }),
-    by: option('<period>', 'sums (default: month, and of one tenant day)', { choices: periods }),
-    csv: flag('print CSV, with exact numbers'),
+    from: option('<time>', 'from this hour on', { kind: 'time', parse: parseTime, otherwise: 'this month' }),
+    to: option('<time>', 'until before this hour', { kind: 'time', parse: parseTime, otherwise: 'this hour included' }),
+    by: option('<period>', 'sums', { label: 'Sums by', choices: periods, otherwise: 'month, and of one tenant day' }),
+    csv: flag('print CSV, with exact numbers', { label: 'CSV', isAdvanced: true }),
   },
   examples: [
     'usage # all tenants, this month',

@@ -37,7 +37,7 @@ const list = defineOperation({
 
 const webhook = {
   slug: argument('slug'),
-  id: argument('text', { parse: parseId, description: 'the number of the webhook' }),
+  id: argument('text', { label: 'Webhook', parse: parseId, description: 'its number: webhooks <slug>' }),
 };
 
 const disable = defineChange({

@@ -13,7 +13,7 @@ describe('log of operators', () => {
   const run = (args: string[], input?: string): Promise<ScriptResult> =>
     runCommand('scripts/backoffice.ts', args, world.environment, input);
   const logs = async (...args: string[]): Promise<ActionSummary[]> =>
-    JSON.parse((await run(['logs', ...args, '--json'])).stdout);
+    JSON.parse((await run(['logs', ...args, '--json'])).stdout).items;
 
   it('a command that changes something writes one row: who, what, when, why, and how it ended', async () => {
     const before = Date.now();

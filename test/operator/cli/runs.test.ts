@@ -13,7 +13,9 @@ describe('runs of migrations, and servers', () => {
     await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
     expect((await run('migrate', '--all')).code).to.equal(0);
     const head = (await migrationNames('tenant')).at(-1);
-    const [newest] = JSON.parse((await run('runs', 'list', '--json')).stdout);
+    const {
+      items: [newest],
+    } = JSON.parse((await run('runs', 'list', '--json')).stdout);
     expect(newest).to.deep.include({ state: 'succeeded', head, tenants: 2, outcomes: { current: 1, migrated: 1 } });
     const shown = JSON.parse((await run('runs', 'show', String(newest.id), '--json')).stdout);
     expect(shown.tenants.map(({ slug, state }: Record<string, string>) => [slug, state])).to.deep.equal([

@@ -106,7 +106,7 @@ describe('operations', () => {
     const take = (document: unknown): void => void documents.push(document);
     const context: Context = {
       installation: world.installation,
-      output: { wantsDocuments: true, result: take, part: take, text: () => {}, list: take, warn: take },
+      output: { wantsDocuments: true, result: take, part: take, text: () => {}, list: take, page: take, warn: take },
       progress: { isVisible: false, step: () => {}, start: () => {}, advance: () => {} },
       signal: new AbortController().signal,
       agree: async () => undefined,

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { type Pack, type PackRow, packNames, readPack } from '../../../src/operator/lifecycle/read-pack.ts';
+import { packNames } from '../../../src/operator/lifecycle/pack-names.ts';
+import { type Pack, type PackRow, readPack } from '../../../src/operator/lifecycle/read-pack.ts';
 import { countries } from '../../../src/resources/country.ts';
 import { currencies } from '../../../src/resources/currency.ts';
 import { unitsOfMeasure } from '../../../src/resources/unit-of-measure.ts';

@@ -18,7 +18,7 @@ describe('commands that change people and tenants', () => {
   }
   const isServed = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
   const logged = async (...args: string[]): Promise<string[]> =>
-    (await json<{ command: string }[]>('logs', ...args)).map(({ command }) => command);
+    (await json<{ items: { command: string }[] }>('logs', ...args)).items.map(({ command }) => command);
 
   it('user remove ends all sessions and legacy clients of a user within 1 s, and no others', async () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);

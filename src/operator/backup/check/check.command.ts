@@ -1,6 +1,6 @@
 import type { Installation } from '../../../installation.ts';
 import { defineOperation } from '../../command/operation.ts';
-import { flag, option, optionalArgument, parsePositive } from '../../command/operation-fields.ts';
+import { amount, flag, optionalArgument } from '../../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { countText } from '../../command/texts.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
@@ -16,7 +16,7 @@ export const verifyOperation = defineOperation({
   description: 'compare the archives with what the target says of them, or with --open read every byte of them',
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
-    open: flag('open them, and prove who has written each: on the recovery host'),
+    open: flag('open them, and prove who has written each: on the recovery host', { label: 'Open them' }),
   },
   examples: ['backup verify', 'backup verify acme --open'],
   help: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
@@ -56,8 +56,8 @@ export const drillOperation = defineOperation({
   name: 'backup drill',
   description: 'restore archives into scratch databases, and compare every table: proves that they can be restored',
   fields: {
-    count: option('<n>', 'tenants, those that were proved longest ago first', {
-      parse: parsePositive,
+    count: amount('tenants', 'those that were proved longest ago first', {
+      label: 'How many',
       default: defaultDrills,
     }),
   },

@@ -1,14 +1,7 @@
 import { OperatorError } from '../../../log/operator-error.ts';
 import { chosenSlugs } from '../../command/chosen-slugs.ts';
 import { type Context, defineOperation } from '../../command/operation.ts';
-import {
-  argumentList,
-  flag,
-  option,
-  optionalArgument,
-  parsePositive,
-  type Values,
-} from '../../command/operation-fields.ts';
+import { amount, argumentList, flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
 import { parseAge } from '../../retention/retention-age.ts';
@@ -17,11 +10,21 @@ import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
 
 const applyFields = {
-  slug: argumentList('slug', { description: 'only from these tenants' }),
-  all: flag('from every tenant'),
-  yes: flag('remove also more than half of the rows of the named tenants'),
-  withoutArchive: flag('remove rows that no proved archive has'),
-  concurrency: option('<n>', 'tenants at the same time', { parse: parsePositive, default: 2 }),
+  slug: argumentList('slug', { label: 'Tenants', description: 'only from these tenants', unless: ['all'] }),
+  all: flag('from every tenant', { unless: ['slug'] }),
+  yes: flag('remove also more than half of the rows of the named tenants', {
+    label: 'Also more than half of the rows',
+    isAdvanced: true,
+  }),
+  withoutArchive: flag('remove rows that no proved archive has', {
+    label: 'Also without a proved archive',
+    isAdvanced: true,
+  }),
+  concurrency: amount('tenants', 'tenants at the same time', {
+    label: 'At the same time',
+    default: 2,
+    isAdvanced: true,
+  }),
 };
 
 /** A proved archive has what it removes, so it destroys nothing. */
@@ -32,13 +35,12 @@ const applyRetentionOperation = defineOperation({
   examples: ['retention apply --all --dry-run', 'retention apply --all'],
   help: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
 archive of its present database that a drill has restored was made an hour or more after the newest of the rows that go. Others
-are left out and named; doctor speaks of them after 60 days. So let "backup run --all" and "backup drill" come before. The rows
-stay in that archive for as long as BACKUP_KEEP keeps it.
+are left out and named; doctor speaks of them after 60 days. So let "backup run" and "backup drill" come before. The rows
+stay in that archive until BACKUP_KEEP removes it.
 
 Refused for a tenant: rows from the future or a wrong clock; more than half of the rows, unless you name the tenant and give
---yes. Run it again after an interruption of any kind: it goes on.
-
-Exit code: 0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage.`,
+--yes. Run it again after an interruption of any kind: it goes on.`,
+  exitCodes: '0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage',
   effect: 'changes',
   isRoutine: true,
   isTraced: true,
@@ -54,6 +56,7 @@ Exit code: 0 when no tenant failed, also if some were left out; 1 when one faile
       text: () => [...shown.map(retentionOutcomeText), retentionReportText(report, true)].join('\n'),
       isLines: true,
       hasFailed: report.failed > 0,
+      steady: JSON.stringify(shown.map(({ ms: _, ...outcome }) => outcome)),
     };
   },
   async run(values, context) {
@@ -88,12 +91,20 @@ async function apply(
 }
 
 const fields = {
-  slug: optionalArgument('slug', { description: 'without it: all tenants' }),
-  default: flag('the default of all tenants'),
-  activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', { parse: parseAgeField }),
-  audit: option('<age>', 'how long audit entries are kept', { parse: parseAgeField }),
-  people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
+  slug: optionalArgument('slug', { description: 'one tenant', otherwise: 'all tenants', unless: ['default'] }),
+  default: flag('the default of all tenants', { label: 'Default of all tenants', unless: ['slug'] }),
+  activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', {
+    label: 'Activities',
     parse: parseAgeField,
+  }),
+  audit: option('<age>', 'how long audit entries are kept: 90d, 18m, 2y or forever', {
+    label: 'Audit entries',
+    parse: parseAgeField,
+  }),
+  people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
+    label: 'Audit entries of users and roles',
+    parse: parseAgeField,
+    unless: ['slug'],
   }),
 };
 

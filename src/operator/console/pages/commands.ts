@@ -47,11 +47,12 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const { operation, isAllowed } = found;
   const form = readForm(found, given);
   const step = given.get('step');
+  if (step === 'fill') return formPage(request, found, form);
   const errors = [...checkForm(form), ...otherCommand(form, offered)];
   if (errors.length > 0 || step === 'command') return formPage(request, found, form, errors, errors.length === 0);
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
-  if (!isAllowed)
-    return refuse(`This console does not run ${operation.name}: it was started with --read-only or --allow`);
+  const isReader = !isAllowed;
+  if (isReader && (step === 'run' || !operation.plan)) return refuse(notRunText(operation.name));
   const isElsewhere = needsRecoveryHost(form);
   if (isElsewhere && !operation.plan)
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
@@ -66,6 +67,9 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
     return refuse(explain(error));
   }
 }
+
+const notRunText = (name: string): string =>
+  `This console does not run ${name}: it was started with --read-only or --allow`;
 
 function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {
   const name = [topic, word].filter(Boolean).join(' ');
@@ -94,6 +98,8 @@ export function runOutput(request: PageRequest): string {
 /** Does what was planned. */
 export function performPlan(request: PageRequest): Answer {
   const plan = findOwn(request);
+  const { name } = plan.form.operation;
+  if (!request.offered.get(name)?.isAllowed) return runView(request, plan, [{ id: 'run', text: notRunText(name) }]);
   const typed = request.query('typed') ?? '';
   const confirm = plan.last.plan?.confirm;
   if (confirm && typed !== confirm.name)

@@ -1,19 +1,17 @@
+import { readConfig } from '../../../config/config.ts';
 import { type Html, html } from '../../../docs/html.ts';
-import { explain } from '../../../log/operator-error.ts';
 import { readArchiveAge, readArchiveAges } from '../../backup/archive-ages.ts';
 import type { ArchiveSummary } from '../../backup/list-archives.ts';
 import { readTenant } from '../../tenants/read-tenants.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { fault, state, utc } from '../format.ts';
+import { fault, size, state, utc } from '../format.ts';
 import { actions, operationLink, recoveryPath, tenantPath } from '../links.ts';
+import { listInTarget } from '../list-in-target.ts';
 import { timeline } from '../plot.ts';
 import { facts, pager, partOf, table } from '../view.ts';
 import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;
-const maxArchives = 60;
-/** A page does not wait longer for a target that is silent. */
-const pageLimits = { maxSilenceMs: 3_000 };
 
 /** How well the fleet can be restored, the worst tenants first. */
 export async function recoveryPage({ control, query }: PageRequest): Promise<ConsolePage> {
@@ -52,7 +50,7 @@ export async function tenantRecoveryPage(request: PageRequest): Promise<ConsoleP
   const { slug = '' } = params;
   const { guid } = await readTenant(control, slug);
   const age = await readArchiveAge(control, guid);
-  const { archives, note } = await listInTarget(request, guid);
+  const { archives, note } = await listInTarget(control, guid);
   const at = { slug };
   const moment = readMoment(query('at'));
   const path = recoveryPath(slug);
@@ -63,24 +61,25 @@ export async function tenantRecoveryPage(request: PageRequest): Promise<ConsoleP
     isBad: found !== null,
   }));
   const chosen = moment ? [{ at: moment.toISOString(), text: 'chosen', isChosen: true }] : [];
-  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below, or at a moment</li>
-<li>${operationLink('restore diff', 'Compare', at)} it with the present data</li>
+  const recovers = readConfig().recoveryCommand !== undefined;
+  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below${recovers ? ', or at a moment' : ''}</li>
+<li>${operationLink('restore diff', 'Count the differences', at)} from the present data, table by table</li>
 <li>${operationLink('restore swap', 'Put it in place', at)}, or ${operationLink('databases drop', 'drop it', at)}</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
-${actions(operationLink('restore moments', 'Moments of the write-ahead log', at), operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
+${actions(recovers ? operationLink('restore moments', 'Moments of the write-ahead log', at) : html``, operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
 ${note}
 <h2>Choose a moment</h2>
 ${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
 <form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
 <input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
-${moment ? momentView(slug, moment, archives, age?.coveredUntil ?? null) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
+${moment ? momentView({ slug, moment, archives, coveredUntil: age?.coveredUntil ?? null, recovers }) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
 ${table(
   'The newest archives',
   archives,
   html`${slug} has no archive. ${operationLink('backup run', 'Archive it now', at)}`,
   [
     ['Made', ({ time }) => html`<time datetime="${time}">${utc(time)}</time>`],
-    ['Size', ({ size }) => size],
+    ['Size', archive => size(archive.size)],
     ['Proved', 'provedAt'],
     ['Fault', ({ fault: found }) => found && state(found, 'bad')],
     ['What to do', archive => operationLink('restore', 'Restore beside', { slug, archive: archive.name })],
@@ -99,25 +98,6 @@ ${await databaseTable(request, slug)}`;
   };
 }
 
-/** Returns the newest archives of a tenant that the target lists; none, and a note, when it cannot be listed. */
-async function listInTarget(
-  { control }: PageRequest,
-  guid: string,
-): Promise<{ archives: readonly ArchiveSummary[]; note: Html }> {
-  const { readConfig } = await import('../../../config/config.ts');
-  const { openTarget } = await import('../../backup/target/open-target.ts');
-  const { listArchives } = await import('../../backup/list-archives.ts');
-
-  try {
-    const { backup } = readConfig();
-    const target = await openTarget(backup, pageLimits);
-    const archives = await listArchives(control, target, guid, backup.recipients);
-    return { archives: archives.slice(0, maxArchives), note: html`` };
-  } catch (error) {
-    return { archives: [], note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>` };
-  }
-}
-
 /** Reads a moment of the past, as an input of a browser has it, without a zone. */
 function readMoment(text = ''): Date | undefined {
   const date = new Date(/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/.test(text) ? `${text}Z` : '');
@@ -125,30 +105,34 @@ function readMoment(text = ''): Date | undefined {
   return date.getTime() < Date.now() ? date : undefined;
 }
 
-/**
- * What has the data of a moment.
- * @param archives the newest first
- * @param coveredUntil until when nothing was written after the newest one
- */
-function momentView(
-  slug: string,
-  moment: Date,
-  archives: readonly ArchiveSummary[],
-  coveredUntil: string | null,
-): Html {
+/** What the data of a moment is looked for in. */
+interface Sought {
+  readonly slug: string;
+  readonly moment: Date;
+  /** The newest first. */
+  readonly archives: readonly ArchiveSummary[];
+  /** Until when nothing was written after the newest one. */
+  readonly coveredUntil: string | null;
+  /** True where the write-ahead log can be recovered to a moment. */
+  readonly recovers: boolean;
+}
+
+/** What has the data of a moment. */
+function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought): Html {
   const before = archives.find(({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null);
   const isNewest = before !== undefined && before === archives[0];
   const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
+  const noLog = 'Recovery to a moment is not set up where this console runs.';
   const text = !before
-    ? 'No archive is as old. The write-ahead log may have the moment.'
+    ? `No archive is as old. ${recovers ? 'The write-ahead log may have the moment.' : noLog}`
     : covers
       ? `The archive of ${utc(before.time)} has exactly its data: nothing was written until ${utc(coveredUntil)}.`
-      : `The last archive before it is of ${utc(before.time)}. What was written after that, only the write-ahead log has.`;
+      : `The last archive before it is of ${utc(before.time)}. What was written after that, ${recovers ? 'only the write-ahead log has.' : `it does not have. ${noLog}`}`;
   const at = `${moment.toISOString().slice(0, 19)}Z`;
 
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
 ${actions(
   before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name }) : html``,
-  covers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
+  covers || !recovers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
 )}</div>`;
 }

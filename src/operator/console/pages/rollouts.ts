@@ -1,11 +1,13 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
+import { pageText } from '../../command/list-page.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
-import { failureCauses, listRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
+import { failureCauses, pageRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
-import { actions, operationLink, rolloutLink, tenantLink } from '../links.ts';
+import { actions, olderLinks, operationLink, rolloutLink, tenantLink } from '../links.ts';
 import { facts, pager, partOf, table } from '../view.ts';
+import { readNumber } from './operator-log.ts';
 
 const maxRuns = 30;
 const maxFailing = 20;
@@ -16,6 +18,7 @@ const retry = operationLink('migrate', 'Retry what failed', { retryFailed: 'on' 
 export async function rolloutsPage({ control, query }: PageRequest) {
   const part = partOf(query('page'), maxFailing);
   const { failing, total } = await readFailing(control, part);
+  const newest = await pageRuns(control, { limit: maxRuns, before: readNumber(query('before')) });
   const empty = html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`;
   const main = html`<p>A run brings tenants to the version of this build. Begin with some that you choose, look at them, then promote to all. The plan shows the SQL.</p>
 ${actions(
@@ -32,7 +35,7 @@ ${table(`Tenants whose last migration failed (${total})`, failing, 'None has fai
   'error',
   ['What to do', migrateAgain],
 ])}${pager('/rollouts', {}, part, total)}
-${table('Migration runs', await listRuns(control, maxRuns), empty, [
+${table(`Migration runs: ${pageText(newest) ?? `all ${newest.total}`}`, newest.items, empty, [
   ['Run', ({ id }) => rolloutLink(id)],
   'state',
   ['To version', 'head'],
@@ -40,7 +43,7 @@ ${table('Migration runs', await listRuns(control, maxRuns), empty, [
   'outcomes',
   'startedAt',
   ['By', 'requestedBy'],
-])}`;
+])}${olderLinks('/rollouts', {}, newest)}`;
   return { title: 'Rollouts', main };
 }
 

@@ -1,0 +1,53 @@
+import { type Field, storedKindOf } from '../command/operation-fields.ts';
+import { type Candidate, readStoredValues, type StoredValue } from '../command/stored-values.ts';
+import { sizeText } from '../command/texts.ts';
+import type { FilledForm } from './command-line.ts';
+import type { PageRequest } from './console-page.ts';
+import { utc } from './format.ts';
+import { listInTarget } from './list-in-target.ts';
+
+/** The kinds of values that belong to a tenant: they are known when the tenant is. */
+const ofTenants: readonly (StoredValue | 'archive')[] = [
+  'email',
+  'role',
+  'database',
+  'kid',
+  'client',
+  'session',
+  'archive',
+];
+
+/** True for a field whose values are those of a tenant. */
+export function dependsOnTenant({ kind }: Field): boolean {
+  return ofTenants.some(each => each === kind);
+}
+
+/** Returns what the value of a field can be, as far as it is known. */
+export async function candidatesOf(
+  field: Field,
+  { texts }: FilledForm,
+  control: PageRequest['control'],
+): Promise<readonly Candidate[]> {
+  const slug = texts.slug?.[0];
+  const kind = storedKindOf(field);
+  if (kind !== undefined) return readStoredValues(control.statements, kind, '', slug);
+
+  return field.kind === 'archive' && slug !== undefined ? archivesOf(control, slug) : [];
+}
+
+/** Returns the archives of a tenant, as far as the target lists them. */
+async function archivesOf(control: PageRequest['control'], slug: string): Promise<readonly Candidate[]> {
+  const [tenant] = await control.statements.execute<{ guid: string }[]>('select guid from tenants where slug = ?', [
+    slug,
+  ]);
+  const { archives } = tenant ? await listInTarget(control, tenant.guid) : { archives: [] };
+  if (archives.length === 0) return [];
+
+  return [
+    { value: 'latest', description: 'the newest one' },
+    ...archives.map(({ name, time, size, provedAt, fault }) => ({
+      value: name,
+      description: `${utc(time)}, ${sizeText(size)}${fault ? ', faulty' : provedAt ? ', proved' : ''}`,
+    })),
+  ];
+}

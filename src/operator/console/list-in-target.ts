@@ -1,0 +1,27 @@
+import { readConfig } from '../../config/config.ts';
+import { type Html, html } from '../../docs/html.ts';
+import { explain } from '../../log/operator-error.ts';
+import type { ArchiveSummary } from '../backup/list-archives.ts';
+import type { PageRequest } from './console-page.ts';
+
+const maxArchives = 60;
+/** A page does not wait longer for a target that is silent. */
+const pageLimits = { maxSilenceMs: 3_000 };
+
+/** Returns the newest archives of a tenant that the target lists; none, and a note, when it cannot be listed. */
+export async function listInTarget(
+  control: PageRequest['control'],
+  guid: string,
+): Promise<{ archives: readonly ArchiveSummary[]; note: Html }> {
+  const { openTarget } = await import('../backup/target/open-target.ts');
+  const { listArchives } = await import('../backup/list-archives.ts');
+
+  try {
+    const { backup } = readConfig();
+    const target = await openTarget(backup, pageLimits);
+    const archives = await listArchives(control, target, guid, backup.recipients);
+    return { archives: archives.slice(0, maxArchives), note: html`` };
+  } catch (error) {
+    return { archives: [], note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>` };
+  }
+}
