@@ -31,7 +31,7 @@ const logs = defineOperation({
     'logs --command purge --since 30d -o wide',
   ],
   help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
-each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
+each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a reason
 stay, as all changes do.`,
   effect: 'reads',
   isList: true,

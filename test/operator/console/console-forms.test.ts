@@ -1,10 +1,36 @@
 import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
-import { operationsOf } from '../../../src/operator/command/operation.ts';
+import { type Operation, operationsOf } from '../../../src/operator/command/operation.ts';
+import type { Field } from '../../../src/operator/command/operation-fields.ts';
+import { operationPath } from '../../../src/operator/console/links.ts';
 import { withheld } from '../../../src/operator/console/offered.ts';
 import { addSampleUser } from '../../auth/sample-users.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { lastAction, pages, useConsole } from './console-client.ts';
+
+/** Returns the text of a page, without the command that a form stands for and without the mode of the console. */
+function visibleText(page: string): string {
+  const main = /<main[^>]*>([\s\S]*)<\/main>/.exec(page)?.[1] ?? page;
+  const text = main.replace(/<pre[^>]*aria-label="the command"[\s\S]*?<\/pre>/g, ' ').replace(/<[^>]+>/g, ' ');
+
+  return text
+    .replace(/&#(\d+);/g, (_, code: string) => String.fromCharCode(Number(code)))
+    .replace(/bin\/backoffice [\w -]+/g, ' ')
+    .replace(/\s+/g, ' ');
+}
+
+/** True for a field whose text must be a number. */
+function isNumber({ kind, choices, parse }: Field): boolean {
+  const accepts = (text: string): boolean => {
+    try {
+      return typeof parse?.(text) === 'number';
+    } catch {
+      return false;
+    }
+  };
+
+  return kind === 'text' && choices === undefined && accepts('7');
+}
 
 describe('console: forms, plans and runs', () => {
   const world = useWorld();
@@ -14,14 +40,150 @@ describe('console: forms, plans and runs', () => {
     const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = '${slug}'`);
     return row?.status;
   };
+  /** The operations with a form, by name. */
+  const all = new Map<string, Operation>();
+  before(async () => {
+    for (const operation of (await Promise.all(catalogue.map(operationsOf))).flat()) {
+      if (withheld[operation.name] === undefined) all.set(operation.name, operation);
+    }
+  });
+
   it('every operation has a form, but those with a reason', async () => {
-    const all = (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name);
-    expect(all).to.include.members(Object.keys(withheld));
-    for (const name of all) {
-      const { status, text } = await opened.get(`/operations/${name.replaceAll(' ', '/')}?slug=acme`);
+    const names = (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name);
+    expect(names).to.include.members(Object.keys(withheld));
+    for (const name of names) {
+      const { status, text } = await opened.get(`${operationPath(name)}?slug=acme`);
       expect(status, name).to.equal(withheld[name] === undefined ? 200 : 404);
       if (status === 200) expect(text, name).to.include('Show as command');
     }
+  });
+
+  it('a form speaks the words of a person: no flag, no setting, and no stream of a command line', async () => {
+    const found: string[] = [];
+    for (const name of all.keys()) {
+      const words = visibleText((await opened.get(`${operationPath(name)}?slug=acme`)).text);
+      const technical = words.match(/--[a-z][\w-]*|\bstd(in|out|err)\b|\b[A-Z]{2,}(_[A-Z]+)+\b/g) ?? [];
+      found.push(...technical.map(word => `${name}: ${word}`));
+    }
+
+    expect(found).to.deep.equal([]);
+  });
+
+  it('each number that an operation takes has its unit, on the command line and behind the input of its form', async () => {
+    const ids = ['user add entity', 'webhooks disable id', 'logs before', 'runs list before'];
+    const found: string[] = [];
+
+    for (const [name, { fields }] of all) {
+      const { text } = await opened.get(`${operationPath(name)}?slug=acme`);
+      for (const [field, definition] of Object.entries(fields).filter(([, each]) => isNumber(each))) {
+        if (ids.includes(`${name} ${field}`)) continue;
+        found.push(field);
+        expect(definition.unit, `${name} ${field}`).to.be.a('string');
+        expect(definition.placeholder, `${name} ${field}`).to.equal(`<${definition.unit}>`);
+        expect(text, `${name} ${field}`).to.match(
+          new RegExp(`name="${field}"[^>]*> <span class="unit">${definition.unit}<`),
+        );
+      }
+    }
+
+    expect(found).to.include.members(['pause', 'keep', 'concurrency', 'canary', 'capacity', 'count', 'limit']);
+  });
+
+  it('what can be listed is picked: every other text that an operation takes is one that nobody can list', () => {
+    const written: readonly string[] = [
+      ...['name', 'newSlug', 'appId', 'appUrl', 'adminEmail', 'firstName', 'lastName', 'entity', 'text'],
+      ...['reason', 'file', 'to', 'before', 'activity', 'audit', 'people', 'withoutMac'],
+    ];
+    const isWritten = (name: string, field: string): boolean =>
+      written.includes(field) ||
+      ['provision slug', 'user add email', 'user find email', 'webhooks disable id'].includes(`${name} ${field}`);
+
+    const unlisted = [...all].flatMap(([name, { fields }]) =>
+      Object.entries(fields)
+        .filter(([, { kind, choices, unit }]) => kind === 'text' && choices === undefined && unit === undefined)
+        .filter(([field]) => !isWritten(name, field))
+        .map(([field]) => `${name} ${field}`),
+    );
+
+    expect(unlisted).to.deep.equal([]);
+  });
+
+  it('a form shows the fields that its button needs, and folds the others away', async () => {
+    const fieldsOf = async (path: string) => {
+      const [before = '', more = ''] = (await opened.get(path)).text.split(/id="form"|<details class="more">/).slice(1);
+      const names = (html: string) => [...new Set([...html.matchAll(/ name="(\w+)"/g)].map(([, name]) => name))];
+      return {
+        shown: names(before).filter(name => !['q', 'token', 'form', 'step'].includes(name ?? '')),
+        more: names(more),
+      };
+    };
+
+    const restore = await fieldsOf('/operations/restore?slug=acme&archive=latest');
+    const all = await fieldsOf('/operations/migrate?all=on&canary=2');
+    const chosen = await fieldsOf('/operations/migrate');
+
+    expect(restore.shown).to.deep.equal(['slug', 'archive', 'reason']);
+    expect(restore.more).to.include.members(['lost', 'withoutMac', 'concurrency']);
+    expect(all.shown).to.deep.equal(['all', 'canary', 'reason']);
+    expect(all.more).to.include.members(['slug', 'retryFailed']);
+    expect(chosen.shown).to.deep.equal(['slug', 'all', 'canary', 'retryFailed', 'reason']);
+  });
+
+  it('tenants, packs, servers and users are picked in a form, and what is picked reaches the command', async () => {
+    const migrate = await opened.get('/operations/migrate');
+    const packs = await opened.get('/operations/packs/apply?slug=acme');
+    const move = await opened.get('/operations/move?slug=acme');
+    const user = await opened.get('/operations/user/disable?slug=acme');
+
+    expect(migrate.text).to.match(/<input type="checkbox" name="slug" value="globex">/);
+    expect(packs.text).to.match(/<input type="checkbox" name="packs" value="currencies">/);
+    expect(move.text).to.match(/<select id="f-to"[^>]*>.*<option value="default">/);
+    expect(user.text).to.match(new RegExp(`<select id="f-email"[^>]*>.*<option value="${world.acme.admin.email}">`));
+    expect((await opened.submit('/operations/migrate', { slug: 'acme', step: 'command' })).text).to.include(
+      'bin/backoffice migrate acme',
+    );
+    expect(
+      (await opened.submit('/operations/packs/apply', { slug: 'acme', packs: 'units,countries', step: 'command' }))
+        .text,
+    ).to.include('bin/backoffice packs apply acme --packs=units,countries');
+  });
+
+  it('the values of a tenant are listed after it is chosen, with what was filled in', async () => {
+    const fields = { slug: 'globex', reason: 'ticket 7', step: 'fill' };
+
+    const { text } = await opened.submit('/operations/user/disable', fields);
+
+    expect(text).to.include(`<option value="${world.globex.admin.email}">`).and.include('value="ticket 7"');
+    expect(text).to.not.include('role="alert"');
+  });
+
+  it('a time is filled in as a browser has it, and is in UTC', async () => {
+    const { text } = await opened.submit('/operations/logs', { since: '2026-11-21T14:05', step: 'command' });
+
+    expect(text).to.include('bin/backoffice logs --since=2026-11-21T14:05Z');
+    expect(text).to.match(/<input type="datetime-local" step="1" value="2026-11-21T14:05"/);
+  });
+
+  it('what an operation refuses speaks of the fields of its form', async () => {
+    const { path } = await opened.submit('/operations/move', { slug: 'acme', to: 'default', back: 'on', step: 'plan' });
+
+    const { text } = await opened.ended(path);
+
+    expect(visibleText(text)).to.include('Give either “To server” or “Move it back”');
+  });
+
+  it('a plan of an operation that only changes something is not done if it would be another one by now', async () => {
+    const plan = await opened.ended(
+      (await opened.submit('/operations/edit', { slug: 'globex', name: 'Globex International', step: 'plan' })).path,
+    );
+    await controlSql(world, `update tenants set name = 'Globex of others' where slug = 'globex'`);
+
+    const stale = await opened.ended((await opened.submit(`${plan.path}/perform`, {})).path);
+    const [row] = await controlSql<{ name: string }>(world, `select name from tenants where slug = 'globex'`);
+    await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
+
+    expect(stale.text).to.include('The plan has changed. Make it again.');
+    expect(row?.name).to.equal('Globex of others');
   });
 
   it('a form shows the command that does the same, with each word quoted for a shell', async () => {
