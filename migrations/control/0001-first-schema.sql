@@ -1009,11 +1009,14 @@ create table migration_outcomes (
   to_version text,
   ms integer,
   error text,
+  failure jsonb,
   started_at timestamptz,
   finished_at timestamptz,
   primary key (run_id, tenant_id)
 );
 comment on table migration_outcomes is 'The result for one tenant in one run.';
+comment on column migration_outcomes.failure is
+  'SQLSTATE, statement, place in the log of the server, and differences of the schema';
 comment on column migration_outcomes.state is
   'current: there was nothing to migrate; skipped: the run ended before the tenant started, '
   'or before it finished';

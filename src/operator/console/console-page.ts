@@ -15,8 +15,16 @@ export interface ConsoleServices {
   readonly runs: Runs;
   /** The control database. Pages open no other one. */
   readonly control: Context['installation'];
+  readonly shell: Shell;
+}
+
+/** What stands around each page. */
+export interface Shell {
   /** Where the console runs, and what it runs, in a word or two. */
-  readonly shell: { readonly place: string; readonly mode: string };
+  readonly place: string;
+  readonly mode: string;
+  /** Returns whether the console runs the operation of a form. @param path of the form */
+  readonly runs: (path: string) => boolean;
 }
 
 /** A request of somebody known: for a page, or with a form that a page of the console has sent. */
@@ -77,9 +85,21 @@ export function sendPage(
     header: html`<header><div class="bar">${ctx.state.visitor ? bar(ctx) : html`<strong>Sales back office console</strong>`}</div></header>`,
     main: html`${ctx.state.visitor && !isForm(ctx.path) ? ageNote(ownPath(ctx)) : ''}${above.length > 0 ? html`<nav class="hint" aria-label="Above this page">${above.map(([path, name]) => html`<a href="${path}">${name}</a> › `)}<span aria-current="page">${here ?? title}</span></nav>` : ''}
 <h1>${title}</h1>
-${links.length > 0 ? actions(...links) : ''}
+${withoutDeadButtons(
+  html`${links.length > 0 ? actions(...links) : ''}
 ${main}`,
+  ctx.state.shell,
+)}`,
   });
+}
+
+/** A link to the form of an operation that this console does not run looks like a link, and not like a button. */
+function withoutDeadButtons({ html: text }: Html, { runs }: Shell): Html {
+  const shown = text.replace(/<a class="do" href="(\/operations\/[\w/-]+)/g, (link, path: string) =>
+    runs(path) ? link : `<a href="${path}`,
+  );
+
+  return { html: shown };
 }
 
 /** Lets the browser load another page. */

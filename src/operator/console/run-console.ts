@@ -5,6 +5,7 @@ import { httpAddress, listen, portOf } from '../../http/server-ports.ts';
 import type { Context, Topic } from '../command/operation.ts';
 import { createConsoleApp } from './console-app.ts';
 import { createLocalEntrance, createTeamEntrance } from './entrance.ts';
+import { operationPath } from './links.ts';
 import { offeredOperations } from './offered.ts';
 import { openBrowser } from './open-browser.ts';
 import { Runs } from './runs.ts';
@@ -32,12 +33,16 @@ export async function runConsole(
   catalogue: readonly Topic[],
 ): Promise<void> {
   const offered = await offeredOperations(catalogue, allow, team !== undefined);
+  const runnable = new Set(
+    [...offered.values()].flatMap(({ operation, isAllowed }) => (isAllowed ? [operationPath(operation.name)] : [])),
+  );
   const runs = new Runs();
   const entrance = team ? createTeamEntrance(team.proxies, team.userHeader) : createLocalEntrance();
   const app = createConsoleApp({
     ...{ entrance, offered, runs, control: installation },
     shell: {
       place: hostname(),
+      runs: path => runnable.has(path),
       mode: allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
     },
   });

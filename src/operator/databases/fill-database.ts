@@ -5,7 +5,8 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { createSchemaComparison, firstDifferenceText } from '../schema/schema-comparison.ts';
+import { differenceText } from '../../postgres/schema-fingerprint.ts';
+import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { applyStep, compatibleFrom, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
@@ -61,16 +62,18 @@ export async function requireKnownVersion(version: string | null): Promise<void>
     throw new OperatorError(`The data is of version ${version}, which this build does not know: use the newer build`);
 }
 
-/** @throws {OperatorError} that names the first object in which the database differs from the template */
+/** @throws {OperatorError} that names each object in which the database differs from the template */
 async function requireHeadSchema(
   { control, servers }: Installation,
   server: TenantDatabase['server'],
   client: pg.Client,
 ): Promise<void> {
   const head = await headFingerprint(control, server, servers.adminUrl(server));
-  const difference = firstDifferenceText(await createSchemaComparison(control, server, head)(client));
-  if (difference !== undefined)
-    throw new OperatorError(`The database differs from the template of this build: ${difference}`);
+  const differences = await createSchemaComparison(control, server, head)(client);
+  if (differences.length > 0)
+    throw new OperatorError(
+      `The database differs from the template of this build: ${differences.map(differenceText).join('; ')}`,
+    );
 }
 
 /**

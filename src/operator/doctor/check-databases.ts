@@ -62,11 +62,19 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
   }
 }
 
-/** @param digest of the migrations of this build, which the name of its template contains */
-export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
+/** Digests of migrations, which the names of templates contain. */
+export interface TemplateBuilds {
+  /** That of this build. */
+  readonly own: string;
+  /** Those of builds that this one does not know: whether somebody needs their templates, it cannot judge. */
+  readonly newer: ReadonlySet<string>;
+}
+
+/** Reports the templates of the builds before this one. */
+export function checkOldTemplates({ server, facts, report }: CheckContext, { own, newer }: TemplateBuilds): void {
   for (const { name, open } of facts.databases.values()) {
-    const template = templateOfOtherBuild(server, name, digest);
-    if (!template) continue;
+    const template = templateOfOtherBuild(server, name, own);
+    if (!template || [...newer].some(digest => name.includes(digest))) continue;
     const drop = `drop database if exists ${quote(name)}`;
     const who = asOwner(facts, name);
     if (open && name === template) {

@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Difference, differenceText } from '../../postgres/schema-fingerprint.ts';
-import type { SchemaComparison } from '../schema/schema-comparison.ts';
+import { independentDifferences } from '../schema/repair-drift.ts';
+import type { EarlierComparison, SchemaComparison } from '../schema/schema-comparison.ts';
 import { appendOnlyTables } from '../schema/tenant-tables.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import type { Report } from './finding.ts';
-import { driftRepair } from './repair-drift.ts';
 
 /** The schema of a tenant database at head on one server. */
 export interface Head {
@@ -13,22 +13,31 @@ export interface Head {
   version: string;
   fingerprint: string;
   comparison: SchemaComparison;
+  /** The comparison of a database that is behind. */
+  earlier: EarlierComparison;
 }
+
+/** Differences of one database that are reported one by one: of more, the others are counted. */
+const maxDifferences = 20;
 
 type ReportFinding = (report: Report) => void;
 
 /**
  * Compares the version of a tenant database with the control database and with this build.
  * @param version last migration that the database has; null without any
+ * @param differences how many differences of its schema are known
  */
 export function checkVersion(
   { slug, schemaVersion }: CheckedTenant,
   version: string | null,
   head: Head,
+  differences: number,
   report: ReportFinding,
 ): void {
   const recorded = schemaVersion ?? null;
-  const migrate = `Migrate it: bin/backoffice migrate ${slug}`;
+  const first =
+    differences > 0 ? 'Repair its schema_drift first: the migration would refuse it. Then migrate' : 'Migrate';
+  const migrate = `${first} it: bin/backoffice migrate ${slug}`;
   if (recorded !== version)
     report({
       check: 'version_differs',
@@ -66,39 +75,55 @@ export async function checkIdentityVersion(client: pg.Client, head: Head, report
 }
 
 /**
- * Compares the schema of a database at head with the template of the server. Reports one difference: its repair may
- * remove others, and the check after the repair finds what is left.
+ * Compares the schema of a database with the template of the server, or while it is behind, with that of its version.
+ * Reports each difference that is undone by itself.
+ * @param version that the database is at
  * @param group the group role of all tenants
+ * @returns how many differences there are
  */
 export async function checkSchema(
   client: pg.Client,
   head: Head,
-  { slug, group }: { slug: string; group: string },
+  { slug, group, version }: { slug: string; group: string; version: string },
   report: ReportFinding,
-): Promise<void> {
-  const differences = await head.comparison(client);
-  const difference = differences.find(isForeignHolder) ?? differences[0];
-  if (!difference) return;
-
-  const problem = `the schema differs from the template: ${differenceText(difference)}`;
-  const statements = driftRepair(difference, group);
-  if (statements) {
-    const remedy =
-      'If nobody needs the change, undo it; data that the template has no place for are kept in the schema kept';
-    report({ check: 'schema_drift', problem, remedy, statements, kind: 'named' });
-    return;
+): Promise<number> {
+  const differences =
+    version === head.version ? await head.comparison(client) : ((await head.earlier(client, version)) ?? []);
+  const independent = independentDifferences(differences, group);
+  for (const { difference, sql } of independent.slice(0, maxDifferences)) {
+    reportDifference(difference, sql, slug, report);
   }
-  const remedy =
-    `Make a database with the right schema: bin/backoffice restore ${slug} --archive latest. ` +
-    `Then compare it, and swap it: bin/backoffice restore swap ${slug}`;
-  report({ check: 'schema_drift', problem, remedy });
+  const left = independent.length - maxDifferences;
+  if (left > 0) {
+    report({
+      check: 'schema_drift',
+      problem: `the schema differs from the template in ${left} further objects`,
+      remedy: restoreRemedy(slug),
+    });
+  }
+
+  return independent.length;
 }
 
-/**
- * A table or a type that the template does not have: its columns, constraints, indexes and rights go where it goes.
- */
-function isForeignHolder({ object, wanted }: Difference): boolean {
-  return wanted === undefined && /^(table|type) /.test(object);
+function reportDifference(
+  difference: Difference,
+  statements: string[] | undefined,
+  slug: string,
+  report: ReportFinding,
+): void {
+  const problem = `the schema differs from the template: ${differenceText(difference)}`;
+  const remedy =
+    statements === undefined
+      ? restoreRemedy(slug)
+      : 'If nobody needs the change, undo it; data that the template has no place for are kept in the schema kept';
+  report({ check: 'schema_drift', problem, remedy, statements, kind: 'named' });
+}
+
+function restoreRemedy(slug: string): string {
+  return (
+    `Make a database with the right schema: bin/backoffice restore ${slug} --archive latest. ` +
+    `Then compare it, and swap it: bin/backoffice restore swap ${slug}`
+  );
 }
 
 /** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */

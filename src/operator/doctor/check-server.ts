@@ -4,12 +4,17 @@ import { connectFailure } from '../../log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
-import { createSchemaComparison } from '../schema/schema-comparison.ts';
-import { headFingerprint, migrationsDigest } from '../schema/template.ts';
+import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
+import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { checkCollations } from './check-collations.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
-import { checkOldTemplates, checkTenantDatabase, checkUnusedDatabases } from './check-databases.ts';
+import {
+  checkOldTemplates,
+  checkTenantDatabase,
+  checkUnusedDatabases,
+  type TemplateBuilds,
+} from './check-databases.ts';
 import { checkOperatorRights } from './check-operator-rights.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
@@ -69,13 +74,14 @@ export async function checkServer(
     const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
-    const head = { version: await tenantHead(), fingerprint, comparison };
+    const earlier = createEarlierComparison(installation.control, server);
+    const head = { version: await tenantHead(), fingerprint, comparison, earlier };
     const examined = selected.filter(tenant => isStable(tenant, control) && isUsable(facts.databases, tenant));
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
     const guids = new Set([...control.tenants.map(({ guid }) => guid), ...control.purgedTenants]);
     const findings = await checkTenants(installation, examined, { head, guids }, onTenant);
-    const digest = await migrationsDigest();
-    const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, digest);
+    const builds = { own: await migrationsDigest(), newer: await newerDigests(installation) };
+    const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, builds);
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
     const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
     const measured = { server: server.name, databases, archivedAt: archivedAt?.toISOString() ?? null, archiveFails };
@@ -122,7 +128,7 @@ function checkServerFacts(
   control: ControlFacts,
   facts: ServerFacts,
   orphanIdentities: ReadonlyMap<string, string>,
-  digest: string,
+  builds: TemplateBuilds,
 ): Finding[] {
   const findings: Finding[] = [];
   const context: CheckContext = {
@@ -142,7 +148,7 @@ function checkServerFacts(
   checkOrphans(context);
   checkUnusedDatabases(context);
   checkCollations(context, controlUrl);
-  checkOldTemplates(context, digest);
+  checkOldTemplates(context, builds);
   checkPublicAccess(context);
   checkOperatorRights(context);
   checkTenantGroup(context);

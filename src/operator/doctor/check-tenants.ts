@@ -119,11 +119,12 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, gui
   }
   const version = applied.at(-1) ?? null;
   await checkFeed(client, version, head, report);
-  checkVersion(tenant, version, head, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
+  const schema = { slug: tenant.slug, group: tenantGroup(tenant.server), version: version ?? '' };
+  const differences = version === null ? 0 : await checkSchema(client, head, schema, report);
+  checkVersion(tenant, version, head, differences, report);
   if (version !== head.version) return findings;
   await checkIdentityVersion(client, head, report);
-  await checkSchema(client, head, { slug: tenant.slug, group: tenantGroup(tenant.server) }, report);
   await checkLargeObjects(client, report);
   return findings;
 }

@@ -8,7 +8,7 @@ import { checkServer } from './check-server.ts';
 import { type CheckedTenant, type ControlFacts, readControlFacts } from './control-facts.ts';
 import { type Finding, findingId, findingKey } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
-import type { DoctorReport, ReportedFinding, ServerMeasures } from './reports.ts';
+import { type DoctorReport, type ReportedFinding, type ServerMeasures, thisBuild } from './reports.ts';
 
 interface Options {
   /** True to make repairs. */
@@ -70,6 +70,7 @@ export async function diagnose(
   }
 
   return {
+    build: await thisBuild(),
     healthy: findings.every(({ fixed, severity }) => fixed || severity === 'warning'),
     servers: control.servers.length,
     tenants: control.tenants.length,

@@ -3,7 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { doneSql, isDoneSql, lastReportSql } from '../tenants/done-since.ts';
-import type { DoctorReport, ReportedFinding } from './reports.ts';
+import { type DoctorReport, type ReportedFinding, thisBuild } from './reports.ts';
 
 /** A finding of the last report. */
 export interface StoredFinding extends ReportedFinding {
@@ -15,6 +15,8 @@ export interface StoredFinding extends ReportedFinding {
 export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy'> {
   madeAt: string;
   madeBy: string;
+  /** True if another build has looked: what it would repair, this one cannot judge. */
+  isOfOtherBuild: boolean;
   /** How many the filter selects; of those that are not repaired, how many are open, and for how many that was done. */
   total: number;
   errors: number;
@@ -73,12 +75,14 @@ export async function readFindings(
   );
   if (!row) return undefined;
   const { report, ...findings } = row;
-  return { ...report, ...findings };
+  return { ...report, ...findings, isOfOtherBuild: report.build !== (await thisBuild()) };
 }
 
 /** @throws {OperatorError} when the last report has no finding with one of these ids */
 export async function requireFindings(control: ControlStatements, ids: readonly string[]): Promise<void> {
-  const found = (await readFindings(control, { ids }))?.findings ?? [];
+  const last = await readFindings(control, { ids });
+  requireOwnReport(last);
+  const found = last?.findings ?? [];
   const missing = ids.find(id => !found.some(finding => finding.id === id));
   if (missing === undefined) return;
 
@@ -87,8 +91,20 @@ export async function requireFindings(control: ControlStatements, ids: readonly 
   );
 }
 
+/** @throws {OperatorError} when another build has made the report */
+function requireOwnReport(last: StoredFindings | undefined): void {
+  if (!last?.isOfOtherBuild) return;
+
+  throw new OperatorError(
+    `The last report is of another build (${last.build}), which judges otherwise. Check again: bin/backoffice doctor`,
+  );
+}
+
 /** Returns what `--fix` would repair of the last report. @param ids the only findings; none: all that have no risk */
 export async function listRepairs(control: ControlStatements, ids: readonly string[]): Promise<StoredFinding[]> {
-  const found = (await readFindings(control, ids.length > 0 ? { ids } : {}))?.findings ?? [];
+  const last = await readFindings(control, ids.length > 0 ? { ids } : {});
+  requireOwnReport(last);
+  const found = last?.findings ?? [];
+
   return found.filter(({ repair, fixed }) => !fixed && repair !== null && (repair === 'safe' || ids.length > 0));
 }

@@ -1,5 +1,7 @@
+import { newProcess } from '../../control/process-identity.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
+import { migrationsDigest } from '../schema/template.ts';
 import type { Finding, RepairKind } from './finding.ts';
 
 /** A finding as a report has it: without the statements of its repair, which may hold the verifier of a password. */
@@ -27,6 +29,8 @@ export interface ServerMeasures {
 
 /** What `doctor --json` prints. */
 export interface DoctorReport {
+  /** The build that has looked, with a digest of its tenant migrations: another build judges otherwise. */
+  build: string;
   /** False when a finding is an error that is not fixed. */
   healthy: boolean;
   /** How many servers and tenants were checked. */
@@ -35,6 +39,11 @@ export interface DoctorReport {
   /** What was measured of each server that responds. */
   measured: ServerMeasures[];
   findings: ReportedFinding[];
+}
+
+/** Identifies this build, for what depends on its version and on its tenant migrations. */
+export async function thisBuild(): Promise<string> {
+  return `${newProcess('command').build} (${await migrationsDigest()})`;
 }
 
 /** Stores a report in the place of the last one. */

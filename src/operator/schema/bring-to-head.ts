@@ -6,7 +6,8 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { findForeignPage } from '../../postgres/migration-names.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { firstDifferenceText, type SchemaComparison } from './schema-comparison.ts';
+import { SchemaDriftError } from './migration-failure.ts';
+import type { SchemaComparison } from './schema-comparison.ts';
 import {
   applyStep,
   changeSchema,
@@ -15,6 +16,7 @@ import {
   type SchemaStep,
   versionOf,
 } from './schema-steps.ts';
+import { tenantGroup } from './template.ts';
 import { retryOnLockTimeout, setSchemaVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
 
@@ -135,8 +137,8 @@ function apply(
   });
 }
 
-/** @throws {OperatorError} that names the first object in which the database differs from the template */
-async function compare({ comparison }: LocatedTenant, database: pg.Client): Promise<void> {
-  const difference = firstDifferenceText(await comparison(database));
-  if (difference !== undefined) throw new OperatorError(`its schema differs from the template: ${difference}`);
+/** @throws {SchemaDriftError} that names each object in which the database differs from the template */
+async function compare({ comparison, server }: LocatedTenant, database: pg.Client): Promise<void> {
+  const differences = await comparison(database);
+  if (differences.length > 0) throw new SchemaDriftError(differences, tenantGroup(server));
 }

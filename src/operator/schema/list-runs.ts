@@ -3,6 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { pageOf } from '../command/list-page.ts';
 import type { ListPage } from '../command/operation.ts';
+import type { MigrationFailure } from './migration-failure.ts';
 
 /** A migration run, with the number of its tenants by outcome. */
 export interface RunSummary {
@@ -24,6 +25,7 @@ export interface RunOutcome {
   to: string | null;
   ms: number | null;
   error: string | null;
+  failure: MigrationFailure | null;
 }
 
 const summaries = `
@@ -77,7 +79,7 @@ export async function runOutcomes(
   limit?: number,
 ): Promise<RunOutcome[]> {
   return statements.execute(
-    `select slug, state, from_version as "from", to_version as "to", ms, error
+    `select slug, state, from_version as "from", to_version as "to", ms, error, failure
        from migration_outcomes join tenants t on t.id = tenant_id
       where run_id = ? order by state <> 'failed', state <> 'running', slug limit ?`,
     [id, limit ?? null],
@@ -114,6 +116,7 @@ interface FailureCause {
   tenants: number;
   /** The first of them. */
   slugs: string[];
+  failures: { slug: string; failure: MigrationFailure | null }[];
 }
 
 /**
@@ -122,7 +125,8 @@ interface FailureCause {
  */
 export async function failureCauses({ statements }: ControlStatements, id: number): Promise<FailureCause[]> {
   return statements.execute(
-    `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs
+    `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs,
+            (array_agg(json_build_object('slug', slug, 'failure', failure) order by slug))[1:5] as failures
        from migration_outcomes join tenants t on t.id = tenant_id
       where run_id = ? and state = 'failed'
       group by replace(replace(coalesce(error, ''), database_name, ''), slug, '') order by 2 desc limit 50`,
@@ -143,7 +147,7 @@ export async function tenantRuns(
   limit: number,
 ): Promise<TenantRun[]> {
   return statements.execute(
-    `select run_id::float8 as run, o.state, from_version as "from", to_version as "to", ms, error,
+    `select run_id::float8 as run, o.state, from_version as "from", to_version as "to", ms, error, failure,
             ${isoTime('coalesce(o.finished_at, o.started_at, r.started_at)')} as at
        from migration_outcomes o join migration_runs r on r.id = run_id
       where tenant_id = ? and o.state <> 'current' order by run_id desc limit ?`,

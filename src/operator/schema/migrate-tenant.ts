@@ -3,6 +3,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { bringToHead, type Run, type TenantRow } from './bring-to-head.ts';
+import { failureOf } from './migration-failure.ts';
 import { recordOutcome, recordRunning, type TenantResult } from './migration-runs.ts';
 import { compatibleFrom } from './schema-steps.ts';
 
@@ -67,6 +68,11 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
   } catch (error) {
     // One build has made all databases of the embedded PostgreSQL: the folder is to be removed, not this tenant.
     if (error instanceof ForeignSchemaError && run.installation.embedded) throw error;
-    return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
+    const place = {
+      server: run.servers.get(tenant.serverId)?.server.name ?? 'of the tenant',
+      database: tenant.databaseName,
+    };
+    const failure = failureOf(error, place);
+    return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error), failure };
   }
 }

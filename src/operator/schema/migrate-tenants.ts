@@ -39,11 +39,12 @@ const busyRetryMs = 50;
  * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
  * tenant that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the
  * control database while it is migrated, and a run retries the tenants that the other run works on after all others.
+ * `onRun` receives the number of the run, unless there is nothing to do.
  */
 export async function migrateTenants(
   installation: Installation,
   request: RunRequest = {},
-  observers: FleetObservers<TenantOutcome> = {},
+  observers: FleetObservers<TenantOutcome> & { readonly onRun?: (id: number) => void } = {},
 ): Promise<RunReport> {
   const head = await tenantHead();
   const steps = await readSchemaSteps();
@@ -54,6 +55,7 @@ export async function migrateTenants(
   const controlPool = operatorPool(controlUrl, concurrency);
   const work = async (control: Queryable): Promise<RunReport> => {
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
+    if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
     const run: Run = {
       ...{ id, installation, control, controlPool, steps, head, servers },
       receivedAt: 0,
@@ -142,13 +144,25 @@ export interface Plan {
   migrations: { name: string; sql: string[]; compatible: boolean }[];
   /** The action of the run, if it would run no migration. */
   note?: string;
+  /** True if this build cannot migrate them. */
+  isUnknown?: boolean;
+}
+
+/** What a run would do. */
+export interface PlannedRun {
+  head: string;
+  plans: Plan[];
+  /** The tenants that are migrated first; if one of them fails, no other is. */
+  canaries: string[];
+  /** The tenants that the comparison with the template would refuse, by the last report of doctor. */
+  refused: { slug: string; finding: string; problem: string }[];
 }
 
 /** Plans a run by the recorded versions of the tenants. Opens no tenant database and changes nothing. */
 export async function planRun(
   installation: Installation,
-  { slugs, retryFailed }: Pick<RunRequest, 'slugs' | 'retryFailed'> = {},
-): Promise<{ head: string; plans: Plan[] }> {
+  { slugs, retryFailed, canary = 0 }: Pick<RunRequest, 'slugs' | 'retryFailed' | 'canary'> = {},
+): Promise<PlannedRun> {
   const em = (await installation.control()).em.fork();
   const head = await tenantHead();
   const steps = await readSchemaSteps();
@@ -175,9 +189,34 @@ export async function planRun(
         note: 'an earlier run was killed: the version is read from the database, which is then migrated',
       };
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0) return { ...plan, note: 'fails: this build does not know this version' };
+    if (at < 0) return { ...plan, note: 'fails: this build does not know this version', isUnknown: true };
     const migrations = steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
     return { ...plan, migrations };
   });
-  return { head, plans: plans.sort((a, b) => (String(a.version) < String(b.version) ? -1 : 1)) };
+
+  return {
+    head,
+    plans: plans.sort((a, b) => (String(a.version) < String(b.version) ? -1 : 1)),
+    canaries: canary > 0 ? pending.slice(0, canary).map(({ slug }) => slug) : [],
+    refused: await readKnownDrift(
+      installation,
+      pending.map(({ slug }) => slug),
+    ),
+  };
+}
+
+/** Returns which tenants have differences that nobody has undone since the last report of doctor. */
+async function readKnownDrift(
+  { statements }: Pick<Installation, 'statements'>,
+  slugs: readonly string[],
+): Promise<PlannedRun['refused']> {
+  return statements.execute(
+    `select finding ->> 'tenant' as slug, finding ->> 'id' as finding, finding ->> 'problem' as problem
+       from (select report from doctor_reports order by id desc limit 1) last,
+            jsonb_array_elements(report -> 'findings') finding
+      where finding ->> 'check' = 'schema_drift' and not (finding ->> 'fixed')::boolean
+        and finding ->> 'tenant' in (select jsonb_array_elements_text(?::jsonb))
+      order by 1, 2`,
+    [JSON.stringify(slugs)],
+  );
 }

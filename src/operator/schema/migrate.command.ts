@@ -5,7 +5,8 @@ import { amount, argumentList, flag, type Values } from '../command/operation-fi
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { tableText } from '../command/text-table.ts';
 import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './confirm-blocking.ts';
-import type { planRun, RunReport, TenantOutcome } from './migrate-tenants.ts';
+import type { PlannedRun, RunReport, TenantOutcome } from './migrate-tenants.ts';
+import { failureLines } from './migration-failure.ts';
 import type { RunRequest } from './migration-runs.ts';
 
 const fields = {
@@ -63,7 +64,8 @@ bin/backoffice status shows what failed, and why.`,
     const blockedBy = await processesBlockingRun(installation, request);
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
-    return { document: plan, text: () => plansText(plan, lines), hasFailed };
+    const isUnknown = plan.plans.some(each => each.isUnknown);
+    return { document: plan, text: () => plansText(plan, lines), hasFailed: hasFailed || isUnknown };
   },
   async run(values, context) {
     const { installation, output, progress } = context;
@@ -76,7 +78,10 @@ bin/backoffice status shows what failed, and why.`,
     // A visible progress replaces these lines, and the report lists the failures.
     const isShown = (outcome: TenantOutcome): boolean => !progress.isVisible && !hasFailed(outcome);
     const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
-      migrateTenants(installation, request, observers),
+      migrateTenants(installation, request, {
+        ...observers,
+        onRun: id => output.text(() => `Run ${id}: bin/backoffice runs show ${id}`),
+      }),
     );
     output.text(() => reportText(report));
     return report.state === 'succeeded';
@@ -115,7 +120,11 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
   if (skipped > 0) counts.push(`${skipped} not started`);
   return [
     ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
+    ...outcomes.flatMap(({ slug, failure }) => (failure ? failureLines(slug, failure) : [])),
     `${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.`,
+    ...(outcomes.some(({ failure }) => failure && failure.differences.length > 0)
+      ? ['Undo the differences first, or let doctor do it: bin/backoffice doctor']
+      : []),
     ...(failures.length > 0
       ? ['When the cause is gone, migrate the failed tenants again:', '  bin/backoffice migrate --retry-failed']
       : []),
@@ -127,7 +136,7 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
  * Formats what a run would do: SQL, with the tenants it is for in SQL comments.
  * @param notes about the whole run
  */
-function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>, notes: readonly string[]): string {
+function plansText({ head, plans, canaries, refused }: PlannedRun, notes: readonly string[]): string {
   if (plans.length === 0) return 'Nothing to do.';
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
@@ -138,5 +147,14 @@ function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>, notes: 
     ]),
     '',
   ]);
-  return [...notes.map(note => `-- ${note}\n`), ...lines].join('\n');
+  const isUnknown = plans.some(each => each.isUnknown);
+  const foreseen = [
+    ...(isUnknown ? ['Refused: a newer build has migrated tenants of this plan. Use that build'] : []),
+    ...(canaries.length > 0 ? [`First: ${canaries.join(', ')}. The others follow if none of these fails`] : []),
+    ...refused.map(({ slug, finding, problem }) => `Will fail: ${slug}, finding ${finding} of doctor: ${problem}`),
+  ];
+  return [...notes, ...foreseen]
+    .map(note => `-- ${note}\n`)
+    .concat(lines)
+    .join('\n');
 }

@@ -4,6 +4,7 @@ import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { requireFound } from '../tenants/read-tenants.ts';
+import type { MigrationFailure } from './migration-failure.ts';
 
 /** The options of a run. */
 export interface RunRequest {
@@ -110,6 +111,7 @@ export interface TenantResult {
   to: string | null;
   ms: number;
   error?: string;
+  failure?: MigrationFailure;
 }
 
 /** SQL for the outcome of the tenant `t` in the newest run that reached it. */
@@ -140,7 +142,7 @@ export async function recordOutcome(
   control: Queryable,
   run: number,
   tenant: number,
-  { state, from, to, ms, error }: TenantResult,
+  { state, from, to, ms, error, failure }: TenantResult,
   schema?: RecordedSchema,
 ): Promise<void> {
   await control.query(
@@ -149,8 +151,20 @@ export async function recordOutcome(
         where id = $2 and $8::text is not null
      )
      update migration_outcomes
-        set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
+        set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, failure = $11::jsonb, finished_at = now()
       where run_id = $1 and tenant_id = $2`,
-    [run, tenant, state, from, to, ms, error, schema?.version, schema?.compatibleFrom, schema?.fingerprint],
+    [
+      run,
+      tenant,
+      state,
+      from,
+      to,
+      ms,
+      error,
+      schema?.version,
+      schema?.compatibleFrom,
+      schema?.fingerprint,
+      failure && JSON.stringify(failure),
+    ],
   );
 }

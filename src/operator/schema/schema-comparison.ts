@@ -1,14 +1,8 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../installation.ts';
-import {
-  type Difference,
-  differencesOf,
-  differenceText,
-  fingerprint,
-  schemaObjects,
-} from '../../postgres/schema-fingerprint.ts';
-import { headObjects } from './template.ts';
+import { type Difference, differencesOf, fingerprint, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import { headObjects, objectsAt } from './template.ts';
 
 /** Returns the differences of a database from the template; none if their fingerprints are equal. */
 export type SchemaComparison = (database: pg.Client) => Promise<Difference[]>;
@@ -29,7 +23,16 @@ export function createSchemaComparison(
   };
 }
 
-/** Describes the first difference as an operator reads it; undefined if there is none. */
-export function firstDifferenceText([first]: readonly Difference[]): string | undefined {
-  return first && differenceText(first);
+/** Returns the differences of a database at an earlier version from what that had here; undefined: nobody knows. */
+export type EarlierComparison = (database: pg.Client, version: string) => Promise<Difference[] | undefined>;
+
+/** Compares tenant databases of one server with the template of the build that their version is of, if it had one. */
+export function createEarlierComparison(
+  control: Installation['control'],
+  server: Pick<Server, 'id'>,
+): EarlierComparison {
+  return async (database, version) => {
+    const expected = await objectsAt(control, server, version);
+    return expected && differencesOf(await schemaObjects(database), expected);
+  };
 }

@@ -165,18 +165,49 @@ export async function applyStep(client: pg.Client, { name, up, compatible, diges
   const record = `
     insert into migrations (name, compatible, digest)
     values (${quoteLiteral(name)}, ${compatible}, ${digest === null ? 'null' : quoteLiteral(digest)})`;
-  await withStepName(name, client.query([...up, record].join(';\n')));
+  await runStatements(client, name, [...up, record]);
 }
 
 /** Undoes a migration and removes its record. */
 export async function revertStep(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
-  await withStepName(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
+  await runStatements(client, name, [...down, `delete from migrations where name = '${name}'`]);
 }
 
-/** Puts the name of the migration in front of the message of an error. */
-async function withStepName(step: string, work: Promise<unknown>): Promise<void> {
-  await work.catch((error: Error) => {
-    error.message = `${step}: ${error.message}`;
-    throw error;
-  });
+/**
+ * Runs the statements of a migration, without a wait between them. An error has the name of the migration in front of
+ * its message, and gets what `failureOf` says of it: the statement, and the process of the session.
+ * @param client in pipeline mode, in a transaction: after an error the server runs none of the others
+ */
+async function runStatements(client: pg.Client, migration: string, statements: readonly string[]): Promise<void> {
+  const { processID = null } = client as { processID?: number | null };
+  const run = (sql: string): Promise<unknown> =>
+    client.query(sql).catch((error: Error & { position?: string }) => {
+      const statement = statementAt(sql, Number(error.position ?? Number.NaN));
+      throw Object.assign(error, {
+        message: `${migration}: ${error.message}`,
+        migration,
+        statement,
+        process: processID,
+      });
+    });
+  const [first] = (await Promise.allSettled(statements.map(run))).filter(({ status }) => status === 'rejected');
+
+  if (first?.status === 'rejected') throw first.reason;
+}
+
+/** Of a statement, in the report of a failure. */
+const maxStatement = 2_000;
+
+/** Returns the statement of a text that a position is in, or the beginning of the text. @param position from 1 on */
+function statementAt(sql: string, position: number): string {
+  const text = sql.trim();
+  if (text.length <= maxStatement || Number.isNaN(position)) return text.slice(0, maxStatement);
+
+  const before = sql.slice(0, position).lastIndexOf(';\n') + 1;
+  const end = sql.indexOf(';\n', position);
+
+  return sql
+    .slice(before, end < 0 ? undefined : end)
+    .trim()
+    .slice(0, maxStatement);
 }

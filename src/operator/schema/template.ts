@@ -188,6 +188,33 @@ export async function headObjects(
 }
 
 /**
+ * Returns every object of a tenant database at an earlier version, with its definition, as the last build at that
+ * version has stored it; undefined: none has worked here, or computed fingerprints in another way.
+ */
+export async function objectsAt(
+  control: Installation['control'],
+  server: Pick<Server, 'id'>,
+  version: string,
+): Promise<Map<string, string> | undefined> {
+  const { em } = await control();
+  const [, method = ''] = (await fingerprintKey()).split('-');
+  const where = { serverId: server.id, head: version, digest: { $like: `%-${method}` } };
+  const [found] = await em.fork().find(SchemaFingerprint, where, { orderBy: { createdAt: 'desc' }, limit: 1 });
+
+  return found && new Map(Object.entries(found.objects));
+}
+
+/** Returns the digests of migrations of builds whose head this one does not know: it cannot judge their templates. */
+export async function newerDigests({ statements }: ControlStatements): Promise<Set<string>> {
+  const rows = await statements.execute<{ digest: string; head: string }[]>(
+    `select distinct split_part(digest, '-', 1) as digest, head from schema_fingerprints`,
+  );
+  const known = await migrationNames('tenant');
+
+  return new Set(rows.filter(({ head }) => !known.includes(head)).map(({ digest }) => digest));
+}
+
+/**
  * Returns the names of the objects that tenant databases have on this server, at head or in any
  * earlier build that has worked here: a database that is kept stays as its build has left it.
  */

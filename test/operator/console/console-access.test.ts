@@ -86,11 +86,19 @@ describe('console: access', () => {
     }
   });
 
-  it('a read-only console shows everything and runs nothing', async () => {
+  it('a read-only console shows everything and every plan, and runs nothing', async () => {
     const readOnly = await openConsole(world.environment, ['--no-browser', '--read-only']);
     const { status, text } = await readOnly.get('/operations/resume?slug=acme');
     expect(status).to.equal(200);
-    expect(text).to.include('This console does not run it').and.not.include('value="plan"');
+    expect(text).to.include('This console does not run it').and.include('value="plan"').and.not.include('value="run"');
+    const plan = await readOnly.ended(
+      (await readOnly.submit('/operations/suspend', { slug: 'acme', step: 'plan' })).path,
+    );
+    expect(plan.text).to.include('will not be served until it is resumed').and.not.include('id="perform"');
+    expect(plan.text).to.include('This console does not run suspend');
+    expect((await readOnly.get('/rollouts')).text)
+      .to.include('/operations/migrate')
+      .and.not.include('class="do"');
     const refused = await readOnly.submit('/operations/resume', { slug: 'acme', reason: 'ticket 9', step: 'run' });
     expect(refused.text).to.include('does not run resume');
     expect(refused.text, 'what was typed stays').to.include('value="acme"').and.include('value="ticket 9"');
@@ -104,7 +112,7 @@ describe('console: access', () => {
     expect((await fetch(team.origin)).status).to.equal(403);
     for (const name of ['a@b.test, jane@example.com', ' '])
       expect((await team.get('/', { 'X-Forwarded-Email': name })).status, name).to.equal(403);
-    expect((await team.submit('/operations/suspend', { slug: 'acme', step: 'plan' })).text).to.include('does not run');
+    expect((await team.submit('/operations/suspend', { slug: 'acme', step: 'run' })).text).to.include('does not run');
     expect((await team.get('/operations/refresh?slug=acme')).text).to.not.include('does not run it');
     const fields = { slug: 'acme', email: 'new@acme.test', step: 'run' };
     expect((await team.submit('/operations/user/add', fields)).text).to.include('Reason: Fill this in');

@@ -93,6 +93,66 @@ describe('console: pages', () => {
     ]);
   });
 
+  it('the log is asked from a time to a time, says how many it shows of how many, and goes on to older changes', async () => {
+    await controlSql(
+      world,
+      `insert into operator_actions (operator, build, command, slug, state, started_at)
+       select 'jane@office', '0', 'edit', 'acme', 'done', '2025-03-01'::timestamptz + n * interval '1 minute'
+         from generate_series(1, 167) n`,
+    );
+    const since = '2025-03-01T00:00';
+    const first = await opened.get(`/log?since=${since}&until=2025-03-02T00:00&operator=jane`);
+    const older = /href="([^"]+)">Older</.exec(first.text)?.[1]?.replaceAll('&#38;', '&') ?? '';
+    const second = await opened.get(older);
+    const morning = await opened.get(`/log?since=${since}&until=2025-03-01T00:11&operator=jane`);
+    const command = await runCommand(
+      'scripts/backoffice.ts',
+      ['logs', '--operator', 'jane', '--since', '2025-03-01', '--until', '2025-03-02', '--json'],
+      world.environment,
+    );
+    await controlSql(world, `delete from operator_actions where operator = 'jane@office'`);
+
+    expect(first.text).to.include('Changes, the newest first: 50 of 167').and.include('2025-03-01 02:47:00 UTC');
+    expect(second.text).to.include('51 to 100 of 167').and.include('2025-03-01 01:57:00 UTC').and.include('>Newest<');
+    expect(morning.text).to.include('Changes, the newest first: all 10');
+    const page = JSON.parse(command.stdout);
+    expect({ ...page, items: page.items.length, older: typeof page.older }).to.deep.equal({
+      items: 50,
+      total: 167,
+      newer: 0,
+      older: 'number',
+    });
+  });
+
+  it('a search has one answer: an address finds its users, and a part of one says what is looked for', async () => {
+    const { email } = world.acme.admin;
+
+    const whole = (await opened.get(`/tenants?q=${email}`)).text;
+    const half = (await opened.get(`/tenants?q=${email.slice(0, -3)}`)).text;
+    const name = (await opened.get('/tenants?q=nobody')).text;
+
+    expect(whole).to.include(`Users with the address ${email}`).and.not.include('There is no such tenant');
+    expect(half).to.include('It must be whole').and.not.include('There is no such tenant');
+    expect(name).to.include('and a whole e-mail address its users');
+  });
+
+  it('a moment is offered only where data can be recovered to one', async () => {
+    const without = (await opened.get('/recovery/acme?at=2025-03-01T00:00')).text;
+    const form = (await opened.get('/operations/restore?slug=acme')).text;
+    const recovering = await openConsole({ ...world.environment, RECOVERY_COMMAND: '/bin/true' });
+    try {
+      const withIt = (await recovering.get('/recovery/acme?at=2025-03-01T00:00')).text;
+
+      expect(without).to.include('Recovery to a moment is not set up').and.not.include('from the log</a>');
+      expect(without).to.not.include('/operations/restore/moments');
+      expect(form).to.not.include('name="at"');
+      expect(withIt).to.include('Restore this moment from the log').and.include('/operations/restore/moments');
+      expect((await recovering.get('/operations/restore?slug=acme')).text).to.include('name="at"');
+    } finally {
+      await recovering.stop();
+    }
+  });
+
   it('markup in names and in errors is text on every page', async () => {
     await controlSql(world, `update tenants set name = '${script}' where slug = 'acme'`);
     await controlSql(

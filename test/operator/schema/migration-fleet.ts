@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import type { MigrationFailure } from '../../../src/operator/schema/migration-failure.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -12,6 +13,7 @@ interface Outcome {
   from: string | null;
   to: string | null;
   error?: string;
+  failure?: MigrationFailure;
 }
 
 export type MigrationFleet = ReturnType<typeof useMigrationFleet>;

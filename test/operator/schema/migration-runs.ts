@@ -126,6 +126,104 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     expect((await runTenant(['status'])).stdout).to.include('index entities_status_id_id_index is missing');
   });
 
+  it('a failed migration tells its SQLSTATE, the statement, and its place in the log of the server', async () => {
+    const [broken] = tenants as [TestTenant];
+    await blockMigration(broken);
+
+    const { stdout } = await migrate(broken.slug);
+    const text = await runTenant(['migrate', broken.slug, '--despite-running']);
+
+    const failure = linesOf({ stdout })[0]?.failure;
+    expect(failure).to.include({ sqlState: '42P07', migration: next.head });
+    expect(failure?.statement).to.match(/^create table labels/);
+    expect(failure?.log).to.include({ server: 'default', database: broken.database });
+    expect(failure?.log?.process).to.be.above(0);
+    expect(Date.parse(failure?.log?.at ?? '')).to.be.within(Date.now() - 120_000, Date.now());
+    expect(text.stdout)
+      .to.include('SQLSTATE 42P07 in the statement')
+      .and.match(/In the log of server default: .* UTC, process \d+, database /);
+    const [run] = await runs();
+    const shown = JSON.parse((await runTenant(['runs', 'show', '--json'])).stdout);
+    expect(run?.state).to.equal('failed');
+    expect(shown.tenants[0].failure.sqlState).to.equal('42P07');
+  });
+
+  it('all differences of a schema are told at once, as SQL that undoes them, by the run and while the tenant is behind by doctor', async () => {
+    const { globex } = world;
+    await sql(globex, 'create index by_hand on countries (country_name); alter table currencies add column extra text');
+
+    const { stdout } = await migrate('globex');
+    await runTenant(['doctor']);
+    const findings: { check: string; tenant: string; id: string; problem: string; remedy: string }[] = JSON.parse(
+      (await runTenant(['doctor', '--json'])).stdout,
+    ).findings.filter(({ tenant }: { tenant: string }) => tenant === 'globex');
+    const plan = await runTenant(['migrate', 'globex', '--dry-run', '--despite-running']);
+
+    const [outcome] = linesOf({ stdout });
+    expect(outcome?.error).to.include('in 2 objects: column currencies.extra, index by_hand');
+    expect(outcome?.failure?.differences.map(({ object, sql }) => [object, sql])).to.deep.equal([
+      [
+        'column currencies.extra',
+        [
+          'create schema if not exists "kept"',
+          'create table "kept"."currencies.extra" as table "currencies"',
+          'alter table "currencies" drop column "extra"',
+        ],
+      ],
+      ['index by_hand', ['drop index "by_hand"']],
+    ]);
+    const drift = findings.filter(({ check }) => check === 'schema_drift');
+    expect(drift).to.have.length(2);
+    expect(findings.find(({ check }) => check === 'behind')?.remedy).to.match(/^Repair its schema_drift first/);
+    expect(plan.stdout).to.include(`Will fail: globex, finding ${drift[0]?.id} of doctor`);
+
+    const repaired = await runTenant(['doctor', '--fix', ...drift.map(({ id }) => id), '--json']);
+    const left = JSON.parse(repaired.stdout).findings.filter(
+      ({ check }: { check: string }) => check === 'schema_drift',
+    );
+    expect(left.every(({ fixed }: { fixed: boolean }) => fixed)).to.equal(true);
+    expect(linesOf(await migrate('globex'))[0]?.state).to.equal('migrated');
+    await sql(globex, 'drop schema kept cascade');
+  });
+
+  it('the plan of a run names its canaries; that of a build that does not know a version says that it would fail', async () => {
+    const plan = await runTenant(['migrate', '--all', '--canary', '2', '--dry-run', '--despite-running']);
+    await migrate('acme');
+    const older = await runCommand('scripts/tenant.ts', ['migrate', '--all', '--dry-run'], world.environment);
+
+    expect(plan.stdout).to.include('-- First: acme, globex. The others follow if none of these fails');
+    expect(older.code).to.equal(1);
+    expect(older.stdout).to.include('Refused: a newer build has migrated tenants of this plan');
+  });
+
+  it('a report of another build offers no repair, and an older build leaves the template of a newer one alone', async () => {
+    await runTenant(['doctor']);
+    await sql(world.acme, 'create index by_hand on countries (country_name)');
+    try {
+      const stored = await runTenant(['doctor', '--json']);
+      const [drift] = JSON.parse(stored.stdout).findings.filter(
+        ({ check }: { check: string }) => check === 'schema_drift',
+      );
+      const refused = await runCommand(
+        'scripts/tenant.ts',
+        ['doctor', '--fix', drift.id, '--dry-run'],
+        world.environment,
+      );
+      const older = await runCommand('scripts/tenant.ts', ['doctor', '--json'], world.environment);
+
+      expect(refused.code).to.equal(1);
+      expect(refused.stderr).to.include('The last report is of another build');
+      const templates = JSON.parse(older.stdout).findings.filter(
+        ({ check }: { check: string }) => check === 'old_template',
+      );
+      const { migrationsDigest } = await import(next.file('src/operator/schema/template.ts'));
+      const digest: string = await migrationsDigest();
+      expect(templates.filter(({ problem }: { problem: string }) => problem.includes(digest))).to.deep.equal([]);
+    } finally {
+      await sql(world.acme, 'drop index by_hand');
+    }
+  });
+
   it('a migration run with nothing to do opens no tenant database', async () => {
     await migrate('--all');
     await closeDatabases(async () => {

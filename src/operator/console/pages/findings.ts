@@ -4,7 +4,7 @@ import { readFindings, type StoredFinding } from '../../doctor/read-findings.ts'
 import { listActions } from '../../tenants/list-actions.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { fault, state, time } from '../format.ts';
+import { code, fault, state, time } from '../format.ts';
 import { checkNow, severity } from '../health-view.ts';
 import { actions, hiddenInputs, operationPath, tenantLink, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
@@ -38,7 +38,7 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
   const title = of ? `Findings of ${of}` : 'Findings';
   if (!found) return { title, links, main: html`<p class="note">doctor has not looked yet.</p>` };
   const { findings, total, madeAt } = found;
-  const main = html`${facts(
+  const main = html`${found.isOfOtherBuild ? otherBuildNote(found.build) : ''}${facts(
     ['Looked', html`${time(madeAt)} by ${found.madeBy}`],
     ['Changes since then', await changesSince(control, madeAt)],
     ['Errors', fault(found.errors, 'bad')],
@@ -47,8 +47,8 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
     ['Looked at', `${countText(found.servers, 'server')} and ${countText(found.tenants, 'tenant')}`],
   )}
 ${total === 0 ? html`<p class="note">${id ? 'The last report has no such finding: doctor has looked again since.' : state('Nothing is wrong.', 'good')}</p>` : ''}
-${findings.map(finding => findingView(finding, offered))}
-${findings.some(isRepairable) ? repairForm : ''}
+${findings.map(finding => findingView(finding, offered, found.isOfOtherBuild))}
+${findings.some(isRepairable) && !found.isOfOtherBuild ? repairForm : ''}
 ${pager('/findings', { server, tenant }, part, total)}`;
   return { title, above: of ? [['/findings', 'All findings']] : [], links, main };
 }
@@ -59,14 +59,18 @@ const isRepairable = ({ repair, fixed }: StoredFinding): boolean => repair !== n
 const repairForm = html`<form action="${operationPath('doctor')}" id="repair" class="actions">${hiddenInputs({ fix: 'on' })}
 <button>Repair what is selected</button> <span class="hint">Without a selection, all whose repair has no risk. The plan comes first.</span></form>`;
 
-function findingView(finding: StoredFinding, offered: Offer): Html {
+function otherBuildNote(build: string | undefined): Html {
+  return html`<p class="note"><strong>Another build has looked${build === undefined ? '' : html` (${code(build)})`}.</strong> What it would repair, this one cannot judge: check again before you repair anything.</p>`;
+}
+
+function findingView(finding: StoredFinding, offered: Offer, isOfOtherBuild: boolean): Html {
   const { id, check, severity: is, tenant, server, problem, remedy, fixed, isDone } = finding;
   const isOver = fixed || isDone;
   const word = fixed ? state('repaired', 'good') : severity(isDone ? 'done' : is);
   const selection = html`<label><input type="checkbox" form="repair" name="finding" value="${id}"> Repair it</label>`;
   return html`<section class="note${isOver ? ' hint' : is === 'error' ? ' bad' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
 <p>${problem}</p>
-<p>${linkCommands(remedy, offered)}</p>
+<p>${isOfOtherBuild ? '' : linkCommands(remedy, offered)}</p>
 <p class="hint"><code>${check}</code> <code>${id}</code></p>
-${isRepairable(finding) ? actions(selection) : ''}</section>`;
+${isRepairable(finding) && !isOfOtherBuild ? actions(selection) : ''}</section>`;
 }

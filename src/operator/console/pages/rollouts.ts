@@ -3,9 +3,10 @@ import { OperatorError } from '../../../log/operator-error.ts';
 import { pageText } from '../../command/list-page.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
 import { failureCauses, pageRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
+import { logText, type MigrationFailure } from '../../schema/migration-failure.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
-import { actions, olderLinks, operationLink, rolloutLink, tenantLink } from '../links.ts';
+import { actions, olderLinks, operationLink, rolloutLink, tenantLink, withQuery } from '../links.ts';
 import { facts, pager, partOf, table } from '../view.ts';
 import { readNumber } from './operator-log.ts';
 
@@ -84,9 +85,10 @@ ${table('Waves', waves, 'No tenant had to be migrated.', [
   ['Took', took],
 ])}
 ${causes.map(
-  ({ error, tenants, slugs }) => html`<h2>${state('failed')} ${numberText(tenants)} for this cause</h2>
+  ({ error, tenants, slugs, failures }) => html`<h2>${state('failed')} ${numberText(tenants)} for this cause</h2>
 <p>${slugs.map(slug => html`${tenantLink(slug)} `)}${tenants > slugs.length ? '…' : ''}</p>
-${textBlock(error, 'Error', 'note bad')}`,
+${textBlock(error, 'Error', 'note bad')}
+${failures.map(({ slug, failure }) => (failure ? failureView(slug, failure) : ''))}`,
 )}
 ${table(
   run.tenants > maxOutcomes
@@ -105,6 +107,28 @@ const remedies: Readonly<Record<string, typeof migrateAgain>> = {
   failed: migrateAgain,
   migrated: ({ slug }) => operationLink('rollback', 'Roll back', { slug }),
 };
+
+/** What is known of a failure: the statement, where the server's log has more, and what undoes each difference. */
+function failureView(slug: string, { sqlState, migration, statement, log, differences }: MigrationFailure): Html {
+  const undo = differences.flatMap(({ text, sql }) => [
+    `-- ${text}`,
+    ...(sql?.map(each => `${each};`) ?? ['-- No statement undoes this: restore an archive of the tenant.']),
+  ]);
+  const where = facts(
+    ['Tenant', tenantLink(slug)],
+    ['SQLSTATE', code(sqlState)],
+    ['Migration', code(migration)],
+    ['More', log === null ? null : logText(log)],
+  );
+
+  return html`${statement === null ? '' : html`${where}${textBlock(statement, `The statement that failed for ${slug}`)}`}
+${
+  undo.length === 0
+    ? ''
+    : html`<h3>What undoes the differences of ${slug}, if nobody needs them</h3>${textBlock(undo.join('\n'), `SQL for ${slug}`)}
+${actions(operationLink('doctor', 'Check again, and choose what is repaired'), html`<a href="${withQuery('/findings', { tenant: slug })}">Findings of ${slug}</a>`)}`
+}`;
+}
 
 function took({ startedAt, finishedAt }: { startedAt: string | null; finishedAt: string | null }): string | null {
   return startedAt && finishedAt && durationText(Date.parse(finishedAt) - Date.parse(startedAt));

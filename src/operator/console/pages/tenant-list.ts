@@ -12,6 +12,13 @@ import { userLinks } from './tenant-page.ts';
 
 const pageSize = 50;
 
+/** Says what a search without a result has looked for. */
+function noneText(q: string): string {
+  if (q === '') return 'There is no such tenant.';
+
+  return 'There is no such tenant. A part of a slug, of a name or of a guid finds a tenant, and a whole e-mail address its users.';
+}
+
 /** The tenants that a search finds, and the users with an address. */
 export async function tenantsPage({ control, query }: PageRequest) {
   const [q = '', server, version, asked = ''] = ['q', 'server', 'version', 'sort'].map(query);
@@ -24,6 +31,7 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const { address, error } = readEmail(q);
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
   const noUser = error ? `An e-mail address ${error.message}.` : `No user has the address ${address}.`;
+  const isAddress = q.includes('@');
   const filters = given({
     with: q,
     'in state': status,
@@ -31,20 +39,23 @@ export async function tenantsPage({ control, query }: PageRequest) {
     'on server': server,
     'at version': version,
   });
-  const empty = filters.length > 0 ? 'There is no such tenant.' : 'There is no tenant: provision the first one.';
+  const empty = filters.length > 0 ? noneText(q) : 'There is no tenant: provision the first one.';
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
-  !q.includes('@')
-    ? ''
-    : table(`Users with the address ${q}`, users, noUser, [
+  isAddress
+    ? table(`Users with the address ${q}`, users, `${noUser} It must be whole: no part of an address is looked for.`, [
         'tenant',
         ['State of the tenant', 'status'],
         'role',
         'state',
         ['What to do', user => userLinks(user.tenant, user)],
       ])
+    : ''
 }
-<form action="/tenants" class="actions">${hiddenInputs({ q, server, version, sort: asked })}
+${
+  isAddress && total === 0
+    ? '' // the users, or that there are none, are the whole answer
+    : html`<form action="/tenants" class="actions">${hiddenInputs({ q, server, version, sort: asked })}
 ${choice('status', 'State', tenantStates, status)}${choice('health', 'Health', healthStates, health)}
 <button>Show these</button></form>
 <form action="/tenants" class="sorted">${hiddenInputs({ q, status, health, server, version })}
@@ -62,7 +73,8 @@ ${table(
     ['Made', 'createdAt', 'created'],
   ],
   sort,
-)}</form>
+)}</form>`
+}
 ${pager('/tenants', { q, status, health, server, version, sort }, part, total)}`;
   return { title: 'Tenants', links: [operationLink('provision', 'Provision a tenant')], main };
 }

@@ -47,6 +47,45 @@ export function driftRepair({ object, found, wanted }: Difference, group: string
   }
 }
 
+/** A difference that does not go with another one, and what undoes it; undefined: no statement can. */
+export interface IndependentDifference {
+  readonly difference: Difference;
+  readonly sql: string[] | undefined;
+}
+
+/**
+ * Returns the differences of a database that are undone one by one. What belongs to a table or a type that the template
+ * does not have (its columns, constraints, indexes, sequences and rights) goes where that goes.
+ * @param group the group role of all tenants
+ */
+export function independentDifferences(
+  differences: readonly Difference[],
+  group: string,
+): readonly IndependentDifference[] {
+  const holders = differences.filter(isForeignHolder).map(({ object }) => object.replace(/^(table|type) /, ''));
+  const belongs = ({ object, found = '' }: Difference): boolean =>
+    holders.some(
+      name =>
+        new RegExp(`^(column|constraint|trigger|policy|rights on column) ${escaped(name)}\\.`).test(object) ||
+        object.startsWith(`rights on table ${name} of `) ||
+        new RegExp(`^(sequence|rights on sequence) ${escaped(name)}_\\w+_seq( of |$)`).test(object) ||
+        (object.startsWith('index ') && new RegExp(` ON public\\."?${escaped(name)}"? `).test(found)),
+    );
+
+  return differences
+    .filter(each => isForeignHolder(each) || !belongs(each))
+    .map(difference => ({ difference, sql: driftRepair(difference, group) }));
+}
+
+function isForeignHolder({ object, wanted }: Difference): boolean {
+  return wanted === undefined && /^(table|type) /.test(object);
+}
+
+/** Escapes a name for a regular expression. */
+function escaped(name: string): string {
+  return name.replace(/[^\w]/g, '\\$&');
+}
+
 function keep(alter: string): string[] {
   return [`create schema if not exists ${quote(kept)}`, `${alter} set schema ${quote(kept)}`];
 }

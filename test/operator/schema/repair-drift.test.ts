@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type pg from 'pg';
-import { driftRepair } from '../../../src/operator/doctor/repair-drift.ts';
+import { driftRepair } from '../../../src/operator/schema/repair-drift.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type Difference, differencesOf, schemaObjects } from '../../../src/postgres/schema-fingerprint.ts';
 import { changes, schema } from '../../support/sample-schema.ts';
