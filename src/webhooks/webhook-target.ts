@@ -19,8 +19,22 @@ export function refusedUrl(text: string, trusted: TrustedReceivers): string | un
   if (url.protocol === 'http:') return 'must begin with https://';
   if (!publicPorts.has(url.port)) return 'must have port 443 or 8443';
   const address = addressIn(url);
-  if (address !== undefined && !isPublicAddress(address)) return 'must have a public address';
+  if (address === undefined ? !isPublicName(url.hostname) : !isPublicAddress(address))
+    return 'must have a public address';
   return undefined;
+}
+
+/** Ends of names that no public address ever has: RFC 6761, RFC 6762, RFC 8375, and `internal` by ICANN. */
+const privateNames = /(^|\.)(localhost|local|internal|home\.arpa|invalid)$/;
+
+/**
+ * False for a name that only a machine itself or its network knows: `localhost`, or one without
+ * a full stop.
+ */
+function isPublicName(hostname: string): boolean {
+  const name = hostname.replace(/\.$/, '').toLowerCase();
+
+  return name.includes('.') && !privateNames.test(name);
 }
 
 /** True for a URL whose address is not checked. */

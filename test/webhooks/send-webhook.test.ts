@@ -58,6 +58,13 @@ describe('the sender of webhooks', () => {
   it('a URL is refused for its scheme, port, credentials, fragment, or an address in any spelling', () => {
     const refused = [
       ...['http://hooks.example.com/', 'ftp://hooks.example.com/', 'https://hooks.example.com:8080/', 'hooks', ''],
+      ...[
+        'https://localhost/',
+        'https://localhost./',
+        'https://db.internal/',
+        'https://printer.local/',
+        'https://intranet/',
+      ],
       ...['https://user@hooks.example.com/', 'https://:secret@hooks.example.com/', 'https://hooks.example.com/#x'],
       ...['https://127.0.0.1/', 'https://0x7f.1/', 'https://2130706433/', 'https://0177.0.0.1/', 'https://[::1]/'],
       ...['https://[::ffff:127.0.0.1]/', 'https://169.254.169.254/latest/', 'https://127.0.0.1:8443/'],

@@ -3,7 +3,8 @@ import { lockSpaces, tryLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 
-const locks = {
+/** The second numbers of their advisory locks, and what they are. */
+export const backupLocks = {
   archives: { key: 0, noun: 'backup run' },
   drill: { key: 1, noun: 'drill' },
   retention: { key: 2, noun: 'removal of old rows' },
@@ -19,23 +20,25 @@ const locks = {
  */
 export async function withBackupLock<T>(
   controlUrl: string,
-  lock: keyof typeof locks,
+  lock: keyof typeof backupLocks,
   work: (control: Queryable) => Promise<T>,
 ): Promise<T> {
   const taken = await tryWithBackupLock(controlUrl, lock, work);
   if (taken) return taken.result;
 
-  throw new OperatorError(`Another ${locks[lock].noun} is in progress: nothing was changed. Wait until it has ended`);
+  throw new OperatorError(
+    `Another ${backupLocks[lock].noun} is in progress: nothing was changed. Wait until it has ended`,
+  );
 }
 
 /** Runs `work` as `withBackupLock` does. @returns undefined when another process has the lock */
 export function tryWithBackupLock<T>(
   controlUrl: string,
-  lock: keyof typeof locks,
+  lock: keyof typeof backupLocks,
   work: (control: Queryable) => Promise<T>,
 ): Promise<{ readonly result: T } | undefined> {
   return withConnection(controlUrl, async client => {
-    if (!(await tryLock(client, lockSpaces.backup, locks[lock].key))) return undefined;
+    if (!(await tryLock(client, lockSpaces.backup, backupLocks[lock].key))) return undefined;
 
     return { result: await work(shareConnection(client)) };
   });

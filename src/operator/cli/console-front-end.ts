@@ -1,5 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { pageText } from '../command/list-page.ts';
+import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan } from '../command/operation.ts';
 import type { RunMessage } from '../command/run-message.ts';
 import { cellText } from '../command/text-table.ts';

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { errorDocument, explain } from '../../log/operator-error.ts';
-import { pageText } from '../command/list-page.ts';
+import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';
 

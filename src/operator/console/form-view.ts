@@ -5,7 +5,6 @@ import { isConfirmed } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
 import { fieldLabel, unwrapped } from '../command/texts.ts';
-import { candidatesOf, dependsOnTenant } from './candidates.ts';
 import { commandText, type FilledForm } from './command-line.ts';
 import type { ConsolePage, PageRequest } from './console-page.ts';
 import { type FormError, formId, inputId, isSeveral, localTime } from './form-values.ts';
@@ -13,6 +12,7 @@ import { inWords } from './form-words.ts';
 import { textBlock } from './format.ts';
 import { hiddenInputs, operationPath } from './links.ts';
 import type { Offered } from './offered.ts';
+import { candidatesOf, dependsOnTenant } from './pickable-values.ts';
 
 /** The form of an operation, made of its definition. */
 export async function formPage(

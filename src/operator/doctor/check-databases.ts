@@ -1,4 +1,5 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { isScratchName } from '../backup/check/scratch-names.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import { asOwner, type CheckContext } from './check-context.ts';
 import type { CheckedTenant } from './control-facts.ts';
@@ -58,6 +59,21 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
       tenant: slug,
       problem: `database ${database}, ${state}, is missing`,
       remedy: `Forget it: bin/backoffice databases drop ${slug} ${database}`,
+    });
+  }
+}
+
+/** Reports the databases that drills have left which ended before they could drop them. */
+export function checkDrillDatabases({ server, control, facts, report }: CheckContext): void {
+  if (control.isDrilling) return;
+
+  for (const { name } of facts.databases.values()) {
+    if (!isScratchName(server, name)) continue;
+    report({
+      check: 'leftover_database',
+      problem: `database ${name} is of a drill that has ended early`,
+      remedy: 'Drop it, as the next drill does',
+      statements: [`drop database if exists ${quote(name)}`],
     });
   }
 }

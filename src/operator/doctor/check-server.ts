@@ -10,6 +10,7 @@ import { tenantHead } from '../schema/tenant-head.ts';
 import { checkCollations } from './check-collations.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
 import {
+  checkDrillDatabases,
   checkOldTemplates,
   checkTenantDatabase,
   checkUnusedDatabases,
@@ -149,6 +150,7 @@ function checkServerFacts(
   checkUnusedDatabases(context);
   checkCollations(context, controlUrl);
   checkOldTemplates(context, builds);
+  checkDrillDatabases(context);
   checkPublicAccess(context);
   checkOperatorRights(context);
   checkTenantGroup(context);

@@ -3,6 +3,7 @@ import { Server, type SigningKey, type Tenant } from '../../control/control-enti
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
+import { backupLocks } from '../backup/backup-lock.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
 import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
@@ -50,6 +51,8 @@ export interface ControlFacts {
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
   lateWebhooks: LateWebhooks[];
   mails: MailFacts;
+  /** True while a drill restores archives into databases of its own. */
+  isDrilling: boolean;
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
   /** True while a process provisions, migrates or purges the tenant. */
@@ -87,6 +90,7 @@ export async function readControlFacts(
     servers,
     tenants: await readTenants(client, servers),
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
+    isDrilling: locks.has(`${lockSpaces.backup}:${backupLocks.drill.key}`),
     signingKeys: await readSigningKeys(client),
     lateWebhooks: await readLateWebhooks(client),
     mails: await readMailFacts(client),

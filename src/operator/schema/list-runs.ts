@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import { pageOf } from '../command/list-page.ts';
+import { pageOf } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { MigrationFailure } from './migration-failure.ts';
 

@@ -1,4 +1,4 @@
-import { pageFields } from '../command/list-page.ts';
+import { pageFields } from '../command/list-parts.ts';
 import { defineOperation } from '../command/operation.ts';
 import { optionalArgument, parsePositive } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';

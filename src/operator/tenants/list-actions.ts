@@ -1,6 +1,6 @@
 import type { ControlStatements } from '../../installation.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
-import { pageOf } from '../command/list-page.ts';
+import { pageOf } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { Action } from './record-action.ts';
 

@@ -1,4 +1,4 @@
-import { pageFields } from '../command/list-page.ts';
+import { pageFields } from '../command/list-parts.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag, option, optionalArgument, parseTime } from '../command/operation-fields.ts';
 import type { ActionSummary } from './list-actions.ts';

@@ -281,6 +281,17 @@ describe('console: forms, plans and runs', () => {
     }
   });
 
+  it('the page of a migration that runs leads to the page of its rollout', async () => {
+    await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
+
+    const { text } = await opened.ended(
+      (await opened.submit('/operations/migrate', { slug: 'acme', step: 'run' })).path,
+    );
+
+    const link = /<a href="(\/rollouts\/\d+)">bin\/backoffice runs show \d+<\/a>/.exec(text)?.[1] ?? '';
+    expect((await opened.get(link)).text).to.include('href="/tenants/acme"');
+  });
+
   it('a form that is sent twice runs once, and another form, or other values, run again', async () => {
     const [admin] = await controlSql<{ email: string }>(
       world,

@@ -200,6 +200,7 @@ describe('doctor', () => {
           ['excess_rights', 'acme'],
           ['excess_rights', 'acme'],
           ['schema_drift', 'acme'],
+          ['schema_drift', 'acme'],
         ],
         problems: [
           /all tenants have privileges on database office_tenant_/,
@@ -233,6 +234,14 @@ describe('doctor', () => {
           /office_lost_78 is half dropped/,
           /a command has left database office_tenant_7911, whose tenant was purged meanwhile/,
         ],
+      },
+    ],
+    [
+      'a database of a drill that has ended early',
+      {
+        inject: () => server.sql('create database office_drill_0123456789ab'),
+        findings: [['leftover_database', null]],
+        problems: [/office_drill_0123456789ab is of a drill that has ended early/],
       },
     ],
     [

@@ -66,6 +66,7 @@ export const drillOperation = defineOperation({
   isRoutine: true,
   isTraced: true,
   opensArchives: () => true,
+  interrupt: { text: 'the running restore, whose database is dropped' },
   json,
   async run({ count }, context) {
     const { installation, output } = context;

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { type Server, Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
@@ -20,6 +19,7 @@ import { type Listing, readListing, type StoredArchive } from '../listing.ts';
 import { archivedData, membersNotRestored, openArchive } from '../restore/archived-data.ts';
 import { readTenantKeys, type TenantKeys } from '../restore/open-keys.ts';
 import type { Target } from '../target/target.ts';
+import { isScratchName, scratchName } from './scratch-names.ts';
 
 /** The result of a drill for one archive. */
 export interface DrillOutcome {
@@ -61,9 +61,15 @@ export async function drillArchives(
     }
 
     const drill = new Drill(installation, control, target, keys);
-    return runFleet(chosen, 1, observers, each => drill.run(each));
+    const { signal } = observers;
+    return runFleet(chosen, 1, observers, async each => {
+      if (signal?.aborted) throw new OperatorError(endedText);
+      return drill.run(each);
+    });
   });
 }
+
+const endedText = 'The drill was ended early. What was proved until then stays proved';
 
 /** The newest archive of a tenant. */
 interface DrilledArchive {
@@ -166,7 +172,7 @@ async function withScratchDatabase(
   work: (database: string) => Promise<void>,
 ): Promise<void> {
   await requireKnownVersion(version);
-  const name = `${server.prefix}_drill_${randomBytes(6).toString('hex')}`;
+  const name = scratchName(server);
 
   await withConnection(adminUrl, async admin => {
     try {
@@ -182,13 +188,12 @@ async function withScratchDatabase(
  * Drops the scratch databases that killed drills have left on a server. The caller holds the
  * lock of drills.
  */
-async function dropScratchDatabases({ prefix }: Pick<Server, 'prefix'>, adminUrl: string): Promise<void> {
+async function dropScratchDatabases(server: Pick<Server, 'prefix'>, adminUrl: string): Promise<void> {
   await withConnection(adminUrl, async admin => {
     const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database');
-    const pattern = new RegExp(`^${prefix}_drill_[0-9a-f]{12}$`);
 
     for (const { name } of rows) {
-      if (pattern.test(name)) await dropOwned(admin, name);
+      if (isScratchName(server, name)) await dropOwned(admin, name);
     }
   });
 }

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../docs/html.ts';
-import { pageText } from '../../command/list-page.ts';
+import { pageText } from '../../command/list-parts.ts';
 import { parseTime } from '../../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../../command/stored-values.ts';
 import { lastRoutineRuns, pageActions } from '../../tenants/list-actions.ts';

@@ -1,6 +1,6 @@
 import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
-import { pageText } from '../../command/list-page.ts';
+import { pageText } from '../../command/list-parts.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
 import { failureCauses, pageRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
 import { logText, type MigrationFailure } from '../../schema/migration-failure.ts';
