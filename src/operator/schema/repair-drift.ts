@@ -10,7 +10,7 @@ const kept = 'kept';
  * @param group the group role of all tenants, which a definition calls `tenants`
  * @returns undefined for an object with data that is missing or has another definition
  */
-export function driftRepair({ object, found, wanted }: Difference, group: string): string[] | undefined {
+function driftRepair({ object, found, wanted }: Difference, group: string): string[] | undefined {
   const [, kind = '', name = ''] = /^(rights on \w+|\w+) (.*)$/s.exec(object) ?? [];
   const [table = '', part = ''] = splitName(name);
   const ifFound = (statement: string): string[] => (found === undefined ? [] : [statement]);
@@ -19,21 +19,21 @@ export function driftRepair({ object, found, wanted }: Difference, group: string
 
   switch (kind) {
     case 'index':
-      return [...ifFound(`drop index ${quote(name)}`), ...ifWanted(`${wanted}`)];
+      return [...ifFound(`drop index if exists ${quote(name)}`), ...ifWanted(`${wanted}`)];
     case 'constraint':
       return [
-        ...ifFound(`alter table ${quote(table)} drop constraint ${quote(part)}`),
+        ...ifFound(`alter table ${quote(table)} drop constraint if exists ${quote(part)}`),
         ...ifWanted(`alter table ${quote(table)} add constraint ${quote(part)} ${wanted}`),
       ];
     case 'trigger':
       return [
-        ...ifFound(`drop trigger ${quote(part)} on ${quote(table)}`),
+        ...ifFound(`drop trigger if exists ${quote(part)} on ${quote(table)}`),
         ...ifWanted(`${wanted?.replace(/ \w$/, '')}`),
       ];
     case 'function':
       return isForeign ? keep(`alter routine ${name}`) : [`${wanted}`];
     case 'policy':
-      return isForeign ? [`drop policy ${quote(part)} on ${quote(table)}`] : undefined;
+      return isForeign ? [`drop policy if exists ${quote(part)} on ${quote(table)}`] : undefined;
     case 'table':
       return isForeign ? keep(`alter table ${quote(name)}`) : undefined;
     case 'sequence':
@@ -48,37 +48,58 @@ export function driftRepair({ object, found, wanted }: Difference, group: string
 }
 
 /** A difference that does not go with another one, and what undoes it; undefined: no statement can. */
-export interface IndependentDifference {
+interface IndependentDifference {
   readonly difference: Difference;
   readonly sql: string[] | undefined;
 }
 
 /**
- * Returns the differences of a database that are undone one by one. What belongs to a table or a type that the template
- * does not have (its columns, constraints, indexes, sequences and rights) goes where that goes.
+ * Returns the differences of a database that are undone one by one, in the order in which they are. What belongs to a
+ * table, a type or a column that the template does not have (columns, constraints, indexes, sequences, rights) goes
+ * where that goes, and the index of a constraint comes and goes with it.
  * @param group the group role of all tenants
  */
 export function independentDifferences(
   differences: readonly Difference[],
   group: string,
 ): readonly IndependentDifference[] {
-  const holders = differences.filter(isForeignHolder).map(({ object }) => object.replace(/^(table|type) /, ''));
+  const patterns = differences.map(partsOf).filter(each => each !== undefined);
   const belongs = ({ object, found = '' }: Difference): boolean =>
-    holders.some(
-      name =>
-        new RegExp(`^(column|constraint|trigger|policy|rights on column) ${escaped(name)}\\.`).test(object) ||
-        object.startsWith(`rights on table ${name} of `) ||
-        new RegExp(`^(sequence|rights on sequence) ${escaped(name)}_\\w+_seq( of |$)`).test(object) ||
-        (object.startsWith('index ') && new RegExp(` ON public\\."?${escaped(name)}"? `).test(found)),
+    patterns.some(
+      ({ objects, definition }) => objects.test(object) || (definition?.test(`${object}\n${found}`) ?? false),
     );
 
   return differences
-    .filter(each => isForeignHolder(each) || !belongs(each))
+    .filter(each => !belongs(each))
     .map(difference => ({ difference, sql: driftRepair(difference, group) }));
 }
 
-function isForeignHolder({ object, wanted }: Difference): boolean {
-  return wanted === undefined && /^(table|type) /.test(object);
+/** Returns what names the parts of an object, which are undone with it; undefined for an object without parts. */
+function partsOf({ object, wanted }: Difference): { objects: RegExp; definition?: RegExp } | undefined {
+  const [, kind = '', name = ''] = /^(\w+) (.*)$/s.exec(object) ?? [];
+  const [table = '', part = ''] = splitName(name).map(escaped);
+  if (kind === 'constraint') return { objects: new RegExp(`^index ${part}$`) };
+  if (wanted !== undefined) return undefined;
+
+  if (kind === 'table' || kind === 'type') {
+    const holder = escaped(name);
+    return {
+      objects: new RegExp(
+        `^((column|constraint|trigger|policy|rights on column) ${holder}\\.|rights on table ${holder} of ` +
+          `|(sequence|rights on sequence) ${holder}_\\w+_seq( of |$))`,
+      ),
+      definition: new RegExp(`^index [^\\n]*\\n.* ON public\\."?${holder}"? `),
+    };
+  }
+  if (kind === 'column') {
+    return {
+      objects: new RegExp(
+        `^(rights on column ${table}\\.${part} of |(sequence|rights on sequence) ${table}_${part}_seq( of |$))`,
+      ),
+    };
+  }
+
+  return undefined;
 }
 
 /** Escapes a name for a regular expression. */
