@@ -19,7 +19,7 @@ export interface ConsoleServices {
 }
 
 /** What stands around each page. */
-export interface Shell {
+interface Shell {
   /** Where the console runs, and what it runs, in a word or two. */
   readonly place: string;
   readonly mode: string;

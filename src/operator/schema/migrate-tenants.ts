@@ -136,7 +136,7 @@ async function findServers({ control, servers }: Installation): Promise<Map<numb
 }
 
 /** The part of a planned run for the tenants at one version. */
-export interface Plan {
+interface Plan {
   /** Null for tenants whose run was killed: their version is read from the database when they are migrated. */
   version: string | null;
   tenants: string[];
