@@ -60,6 +60,29 @@ describe('console: pages', () => {
       .and.match(/All others 1 1 ○ skipped/);
   });
 
+  it('the page of a run that differences of the schema have stopped offers to undo them, and not the same run again', async () => {
+    const difference = {
+      object: 'index by_hand',
+      text: 'index by_hand is not part of it',
+      sql: ['drop index "by_hand"'],
+    };
+    const failure = { sqlState: null, migration: null, statement: null, log: null, differences: [difference] };
+    const [run] = await controlSql<{ id: string }>(
+      world,
+      `with run as (insert into migration_runs (head, concurrency, requested_by, state)
+                    values ('0001', 4, 'jane@office', 'failed') returning id)
+       insert into migration_outcomes (run_id, tenant_id, state, error, failure)
+       select run.id, t.id, 'failed', 'it differs', '${JSON.stringify(failure)}'
+         from run, tenants t where slug = 'globex' returning run_id as id`,
+    );
+
+    const { text } = await opened.get(`/rollouts/${run?.id}`);
+    await controlSql(world, `delete from migration_runs where id = ${run?.id}`);
+
+    expect(text).to.include('drop index &#34;by_hand&#34;;').and.include('/findings?tenant=globex');
+    expect(text).to.not.include('Retry what failed').and.not.include('Migrate again');
+  });
+
   it('of many failures the first ones are shown, and how many more there are, with a link to the list', async () => {
     await controlSql(
       world,

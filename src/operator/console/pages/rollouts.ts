@@ -2,7 +2,7 @@ import { type Html, html } from '../../../docs/html.ts';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { pageText } from '../../command/list-parts.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
-import { failureCauses, pageRuns, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
+import { failureCauses, pageRuns, type RunOutcome, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
 import { logText, type MigrationFailure } from '../../schema/migration-failure.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
@@ -55,6 +55,8 @@ export async function rolloutPage({ control, runs, params: { id = '' } }: PageRe
   const waves = await runWaves(control, run.id);
   const causes = await failureCauses(control, run.id);
   const tenants = await runOutcomes(control, run.id, maxOutcomes);
+  const allDiffer =
+    causes.length > 0 && causes.every(({ failures }) => failures.every(({ failure }) => differs(failure)));
   const { pending = 0, running = 0, skipped = 0 } = run.outcomes;
   const done = run.tenants - pending - running - skipped;
   const own = runs.running.find(({ form, start }) => form.operation.name === 'migrate' && !start.isPlan);
@@ -72,7 +74,7 @@ export async function rolloutPage({ control, runs, params: { id = '' } }: PageRe
 <progress max="${Math.max(1, run.tenants)}" value="${done}" aria-label="Tenants done">${done} of ${run.tenants}</progress>
 ${
   run.state !== 'running'
-    ? actions(...(run.state === 'succeeded' ? [] : [retry]), promote)
+    ? actions(...(run.state === 'succeeded' || allDiffer ? [] : [retry]), promote)
     : own
       ? actions(html`<a class="do" href="/runs/${own.id}">Halt it, or follow it</a>`)
       : html`<p class="hint">The operator who started it can end it: in the console that runs it, or with Ctrl-C. ${operationLink('status', 'See whether it still runs')}</p>`
@@ -103,8 +105,14 @@ ${table(
 
 const migrateAgain = ({ slug }: { slug: string }): Html => operationLink('migrate', 'Migrate again', { slug });
 
-const remedies: Readonly<Record<string, typeof migrateAgain>> = {
-  failed: migrateAgain,
+/** True for a failure that comes again until somebody has undone the differences of the schema. */
+const differs = (failure: MigrationFailure | null): boolean => failure !== null && failure.differences.length > 0;
+
+const remedies: Readonly<Record<string, (outcome: RunOutcome) => Html>> = {
+  failed: outcome =>
+    differs(outcome.failure)
+      ? html`<a href="${withQuery('/findings', { tenant: outcome.slug })}">Undo its differences first</a>`
+      : migrateAgain(outcome),
   migrated: ({ slug }) => operationLink('rollback', 'Roll back', { slug }),
 };
 
