@@ -1,15 +1,15 @@
 import type { MikroORM as AnyMikroORM } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
 import { type EntityManager, MikroORM, type Options, SchemaGenerator } from '@mikro-orm/postgresql';
-import { readConfig } from './src/config/config.ts';
 import { Tenant } from './src/control/control-entities.ts';
 import { controlOptions } from './src/control/database.ts';
 import { databaseUrl } from './src/control/server-urls.ts';
-import { runningEmbeddedUrl } from './src/embedded/cluster.ts';
-import { connectionConfig } from './src/postgres/connection.ts';
-import { type MigrationFolder, migrationNames } from './src/postgres/migration-names.ts';
+import { readConfig } from './src/lib/config/config.ts';
+import { runningEmbeddedUrl } from './src/lib/embedded/cluster.ts';
+import { connectionConfig } from './src/lib/postgres/connection.ts';
+import { type MigrationFolder, migrationNames } from './src/lib/postgres/migration-names.ts';
+import { tenantEntities } from './src/sales/tenant-entities.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
-import { tenantEntities } from './src/tenant-entities.ts';
 
 /**
  * Configures the command line of MikroORM (`npx mikro-orm`): `default` is the control database, `--contextName

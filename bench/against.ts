@@ -3,9 +3,9 @@ import { availableParallelism, cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pLimit from 'p-limit';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { findServer } from '../src/embedded/pid-file.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { withConnection } from '../src/postgres/connection.ts';
+import { findServer } from '../src/lib/embedded/pid-file.ts';
+import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 import type { Comparison, Side } from './against-report.ts';
 import { progress } from './bench-progress.ts';
 import {

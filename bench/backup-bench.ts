@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Installation } from '../src/installation.ts';
+import type { Installation } from '../src/control/installation.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
 import { createArchiveWriter } from '../src/operator/backup/archive-writer.ts';
 import { withBackupLock } from '../src/operator/backup/backup-lock.ts';
 import { runBackup } from '../src/operator/backup/run-backup.ts';
 import { FolderTarget } from '../src/operator/backup/target/folder-target.ts';
 import { initTarget } from '../src/operator/backup/writer.ts';
-import { withConnection } from '../src/postgres/connection.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { makeFleet } from './fleet-tenants.ts';
 import { readScriptOptions } from './script-options.ts';

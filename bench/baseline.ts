@@ -1,5 +1,5 @@
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { withConnection } from '../src/postgres/connection.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 
 /** Email address and password of a user. */
 export interface Credentials {

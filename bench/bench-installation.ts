@@ -2,15 +2,15 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readConfig } from '../src/config/config.ts';
 import { Server } from '../src/control/control-entities.ts';
+import { type Installation, openInstallation } from '../src/control/installation.ts';
 import { requireMasterKey } from '../src/control/present-key.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { findServer } from '../src/embedded/pid-file.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
-import { type Installation, openInstallation } from '../src/installation.ts';
+import { readConfig } from '../src/lib/config/config.ts';
+import { findServer } from '../src/lib/embedded/pid-file.ts';
+import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 import { migrateControl } from '../src/operator/schema/migrate-control.ts';
-import { withConnection } from '../src/postgres/connection.ts';
 
 /** A temporary installation on a separate PostgreSQL, in a folder that `close` removes. */
 export interface BenchInstallation {

@@ -1,10 +1,10 @@
 import pLimit from 'p-limit';
-import type { Passwords } from '../src/auth/passwords.ts';
+import type { Passwords } from '../src/accounts/auth/passwords.ts';
 import { owners } from '../src/control/secret-box.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
-import { provision } from '../src/operator/lifecycle/provision.ts';
-import { withConnection } from '../src/postgres/connection.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
+import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
+import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
 import { type Credentials, insertManyRows, insertUncachedRows } from './baseline.ts';
 import type { BenchInstallation } from './bench-installation.ts';
 import { progress } from './bench-progress.ts';

@@ -1,5 +1,5 @@
 import { availableParallelism, cpus, loadavg } from 'node:os';
-import { withConnection } from '../src/postgres/connection.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 import { loadGenerator } from './load.ts';
 import type { Options } from './options.ts';
 import { serviceSettings } from './targets.ts';

@@ -1,7 +1,7 @@
 import pLimit from 'p-limit';
 import pg from 'pg';
+import { withConnection } from '../src/lib/postgres/connection.ts';
 import { migrationSettings } from '../src/operator/schema/template.ts';
-import { withConnection } from '../src/postgres/connection.ts';
 import { startScript } from '../test/support/command-line.ts';
 import { makeNextBuild } from '../test/support/next-build.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';

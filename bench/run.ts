@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
-import { onStopSignal } from '../src/runtime/signals.ts';
+import { onStopSignal } from '../src/lib/runtime/signals.ts';
 import { compareBuilds } from './against.ts';
 import { comparisonJson, comparisonReport } from './against-report.ts';
 import { progress } from './bench-progress.ts';

@@ -19,7 +19,7 @@ export interface Target {
 const root = fileURLToPath(new URL('../', import.meta.url));
 const inBench = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 
-const v8Flags = join(root, 'src/runtime/v8-flags.ts'); // every server runs with the same V8 flags
+const v8Flags = join(root, 'src/lib/runtime/v8-flags.ts'); // every server runs with the same V8 flags
 
 const readyMs = 60_000;
 

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createPasswords } from '../src/auth/passwords.ts';
-import { generatePassword } from '../src/operator/people/users.ts';
-import { withConnection } from '../src/postgres/connection.ts';
+import { createPasswords } from '../src/accounts/auth/passwords.ts';
+import { withConnection } from '../src/lib/postgres/connection.ts';
+import { generatePassword } from '../src/operator/records/users.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
 import { changeSetting, openBenchInstallation } from './bench-installation.ts';
 import { progress } from './bench-progress.ts';

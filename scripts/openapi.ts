@@ -1,4 +1,4 @@
-import { openApiText } from '../src/docs/openapi-document.ts';
-import { documentedRoutes } from '../src/routes.ts';
+import { openApiText } from '../src/service/pages/openapi-document.ts';
+import { documentedRoutes } from '../src/service/routes.ts';
 
 process.stdout.write(openApiText(documentedRoutes()));

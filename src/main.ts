@@ -1,17 +1,17 @@
 import cluster from 'node:cluster';
-import { readConfig, settingWarnings } from './config/config.ts';
-import { mailWarnings } from './config/mail-warnings.ts';
-import { openInstallation } from './installation.ts';
-import { createLog } from './log/log.ts';
-import { explain } from './log/operator-error.ts';
-import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
-import { prepareInstallation } from './process/prepare-installation.ts';
-import { runService } from './process/run-service.ts';
-import { stopSignals } from './runtime/signals.ts';
-import { within } from './runtime/within.ts';
-import { RestartSignal } from './workers/restart-signal.ts';
-import { runWorker, runWorkers } from './workers/run-worker.ts';
-import { killWorkers } from './workers/worker-process.ts';
+import { openInstallation } from './control/installation.ts';
+import { readConfig, settingWarnings } from './lib/config/config.ts';
+import { mailWarnings } from './lib/config/mail-warnings.ts';
+import { createLog } from './lib/log/log.ts';
+import { explain } from './lib/log/operator-error.ts';
+import { stopSignals } from './lib/runtime/signals.ts';
+import { within } from './lib/runtime/within.ts';
+import { exitOnSignals, isEndedBySignal } from './service/process/early-signals.ts';
+import { prepareInstallation } from './service/process/prepare-installation.ts';
+import { runService } from './service/process/run-service.ts';
+import { RestartSignal } from './service/workers/restart-signal.ts';
+import { runWorker, runWorkers } from './service/workers/run-worker.ts';
+import { killWorkers } from './service/workers/worker-process.ts';
 
 const maxCloseMs = 3_000; // a server that does not answer
 

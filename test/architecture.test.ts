@@ -1,60 +1,19 @@
+import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import ts from 'typescript';
 import { permissions } from '../src/control/permissions.ts';
-import { apiRoutes } from '../src/routes.ts';
+import { apiRoutes } from '../src/service/routes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/**
- * The rooms of the project, from top to bottom: a file imports its own room and those of lower lines. A room is a
- * folder of `src`, or a file that lies loose in `src`.
- */
-const layers = [
-  ['scripts', 'mikro-orm.config'],
-  ['main'],
-  ['workers'],
-  ['process'],
-  ['server'],
-  ['services'],
-  ['app', 'operator'],
-  ['routes'],
-  ['route-steps', 'people', 'account-pages', 'open-databases'],
-  ['tenant-entities'],
-  ['webhooks'],
-  ['auth', 'imports', 'events'],
-  ['mails'],
-  ['resources', 'activity', 'audit', 'usage', 'docs'],
-  ['tenancy', 'metrics'],
-  ['response-cache'],
-  ['connections', 'lists', 'installation'],
-  ['control', 'http', 'embedded'],
-  ['log', 'budget'],
-  ['postgres'],
-  ['errors'],
-  ['runtime'],
-  ['tracing'],
-  ['config'],
-];
+/** The folders of `src`, from top to bottom: a file imports from its own folder and from those below it. */
+const folders = ['service', 'operator', 'accounts', 'sales', 'tenancy', 'control', 'lib'];
 
-/** The rooms of `src/operator`, from top to bottom, by the same rule. */
-const operatorLayers = [
-  ['cli'],
-  ['console'],
-  ['doctor'],
-  ['control'],
-  ['lifecycle'],
-  ['recovery'],
-  ['backup'],
-  ['retention', 'servers'],
-  ['databases'],
-  ['schema'],
-  ['people'],
-  ['tenants'],
-  ['command'],
-];
+/** The folders of `src/operator`, by the same rule. */
+const operatorFolders = ['cli', 'console', 'doctor', 'fleet', 'backup', 'databases', 'schema', 'records', 'command'];
 
 interface SourceFile {
   path: string;
@@ -77,32 +36,47 @@ async function sources(folder: string): Promise<SourceFile[]> {
   );
 }
 
-/** `src/http/route.ts` → `http`, `src/app.ts` → `app`, `scripts/tenant.ts` → `scripts`. */
-function roomOf(path: string): string {
-  const [first = '', ...rest] = path.replace(/^src\//, '').split('/');
-  return rest.length > 0 ? first : first.replace(/\.ts$/, '');
-}
-
-/** `src/operator/databases/fence.ts` → `databases`. */
-const operatorRoomOf = (path: string): string => roomOf(path.slice('src/operator/'.length));
-
 /**
- * Returns the imports between rooms that do not lead downwards.
- * @throws when a file is in a room that no line of `order` names
+ * Returns the imports that do not lead downwards. What is in no folder of `parent`, such as `src/main.ts` and
+ * `scripts`, is above all of them.
+ * @param parent the folder whose folders `order` names
+ * @throws when a file is in a folder that `order` does not name
  */
-function upwardImports(files: readonly SourceFile[], order: readonly string[][], room: (path: string) => string) {
+function upwardImports(files: readonly SourceFile[], parent: string, order: readonly string[]): string[] {
   const paths = new Set(files.map(({ path }) => path));
-  const layerOf = (path: string): number => {
-    const layer = order.findIndex(rooms => rooms.includes(room(path)));
-    if (layer < 0) throw new Error(`${path}: say in test/architecture.test.ts in which layer ${room(path)} is`);
-    return layer;
+
+  const levelOf = (path: string): number => {
+    const [folder = '', ...rest] = path.startsWith(parent) ? path.slice(parent.length).split('/') : [];
+    if (rest.length === 0) return -1;
+
+    const level = order.indexOf(folder);
+    if (level < 0) throw new Error(`${path}: give ${folder} a place in the order in test/architecture.test.ts`);
+    return level;
   };
+
   return files.flatMap(file =>
     importsOf(file)
-      .filter(imported => paths.has(imported) && room(imported) !== room(file.path))
-      .filter(imported => layerOf(file.path) >= layerOf(imported))
+      .filter(imported => paths.has(imported))
+      .filter(imported => levelOf(imported) < levelOf(file.path))
       .map(imported => `${file.path} imports ${imported}`),
   );
+}
+
+/** Returns for each folder the folders beside it from which its files import. */
+function importsBetweenFolders(files: readonly SourceFile[]): Map<string, string[]> {
+  const graph = new Map<string, string[]>();
+  const arrows = files.flatMap(file => importsOf(file).map((imported): [string, string] => [file.path, imported]));
+
+  for (const [from, to] of arrows) {
+    const [ours, theirs] = [dirname(from).split('/'), dirname(to).split('/')];
+    const shared = ours.findIndex((name, at) => name !== theirs[at]);
+    const isBeside = shared >= 0 && shared < theirs.length;
+    if (!isBeside) continue;
+
+    const [folder, other] = [ours, theirs].map(names => names.slice(0, shared + 1).join('/')) as [string, string];
+    graph.set(folder, [...(graph.get(folder) ?? []), other]);
+  }
+  return graph;
 }
 
 /** The files of ours that a file imports, types included, as paths from the root of the project. */
@@ -165,11 +139,43 @@ describe('architecture', () => {
     ).to.deep.equal(['b', 'c', 'b']);
   });
 
-  it('every room imports only the rooms below it', () => {
-    expect(upwardImports([...src, ...scripts, config], layers, roomOf)).to.deep.equal([]);
+  it('src has main.ts and the seven folders, and src/operator its nine', async () => {
+    expect((await readdir(join(root, 'src'))).sort()).to.deep.equal([...folders, 'main.ts'].sort());
+    expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal([...operatorFolders, 'README.md'].sort());
+  });
+
+  it('every folder imports only from the folders below it', () => {
     const operators = src.filter(({ path }) => path.startsWith('src/operator/'));
-    expect(upwardImports(operators, operatorLayers, operatorRoomOf)).to.deep.equal([]);
-    expect(upwardImports(src, [...layers].reverse(), roomOf)).not.to.deep.equal([]);
+
+    expect(upwardImports([...src, ...scripts, config], 'src/', folders)).to.deep.equal([]);
+    expect(upwardImports(operators, 'src/operator/', operatorFolders)).to.deep.equal([]);
+    expect(upwardImports(src, 'src/', [...folders].reverse())).not.to.deep.equal([]);
+  });
+
+  it('no two folders that stand side by side import from each other, on whatever way', () => {
+    expect(findCycle(importsBetweenFolders(src))?.join(' → ')).to.equal(undefined);
+  });
+
+  it('no folder of src has the name of another one, or of one at the top of the project', async () => {
+    const tops = (await readdir(root, { withFileTypes: true })).filter(entry => entry.isDirectory());
+    const entries = await readdir(join(root, 'src'), { withFileTypes: true, recursive: true });
+    const names = [...tops, ...entries.filter(entry => entry.isDirectory())].map(({ name }) => name);
+
+    expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);
+  });
+
+  it('every folder of src begins with a README, and each file that it names is there', async () => {
+    const entries = await readdir(join(root, 'src'), { withFileTypes: true, recursive: true });
+    const inner = entries.filter(entry => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
+
+    for (const folder of inner) {
+      const text = await readFile(join(folder, 'README.md'), 'utf8');
+      const named = [...text.matchAll(/`([\w./-]+\.(?:ts|js|css))`/g)].map(([, path = '']) => path);
+      const missing = named.filter(path => !existsSync(join(folder, path)) && !existsSync(join(root, path)));
+
+      expect(text, folder).to.match(/^# .+\n\n/);
+      expect(missing, folder).to.deep.equal([]);
+    }
   });
 
   it('the client imports only its own files, and depends on no package', async () => {
@@ -196,7 +202,7 @@ describe('architecture', () => {
   });
 
   it('the HTTP layer imports nothing of a database', () => {
-    for (const { path, code } of src.filter(file => roomOf(file.path) === 'http')) {
+    for (const { path, code } of src.filter(file => file.path.startsWith('src/lib/http/'))) {
       expect(code, path).not.to.match(/mikro-orm|from 'pg'/);
     }
   });
@@ -232,7 +238,7 @@ describe('architecture', () => {
 
   it('the environment is read in one place only', () => {
     const readers = all.filter(({ code }) => /process\.env|node:process|import\.meta\.env/.test(code));
-    expect(readers.map(({ path }) => path)).to.deep.equal(['src/config/process-environment.ts']);
+    expect(readers.map(({ path }) => path)).to.deep.equal(['src/lib/config/process-environment.ts']);
   });
 
   it('no file path is taken from the pathname of a URL, so the project may lie in a folder of any name', () => {
@@ -240,10 +246,12 @@ describe('architecture', () => {
   });
 
   it('the files of the resources contain no code about tenants', () => {
-    const files = src.filter(({ path }) => /^src\/resources\/[^/]+$/.test(path) && path !== 'src/resources/index.ts');
+    const files = src.filter(
+      ({ path }) => /^src\/sales\/resources\/[^/]+$/.test(path) && path !== 'src/sales/resources/index.ts',
+    );
     expect(files.length).to.be.greaterThan(0);
     for (const { path, text } of files) {
-      const withoutPaths = text.replace(/from '\.\.\/tenancy\/[^']+'/g, '');
+      const withoutPaths = text.replace(/from '\.\.\/\.\.\/tenancy\/[^']+'/g, '');
       expect(withoutPaths, path).not.to.match(/tenant/i);
     }
   });

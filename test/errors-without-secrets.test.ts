@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { describeError } from '../src/log/describe-error.ts';
-import { explain } from '../src/log/operator-error.ts';
+import { describeError } from '../src/lib/log/describe-error.ts';
+import { explain } from '../src/lib/log/operator-error.ts';
 import { errorText } from '../src/operator/command/texts.ts';
 
 const source = new URL('../src/', import.meta.url);

@@ -5,9 +5,9 @@ describe('packages that a start loads', () => {
   it('ioredis and nodemailer are not among them without REDIS_URL and SMTP_URL', async () => {
     const program = `
       const { createRequire } = await import('node:module');
-      const { createRateLimitStore } = await import('./src/http/rate-limit/rate-limit-store.ts');
-      const { openMailTransport } = await import('./src/mails/mail-transport.ts');
-      await import('./src/server.ts');
+      const { createRateLimitStore } = await import('./src/lib/http/rate-limit/rate-limit-store.ts');
+      const { openMailTransport } = await import('./src/accounts/mails/mail-transport.ts');
+      await import('./src/service/server.ts');
       await createRateLimitStore({ redisUrl: undefined });
       const { cache } = createRequire(process.cwd() + '/x.js');
       const loaded = name => Object.keys(cache).some(file => file.includes('/node_modules/' + name + '/'));

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { migrationNames } from '../src/postgres/migration-names.ts';
+import { migrationNames } from '../src/lib/postgres/migration-names.ts';
 import { startProgram } from './support/command-line.ts';
 import { useWorld } from './support/world.ts';
 

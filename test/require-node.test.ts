@@ -9,15 +9,21 @@ describe('programs where Node or the packages are missing', () => {
 
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-node-'));
-    await mkdir(join(folder, 'src'));
-    await cp(join(root, 'src/require-node.js'), join(folder, 'src/require-node.js'));
+    await mkdir(join(folder, 'src/lib/runtime'), { recursive: true });
+    await cp(join(root, 'src/lib/runtime/require-node.js'), join(folder, 'src/lib/runtime/require-node.js'));
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
   });
   afterEach(() => rm(folder, { recursive: true }));
 
   /** Runs a program of the folder on a Node that cannot load TypeScript. @returns what it says */
   async function refusal(): Promise<string> {
-    const args = ['--no-experimental-strip-types', '--import', join(folder, 'src/require-node.js'), '--eval', '1'];
+    const args = [
+      '--no-experimental-strip-types',
+      '--import',
+      join(folder, 'src/lib/runtime/require-node.js'),
+      '--eval',
+      '1',
+    ];
     const { code, stdout, stderr } = await startProgram(process.execPath, args, {}).ended;
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     return stderr;
@@ -59,10 +65,12 @@ describe('programs where Node or the packages are missing', () => {
   it('every npm script and the command line begin with these checks, under the Node that npm installs', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     for (const name of ['start', 'dev', 'tenant', 'control']) {
-      expect(scripts[name], name).to.match(/^exec sh scripts\/node\.sh .*--import \.\/src\/require-node\.js /);
+      expect(scripts[name], name).to.match(
+        /^exec sh scripts\/node\.sh .*--import \.\/src\/lib\/runtime\/require-node\.js /,
+      );
     }
     expect(await readFile(join(root, 'bin/backoffice'), 'utf8')).to.match(
-      /scripts\/node\.sh".* --import "\$url\/src\/require-node\.js" /,
+      /scripts\/node\.sh".* --import "\$url\/src\/lib\/runtime\/require-node\.js" /,
     );
     for (const name of Object.keys(scripts)) {
       expect(scripts[name], name).not.to.match(/(^|exec |[|&] )(node|mocha|tsc|biome|knip|openapi-typescript) /);

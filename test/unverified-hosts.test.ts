@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { unverifiedHost, unverifiedRedisHost } from '../src/postgres/unverified-host.ts';
+import { unverifiedHost, unverifiedRedisHost } from '../src/lib/postgres/unverified-host.ts';
 import { makeCertificate } from './support/certificate.ts';
 import { root, startScript } from './support/command-line.ts';
 import { createDedicatedServer } from './support/dedicated-server.ts';

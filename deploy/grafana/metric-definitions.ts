@@ -1,5 +1,5 @@
-import { createMetrics, type MetricDefinition, type MetricsSources } from '../../src/metrics/metrics.ts';
-import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
+import { createMetrics, type MetricDefinition, type MetricsSources } from '../../src/service/metrics/metrics.ts';
+import { WorkerMetrics } from '../../src/service/metrics/worker-metrics.ts';
 
 /** A process that has done nothing. Only its definitions are read. */
 const idle: MetricsSources = {

@@ -1,4 +1,4 @@
-import type { MetricDefinition } from '../../src/metrics/metrics.ts';
+import type { MetricDefinition } from '../../src/service/metrics/metrics.ts';
 
 export interface PanelContent {
   readonly title: string;

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { documents, documentText } from '../../src/docs/document-page.ts';
-import { headingId, textSections } from '../../src/docs/markdown.ts';
+import { documents, documentText } from '../../src/service/pages/document-page.ts';
+import { headingId, textSections } from '../../src/service/pages/markdown.ts';
 import { withTable } from './with-table.ts';
 
 export const contentsFile = new URL('../../docs/operate.md', import.meta.url);

@@ -243,7 +243,7 @@ comment on table promotion_uses is
 create index promotion_uses_entity_id_index on promotion_uses (entity_id);
 
 -- Refuses the deletion of an entity that a promotion names, with the SQLSTATE of a foreign key,
--- which an array cannot have. The other half of the reference is in src/resources/promotion.ts:
+-- which an array cannot have. The other half of the reference is in src/sales/resources/promotion.ts:
 -- it locks the entities of a promotion (`for key share`) before it stores their ids.
 create function keep_promoted_entity() returns trigger language plpgsql as $$
 begin
@@ -339,7 +339,7 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 -- webhooks follow. A log outlives what it names, so its columns have no references.
 --
 -- The feed orders rows by the era of the database, the id of their transaction, and their own
--- id; src/events/change-reader.ts has the proof that a cursor skips nothing. Ids of
+-- id; src/sales/events/change-reader.ts has the proof that a cursor skips nothing. Ids of
 -- transactions can be compared on one server only. So a database that becomes the current one
 -- of its tenant first gets a later *era* than all that were current before.
 
@@ -728,7 +728,7 @@ begin
     return;
   end if;
 
-  -- The order of the two queries matters: see I3 of the proof in src/events/change-reader.ts.
+  -- The order of the two queries matters: see I3 of the proof in src/sales/events/change-reader.ts.
   elsewhere := array(
     select a.pid from pg_stat_activity a join pg_database d on d.oid = a.datid
      where d.datname <> current_database());

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { connectFirst } from '../postgres/first-in-queue.ts';
+import { connectFirst } from '../lib/postgres/first-in-queue.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from './change-topics.ts';
 import type { ControlDatabase } from './database.ts';
 

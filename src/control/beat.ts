@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Logger } from 'pino';
-import { describeError } from '../log/describe-error.ts';
-import { lockSpaces } from '../postgres/advisory-locks.ts';
-import { connectFirst } from '../postgres/first-in-queue.ts';
-import { within } from '../runtime/within.ts';
+import { describeError } from '../lib/log/describe-error.ts';
+import { lockSpaces } from '../lib/postgres/advisory-locks.ts';
+import { connectFirst } from '../lib/postgres/first-in-queue.ts';
+import { within } from '../lib/runtime/within.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
 import { ProcessClock } from './process-clock.ts';
 import type { ProcessIdentity } from './process-identity.ts';

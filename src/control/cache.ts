@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { maxEntries } from '../runtime/lru-bounds.ts';
+import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ChangeTopic } from './change-topics.ts';
 

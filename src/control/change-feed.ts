@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import type { Logger } from 'pino';
-import { connectionConfig } from '../postgres/connection.ts';
-import { SessionClient } from '../postgres/session-client.ts';
-import { within } from '../runtime/within.ts';
+import { connectionConfig } from '../lib/postgres/connection.ts';
+import { SessionClient } from '../lib/postgres/session-client.ts';
+import { within } from '../lib/runtime/within.ts';
 import type { Beat } from './beat.ts';
 import { beatTopic, type ChangeTopic, changeChannel } from './change-topics.ts';
 

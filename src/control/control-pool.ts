@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { connectionConfig, maxRefusedMs, timeLimits } from '../postgres/connection.ts';
-import { dropDeadConnections, tellSilence } from '../postgres/dead-connections.ts';
-import { retryRefusedOf } from '../postgres/retry-refused.ts';
-import { textTypes } from '../postgres/text-types.ts';
+import { connectionConfig, maxRefusedMs, timeLimits } from '../lib/postgres/connection.ts';
+import { dropDeadConnections, tellSilence } from '../lib/postgres/dead-connections.ts';
+import { retryRefusedOf } from '../lib/postgres/retry-refused.ts';
+import { textTypes } from '../lib/postgres/text-types.ts';
 import type { BudgetMember } from './process-identity.ts';
 
 /**

@@ -1,5 +1,5 @@
-import { migrationNames } from '../postgres/migration-names.ts';
-import type { Statements } from '../postgres/statements.ts';
+import { migrationNames } from '../lib/postgres/migration-names.ts';
+import type { Statements } from '../lib/postgres/statements.ts';
 
 /** Returns the last control migration of this build. */
 export async function controlHead(): Promise<string> {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { maxEntries } from '../runtime/lru-bounds.ts';
+import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { User } from './control-entities.ts';

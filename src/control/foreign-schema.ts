@@ -1,6 +1,6 @@
-import { OperatorError } from '../log/operator-error.ts';
-import { findForeignPage, type RecordedMigrations, recordedMigrations } from '../postgres/migration-names.ts';
-import type { Statements } from '../postgres/statements.ts';
+import { OperatorError } from '../lib/log/operator-error.ts';
+import { findForeignPage, type RecordedMigrations, recordedMigrations } from '../lib/postgres/migration-names.ts';
+import type { Statements } from '../lib/postgres/statements.ts';
 import { hasMigrations } from './control-version.ts';
 
 /**

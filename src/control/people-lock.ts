@@ -1,4 +1,4 @@
-import { lockKey, lockSpaces } from '../postgres/advisory-locks.ts';
+import { lockKey, lockSpaces } from '../lib/postgres/advisory-locks.ts';
 import type { QueryControl } from './database.ts';
 
 const keyOf = (tenantId: number): number[] => [lockSpaces.people, lockKey(String(tenantId))];

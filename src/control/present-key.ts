@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
-import { OperatorError } from '../log/operator-error.ts';
-import { otherKeyDetail } from '../postgres/database-error.ts';
-import type { Statements } from '../postgres/statements.ts';
+import { OperatorError } from '../lib/log/operator-error.ts';
+import { otherKeyDetail } from '../lib/postgres/database-error.ts';
+import type { Statements } from '../lib/postgres/statements.ts';
 import { MasterKeyError, owners, type SealingKey, type SecretBox } from './secret-box.ts';
 
 /** The facts about its master key that the control database has. */

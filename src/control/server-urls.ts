@@ -1,4 +1,4 @@
-import { formatPostgresUrl, parsePostgresUrl } from '../config/postgres-url.ts';
+import { formatPostgresUrl, parsePostgresUrl } from '../lib/config/postgres-url.ts';
 import type { Server } from './control-entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 

@@ -1,5 +1,5 @@
-import type { RowValues, Statement } from '../postgres/statement.ts';
-import type { Deadline } from '../runtime/deadline.ts';
+import type { RowValues, Statement } from '../lib/postgres/statement.ts';
+import type { Deadline } from '../lib/runtime/deadline.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
 /** The facts that decide the queue of a request. */

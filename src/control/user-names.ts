@@ -1,4 +1,4 @@
-import { preparedStatement } from '../postgres/statement.ts';
+import { preparedStatement } from '../lib/postgres/statement.ts';
 import type { ControlDatabase } from './database.ts';
 import { controlReads, type TenantRequest } from './tenant-queues.ts';
 

@@ -1,6 +1,6 @@
 import type { Middleware } from 'koa';
-import { Contention } from '../connections/contention.ts';
 import type { TenantRecord } from '../control/records.ts';
+import { Contention } from './connections/contention.ts';
 
 /** The requests of one tenant. */
 interface TenantQueue {

@@ -1,4 +1,4 @@
-import { problem } from '../errors.ts';
+import { problem } from '../lib/errors.ts';
 
 /**
  * Nobody grants a permission that they do not have: neither by a role, nor by its assignment.

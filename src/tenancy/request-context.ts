@@ -1,18 +1,18 @@
 import type { ServerResponse } from 'node:http';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type { TenantDatabases } from '../connections/tenant-databases.ts';
-import type { Prepare, TenantDriver } from '../connections/tenant-driver.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { isOutcomeUnknown, problem } from '../errors.ts';
-import { invalidToken } from '../http/bearer-token.ts';
-import type { Representation } from '../http/representation.ts';
-import { sqlState } from '../postgres/database-error.ts';
-import type { RowValues, Statement } from '../postgres/statement.ts';
-import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
-import { answerMs, type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
+import { isOutcomeUnknown, problem } from '../lib/errors.ts';
+import { invalidToken } from '../lib/http/bearer-token.ts';
+import type { Representation } from '../lib/http/representation.ts';
+import { sqlState } from '../lib/postgres/database-error.ts';
+import type { RowValues, Statement } from '../lib/postgres/statement.ts';
+import { answerMs, type Deadline, requestDeadlineMs, withDeadline } from '../lib/runtime/deadline.ts';
 import { type Caller, findCallerLoss, isCallerCurrent } from './caller.ts';
+import type { TenantDatabases } from './connections/tenant-databases.ts';
+import type { Prepare, TenantDriver } from './connections/tenant-driver.ts';
 import { RepeatableChange } from './repeatable-change.ts';
+import { type ResponseCache, represent } from './response-cache/response-cache.ts';
 
 /** Where a request comes from, for the audit log, and whether it accepts a cached response. */
 export interface Origin {

@@ -1,6 +1,6 @@
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
-import { migrationOptions } from '../postgres/migration-steps.ts';
+import { migrationOptions } from '../lib/postgres/migration-steps.ts';
 
 /** The entities of a tenant database. */
 export type TenantEntities = NonNullable<Options['entities']>;

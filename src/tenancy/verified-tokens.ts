@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Directory } from '../control/directory.ts';
 import type { CallerRecords } from '../control/records.ts';
-import { maxEntries } from '../runtime/lru-bounds.ts';
+import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { Caller } from './caller.ts';
 
 /** The caller of an access token, and the records of the control database that prove it. */

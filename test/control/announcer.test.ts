@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { Announcer } from '../../src/control/announcer.ts';
 import { changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { type ControlDatabase, openControlDatabase, queryControl } from '../../src/control/database.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { type KindProxy, startKindProxy } from '../support/kind-proxy.ts';

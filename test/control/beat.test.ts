@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { Beat, type Fleet } from '../../src/control/beat.ts';
 import { beatTopic, changeChannel } from '../../src/control/change-topics.ts';
 import { newProcess, type ProcessIdentity } from '../../src/control/process-identity.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 

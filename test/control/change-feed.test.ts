@@ -3,7 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { ControlCache } from '../../src/control/cache.ts';
 import { changeTopics } from '../../src/control/change-topics.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { createOwnFeed } from '../support/own-feed.ts';

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { TenantFences } from '../../src/connections/tenant-fences.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
-import { ChangeWatch } from '../../src/events/change-watch.ts';
-import { ResponseCache } from '../../src/response-cache/response-cache.ts';
+import { ChangeWatch } from '../../src/sales/events/change-watch.ts';
+import { TenantFences } from '../../src/tenancy/connections/tenant-fences.ts';
+import { ResponseCache } from '../../src/tenancy/response-cache/response-cache.ts';
 import { createIdleFeed, noBeat } from '../support/own-feed.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 

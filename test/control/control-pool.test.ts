@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { createControlPool } from '../../src/control/control-pool.ts';
+import { type Installation, openInstallation } from '../../src/control/installation.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
-import { type Installation, openInstallation } from '../../src/installation.ts';
-import { sqlState } from '../../src/postgres/database-error.ts';
+import { sqlState } from '../../src/lib/postgres/database-error.ts';
 import { eventually } from '../support/eventually.ts';
 import { startSilentProxy } from '../support/silent-proxy.ts';
 import { useWorld } from '../support/world.ts';

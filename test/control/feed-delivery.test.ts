@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { readConfig } from '../../src/config/config.ts';
-import { type Installation, openInstallation } from '../../src/installation.ts';
-import { explain } from '../../src/log/operator-error.ts';
-import { type RunningServer, startServer } from '../../src/server.ts';
+import { type Installation, openInstallation } from '../../src/control/installation.ts';
+import { readConfig } from '../../src/lib/config/config.ts';
+import { explain } from '../../src/lib/log/operator-error.ts';
+import { type RunningServer, startServer } from '../../src/service/server.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { createOwnFeed } from '../support/own-feed.ts';

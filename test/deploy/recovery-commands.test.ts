@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { withRecoveryCommand } from '../../src/operator/recovery/recovery-command.ts';
+import { withRecoveryCommand } from '../../src/operator/fleet/recovery/recovery-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 import { readDeploy } from './read-deploy.ts';
 

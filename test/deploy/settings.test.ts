@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { settingNames } from '../../src/config/config.ts';
-import { secretVariables } from '../../src/config/secret-files.ts';
-import { tracingVariables } from '../../src/config/tracing-settings.ts';
+import { settingNames } from '../../src/lib/config/config.ts';
+import { secretVariables } from '../../src/lib/config/secret-files.ts';
+import { tracingVariables } from '../../src/lib/config/tracing-settings.ts';
 import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.ts';
 
 /** Settings that nothing in `deploy/` sets, and why. */

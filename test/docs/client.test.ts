@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import openapiTS, { astToString, COMMENT_HEADER } from 'openapi-typescript';
 import type { components } from '../../clients/typescript/src/api.ts';
 import { type Calls, createCalls } from '../../clients/typescript/src/calls.ts';
-import { openApiText } from '../../src/docs/openapi-document.ts';
+import { openApiText } from '../../src/service/pages/openapi-document.ts';
 import { routes } from '../support/contract.ts';
 import { useWorld } from '../support/world.ts';
 

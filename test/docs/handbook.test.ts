@@ -5,11 +5,11 @@ import { expect } from 'chai';
 import type { Command } from 'commander';
 import { contentsText } from '../../deploy/handbook/contents.ts';
 import { referenceText } from '../../deploy/handbook/reference.ts';
-import { readConfig, settingNames } from '../../src/config/config.ts';
-import { documentPage, documents, documentText } from '../../src/docs/document-page.ts';
-import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
+import { readConfig, settingNames } from '../../src/lib/config/config.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import { errors, warnings } from '../../src/operator/doctor/finding.ts';
+import { WorkerMetrics } from '../../src/service/metrics/worker-metrics.ts';
+import { documentPage, documents, documentText } from '../../src/service/pages/document-page.ts';
 import { expectKnownCommand } from '../support/known-commands.ts';
 import { useWorld } from '../support/world.ts';
 

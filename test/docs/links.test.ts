@@ -1,7 +1,7 @@
 import { access, glob, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
-import { headingId } from '../../src/docs/markdown.ts';
+import { headingId } from '../../src/service/pages/markdown.ts';
 import { root } from '../support/command-line.ts';
 
 /** Folders whose files are not of the repository. */

@@ -1,8 +1,8 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { expect } from 'chai';
-import { documents } from '../../src/docs/document-page.ts';
-import { pageOf } from '../../src/docs/reference.ts';
-import { problems } from '../../src/errors.ts';
+import { problems } from '../../src/lib/errors.ts';
+import { documents } from '../../src/service/pages/document-page.ts';
+import { pageOf } from '../../src/service/pages/reference.ts';
 import { document, routes } from '../support/contract.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 
@@ -317,7 +317,7 @@ describe('documentation pages', () => {
       '/.env',
       '/package.json',
       '/package-lock.json',
-      '/src/app.ts',
+      '/src/service/app.ts',
       '/node_modules/koa/package.json',
       '/tenants/demo.json',
       '/docs/style.css',

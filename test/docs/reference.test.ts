@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { curlSample, sampleValues } from '../../src/docs/code-samples.ts';
-import { type EndpointGroup, endpointGroups, type Schema } from '../../src/docs/reference.ts';
-import { groupPage } from '../../src/docs/reference-page.ts';
-import { problems } from '../../src/errors.ts';
+import { problems } from '../../src/lib/errors.ts';
+import { curlSample, sampleValues } from '../../src/service/pages/code-samples.ts';
+import { type EndpointGroup, endpointGroups, type Schema } from '../../src/service/pages/reference.ts';
+import { groupPage } from '../../src/service/pages/reference-page.ts';
 import { document } from '../support/contract.ts';
 import { useWorld } from '../support/world.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { expectAccessible, submitByKeyboard } from '../account-pages/account-page.ts';
+import { expectAccessible, submitByKeyboard } from '../accounts/account-pages/account-page.ts';
 import { describeInBrowser } from '../docs/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { linkIn, startMailServer } from '../support/mail-server.ts';

@@ -14,9 +14,9 @@ const { options } = ts.parseJsonConfigFileContent(
 function resourceSource({ view = '', create = '', update = '' }): string {
   return `
     import { z } from 'zod';
-    import { int32, moment, timestamp } from '../../src/http/fields.ts';
-    import { Currency } from '../../src/resources/currency.ts';
-    import { defineResource } from '../../src/resources/rest/define-resource.ts';
+    import { int32, moment, timestamp } from '../../src/lib/http/fields.ts';
+    import { Currency } from '../../src/sales/resources/currency.ts';
+    import { defineResource } from '../../src/sales/resources/rest/define-resource.ts';
 
     defineResource({
       name: 'Currency',
@@ -39,7 +39,7 @@ function resourceSource({ view = '', create = '', update = '' }): string {
 
 /** What the compiler prints for each of the sources. */
 function compile(sources: string[]): string[] {
-  const paths = sources.map((_, i) => join(root, `test/resources/agreement-${i}.ts`));
+  const paths = sources.map((_, i) => join(root, `test/sales/resources/agreement-${i}.ts`));
   const host = ts.createCompilerHost(options);
   const { fileExists, readFile } = host;
   host.fileExists = path => paths.includes(path) || fileExists(path);

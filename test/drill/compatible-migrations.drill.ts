@@ -11,12 +11,12 @@ import { copyBuild } from '../support/next-build.ts';
  */
 const contractTests = [
   ...['codes', 'contract', 'country', 'currency', 'entity', 'entity-status', 'field-errors', 'lists'].map(
-    name => `test/resources/${name}.test.ts`,
+    name => `test/sales/resources/${name}.test.ts`,
   ),
-  ...['promotion', 'system-option', 'tax-code'].map(name => `test/resources/${name}.test.ts`),
-  'test/activity/activity.test.ts',
-  'test/audit/audit-log.test.ts',
-  ...['me', 'own-sessions', 'permissions', 'sessions'].map(name => `test/auth/${name}.test.ts`),
+  ...['promotion', 'system-option', 'tax-code'].map(name => `test/sales/resources/${name}.test.ts`),
+  'test/sales/activity/activity.test.ts',
+  'test/sales/audit/audit-log.test.ts',
+  ...['me', 'own-sessions', 'permissions', 'sessions'].map(name => `test/accounts/auth/${name}.test.ts`),
 ];
 
 describe('drill: builds on the schema of a later one', function () {

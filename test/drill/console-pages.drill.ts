@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { useConsole } from '../operator/console/console-client.ts';
 import { failuresSql, fleetSql, recordedTenants } from '../support/recorded-fleet.ts';
 import { useWorld } from '../support/world.ts';

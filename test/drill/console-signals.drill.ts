@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import type pg from 'pg';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { openConsole } from '../operator/console/console-client.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { eventually } from '../support/eventually.ts';

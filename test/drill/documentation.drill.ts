@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { clientSample, sampleValues } from '../../src/docs/code-samples.ts';
-import { documents } from '../../src/docs/document-page.ts';
-import { endpointGroups, pageOf } from '../../src/docs/reference.ts';
+import { clientSample, sampleValues } from '../../src/service/pages/code-samples.ts';
+import { documents } from '../../src/service/pages/document-page.ts';
+import { endpointGroups, pageOf } from '../../src/service/pages/reference.ts';
 import { compileProgram, withBuiltClient } from '../clients/built-client.ts';
 import {
   describeInBrowser,

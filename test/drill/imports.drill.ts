@@ -5,7 +5,8 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { type StartedWorkers, startWorkers } from '../service/workers/started-workers.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
@@ -13,7 +14,6 @@ import { readLockWaiters } from '../support/lock-waiters.ts';
 import { startRedis } from '../support/redis.ts';
 import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
-import { type StartedWorkers, startWorkers } from '../workers/started-workers.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 const limit = 5 * 1024 * 1024;

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import {
   type DatabaseGoal,
   type DatabaseStep,
   databaseProtocol,
 } from '../../src/operator/databases/database-protocol.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
 import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql } from '../support/world.ts';

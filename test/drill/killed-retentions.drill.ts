@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { batchIds } from '../../src/operator/backup/retention/old-rows.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';

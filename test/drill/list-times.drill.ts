@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import type { ListContract } from '../../src/http/lists/list-contract.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import { documentedRoutes } from '../../src/routes.ts';
+import type { ListContract } from '../../src/lib/http/list-parameters/list-contract.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { documentedRoutes } from '../../src/service/routes.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { listQueries } from '../support/list-requests.ts';
 import { useLogin, useWorld } from '../support/world.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import type { RunningScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';

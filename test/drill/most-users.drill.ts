@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { expectProblem, insertWithoutTriggers, invitation, usersPath } from '../people/people-world.ts';
+import { expectProblem, insertWithoutTriggers, invitation, usersPath } from '../accounts/people/people-world.ts';
 import { controlSql, useLogin, useWorld } from '../support/world.ts';
 
 describe('drill: users of a tenant up to their limit', () => {

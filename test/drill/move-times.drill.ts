@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import {
   canonicalTextSettings,
@@ -6,7 +7,6 @@ import {
   listDataTables,
   readTableChecksums,
 } from '../../src/operator/schema/tenant-tables.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';
 import { lostOrDoubled, type MixedWrites, writeSteadily } from '../support/mixed-writes.ts';
 import { compareWithCalm } from '../support/others-times.ts';

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { parsePostgresUrl } from '../../src/config/postgres-url.ts';
+import { parsePostgresUrl } from '../../src/lib/config/postgres-url.ts';
 import { Client } from '../support/client.ts';
 import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';

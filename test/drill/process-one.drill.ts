@@ -21,7 +21,14 @@ describe('drill: a command that is process 1 of its container', () => {
   it('process 1 of a container ends at a SIGTERM that comes while its modules still load', async () => {
     const [program, ...args] = launcher;
     const loading = `data:text/javascript,console.log('loading'); setTimeout(() => {}, 60000); await new Promise(() => {})`;
-    const node = [process.execPath, '--import', './src/require-node.js', '--import', loading, 'src/main.ts'];
+    const node = [
+      process.execPath,
+      '--import',
+      './src/lib/runtime/require-node.js',
+      '--import',
+      loading,
+      'src/main.ts',
+    ];
     const namespace = spawn(program, [...args, ...node], { stdio: ['ignore', 'pipe', 'inherit'] });
     await once(namespace.stdout, 'data');
 

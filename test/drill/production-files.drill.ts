@@ -61,9 +61,9 @@ describe('drill: files of the image', function () {
     const node = [
       process.execPath,
       '--import',
-      './src/require-node.js',
+      './src/lib/runtime/require-node.js',
       '--import',
-      './src/runtime/v8-flags.ts',
+      './src/lib/runtime/v8-flags.ts',
       ...args,
     ];
     // The mount is of this process only, so it needs no clean-up.

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { runScript } from '../support/command-line.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { generatePassword } from '../../src/operator/people/users.ts';
+import { generatePassword } from '../../src/operator/records/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
+import { startWorkers } from '../service/workers/started-workers.ts';
 import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { type LoadedService, LoadedServices } from '../support/loaded-services.ts';
@@ -15,7 +16,6 @@ import { postgresUrl } from '../support/test-server.ts';
 import { TwoServers } from '../support/two-servers.ts';
 import { use } from '../support/use.ts';
 import type { TestTenant } from '../support/world.ts';
-import { startWorkers } from '../workers/started-workers.ts';
 
 const budget = Number(process.env.BUDGET ?? 32);
 const reserve = Math.max(6, Math.ceil(budget / 10));

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { readConfig } from '../../src/config/config.ts';
-import { type Installation, openInstallation } from '../../src/installation.ts';
-import { type RunningServer, startServer } from '../../src/server.ts';
+import { type Installation, openInstallation } from '../../src/control/installation.ts';
+import { readConfig } from '../../src/lib/config/config.ts';
+import { type RunningServer, startServer } from '../../src/service/server.ts';
 import type { Client } from '../support/client.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { createWorld, type World } from '../support/world.ts';

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import { statementsOf } from '../../src/postgres/statements.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { statementsOf } from '../../src/lib/postgres/statements.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Fault, type KindProxy, startKindProxy } from '../support/kind-proxy.ts';

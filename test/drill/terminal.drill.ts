@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { startProgram, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import pLimit from 'p-limit';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { startReceiver } from '../sales/webhooks/receiver.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { startRedis } from '../support/redis.ts';
@@ -9,7 +10,6 @@ import { type ServiceProcess, useServiceProcesses } from '../support/service-pro
 import { postgresUrl } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, sql, type TestTenant } from '../support/world.ts';
-import { startReceiver } from '../webhooks/receiver.ts';
 
 const tenantCount = Number(process.env.TENANTS ?? 1_000);
 const changesPerSecond = Number(process.env.RATE ?? 50);

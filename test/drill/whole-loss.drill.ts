@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { Client } from '../support/client.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';

@@ -3,13 +3,13 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { startWorkers, useWorkers } from '../service/workers/started-workers.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { isAlive } from '../support/processes.ts';
 import { startMs } from '../support/starts.ts';
 import { useFolder } from '../support/use.ts';
 import { useWorld } from '../support/world.ts';
-import { startWorkers, useWorkers } from '../workers/started-workers.ts';
 
 /**
  * Lets a worker throw an error that nothing handles when it gets SIGUSR2, and loop for ever

@@ -1,13 +1,13 @@
 import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { startWorkers, useWorkers } from '../service/workers/started-workers.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { isAlive } from '../support/processes.ts';
 import { startMs } from '../support/starts.ts';
 import { sendSteadily } from '../support/steady-load.ts';
 import { controlSql, useWorld } from '../support/world.ts';
-import { startWorkers, useWorkers } from '../workers/started-workers.ts';
 
 const list = '/api/v1/EntityStatus';
 const requestsPerSecond = 200;

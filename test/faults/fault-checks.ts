@@ -1,4 +1,4 @@
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { FaultLedger } from './fault-ledger.ts';
 import type { Counter, TenantWrites } from './fault-workload.ts';
 

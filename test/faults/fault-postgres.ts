@@ -2,9 +2,9 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createRunner, postgresBinaries, runBinary } from '../../src/embedded/binaries.ts';
-import { createCluster, passwordFile } from '../../src/embedded/cluster.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { createRunner, postgresBinaries, runBinary } from '../../src/lib/embedded/binaries.ts';
+import { createCluster, passwordFile } from '../../src/lib/embedded/cluster.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 

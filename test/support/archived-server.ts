@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { createRunner, postgresBinaries } from '../../src/embedded/binaries.ts';
+import { createRunner, postgresBinaries } from '../../src/lib/embedded/binaries.ts';
 import { createDedicatedServer, type DedicatedServer } from './dedicated-server.ts';
 import { makeServerFolder } from './server-folder.ts';
 

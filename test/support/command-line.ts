@@ -17,9 +17,9 @@ export function buildOf(script: string): string {
  * find the compiled code of its files, which takes up to 0.5 s of CPU time.
  */
 export function nodeOptions(build = root): string[] {
-  return ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => [
+  return ['require-node.js', 'v8-flags.ts'].flatMap(file => [
     '--import',
-    pathToFileURL(join(build, 'src', file)).href,
+    pathToFileURL(join(build, 'src/lib/runtime', file)).href,
   ]);
 }
 

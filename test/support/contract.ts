@@ -1,9 +1,9 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { openApiDocument } from '../../src/docs/openapi-document.ts';
-import { outcomeUnknownDetail } from '../../src/errors.ts';
-import { exposedHeaders } from '../../src/http/cors.ts';
-import { documentedRoutes } from '../../src/routes.ts';
+import { outcomeUnknownDetail } from '../../src/lib/errors.ts';
+import { exposedHeaders } from '../../src/lib/http/cors.ts';
+import { openApiDocument } from '../../src/service/pages/openapi-document.ts';
+import { documentedRoutes } from '../../src/service/routes.ts';
 
 type Contents = Record<string, { schema: object; example?: unknown }>;
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { MigrationFolder } from '../../src/postgres/migration-names.ts';
-import { loadMigrations } from '../../src/postgres/migration-steps.ts';
+import type { MigrationFolder } from '../../src/lib/postgres/migration-names.ts';
+import { loadMigrations } from '../../src/lib/postgres/migration-steps.ts';
 import { runScript } from './command-line.ts';
 import { endCommands } from './run-command.ts';
 

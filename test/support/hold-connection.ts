@@ -1,4 +1,4 @@
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 
 /** Holds a connection to the URL in its argument, inside a transaction, and prints the process id of its backend. */
 await withConnection(process.argv[2] ?? '', async client => {

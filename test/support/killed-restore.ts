@@ -8,20 +8,20 @@
  * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one does the command line.
  */
 import { argv } from 'node:process';
-import { readConfig } from '../../src/config/config.ts';
-import { openInstallation } from '../../src/installation.ts';
+import { openInstallation } from '../../src/control/installation.ts';
+import { readConfig } from '../../src/lib/config/config.ts';
 import { findArchive, restoreArchive } from '../../src/operator/backup/restore/restore-archive.ts';
+import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
 import {
   archivedControl,
   findNamedControl,
   findNewestControl,
   openControlAccess,
   openNamedControl,
-} from '../../src/operator/control/control-archives.ts';
-import { restoreControl } from '../../src/operator/control/restore-control.ts';
-import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
-import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
-import { findTenant } from '../../src/operator/tenants/tenants.ts';
+} from '../../src/operator/fleet/control-database/control-archives.ts';
+import { restoreControl } from '../../src/operator/fleet/control-database/restore-control.ts';
+import { purgeTenant } from '../../src/operator/fleet/lifecycle/purge-tenant.ts';
+import { findTenant } from '../../src/operator/records/tenants.ts';
 
 const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
 const onStep = (step: string): void => {

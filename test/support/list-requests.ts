@@ -1,5 +1,5 @@
-import { type ListContract, operatorsOf } from '../../src/http/lists/list-contract.ts';
-import type { ListField } from '../../src/http/lists/list-field.ts';
+import { type ListContract, operatorsOf } from '../../src/lib/http/list-parameters/list-contract.ts';
+import type { ListField } from '../../src/lib/http/list-parameters/list-field.ts';
 
 type Listed = Readonly<Record<string, unknown>>;
 

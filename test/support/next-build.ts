@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-names.ts';
+import { type MigrationFolder, migrationNames } from '../../src/lib/postgres/migration-names.ts';
 import { endCommands } from './run-command.ts';
 
 /** A copy of this project with one more migration, as the next release would have. */

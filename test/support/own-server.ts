@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { eventually } from './eventually.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { copyPlainTemplate } from './server-templates.ts';

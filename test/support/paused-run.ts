@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { lockSpaces } from '../../src/postgres/advisory-locks.ts';
+import { lockSpaces } from '../../src/lib/postgres/advisory-locks.ts';
 import { type ScriptResult, startScript } from './command-line.ts';
 import { eventually } from './eventually.ts';
 import { controlSql, type World } from './world.ts';

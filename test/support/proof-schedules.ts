@@ -2,8 +2,12 @@ import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../src/postgres/change-counters.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import {
+  type ChangeCounters,
+  isProvedUnchanged,
+  readDatabaseCounters,
+} from '../../src/lib/postgres/change-counters.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
 import { postgresUrl } from './test-server.ts';
 

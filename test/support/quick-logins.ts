@@ -1,6 +1,6 @@
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import { scramVerifier } from '../../src/postgres/scram.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { scramVerifier } from '../../src/lib/postgres/scram.ts';
 
 /**
  * Lets the superuser log in with one hash instead of 4,096, which are 2 ms of CPU time for each connection.

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { postgresUrl } from './test-server.ts';
 
 /**

@@ -5,11 +5,11 @@ import { promisify } from 'node:util';
 import { Server } from '../../src/control/control-entities.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { pathExists } from '../../src/embedded/cluster.ts';
-import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { pathExists } from '../../src/lib/embedded/cluster.ts';
+import { startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { postgresUrl, quickSettings, suiteFolder } from './test-server.ts';
 

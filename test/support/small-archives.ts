@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
-import type { Installation } from '../../src/installation.ts';
+import type { Installation } from '../../src/control/installation.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { BackupOutcome, BackupReport, WriteArchive } from '../../src/operator/backup/run-backup.ts';
 import { runBackup } from '../../src/operator/backup/run-backup.ts';
 import type { Target } from '../../src/operator/backup/target/target.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
 
 /** Recipients that nothing is sealed for. */
 export const recipients = [`age1${'q'.repeat(58)}`];

@@ -1,9 +1,9 @@
 import { cp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createRunner } from '../../src/embedded/binaries.ts';
-import { findServer } from '../../src/embedded/pid-file.ts';
-import { launchServer, stopServer } from '../../src/embedded/postgres.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { createRunner } from '../../src/lib/embedded/binaries.ts';
+import { findServer } from '../../src/lib/embedded/pid-file.ts';
+import { launchServer, stopServer } from '../../src/lib/embedded/postgres.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
 
 /** A server that follows another one, until it is promoted. */

@@ -1,18 +1,18 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
-import { readConfig } from '../../src/config/config.ts';
+import { openInstallation } from '../../src/control/installation.ts';
 import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { openInstallation } from '../../src/installation.ts';
+import { readConfig } from '../../src/lib/config/config.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../src/lib/postgres/quote.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
-import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/lifecycle/provision.ts';
-import { generatePassword } from '../../src/operator/people/users.ts';
+import { checkManifest } from '../../src/operator/fleet/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/fleet/lifecycle/provision.ts';
+import { generatePassword } from '../../src/operator/records/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../src/postgres/quote.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { controlTemplate, server } from './test-server.ts';
 

@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { type Logger, pino } from 'pino';
-import type { Passwords } from '../../src/auth/passwords.ts';
-import { type Config, readConfig } from '../../src/config/config.ts';
+import type { Passwords } from '../../src/accounts/auth/passwords.ts';
+import { type Installation, openInstallation } from '../../src/control/installation.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type Installation, openInstallation } from '../../src/installation.ts';
+import { type Config, readConfig } from '../../src/lib/config/config.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { newPhysicalName } from '../../src/operator/databases/database-names.ts';
-import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/lifecycle/provision.ts';
-import { addUser, generatePassword } from '../../src/operator/people/users.ts';
-import { findTenant } from '../../src/operator/tenants/tenants.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
-import { type RunningServer, startServer } from '../../src/server.ts';
+import { checkManifest } from '../../src/operator/fleet/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/fleet/lifecycle/provision.ts';
+import { findTenant } from '../../src/operator/records/tenants.ts';
+import { addUser, generatePassword } from '../../src/operator/records/users.ts';
+import { type RunningServer, startServer } from '../../src/service/server.ts';
 import { Client } from './client.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { postgresUrl, server } from './test-server.ts';
@@ -71,7 +71,10 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** Requests on a busy machine may take longer than clients are promised; test/runtime/deadline.test.ts sets its own. */
+/**
+ * Requests on a busy machine may take longer than clients are promised;
+ * test/lib/runtime/deadline.test.ts sets its own.
+ */
 const deadlineMs = 60_000;
 
 /**

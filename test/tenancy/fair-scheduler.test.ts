@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { readLockWaiters } from '../support/lock-waiters.ts';
 import { useLogin, useWorld } from '../support/world.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
-import { disableKey } from '../../src/operator/people/keys.ts';
+import { disableKey } from '../../src/operator/records/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
-import { activeKey, claimsOf, forgeToken, resignToken } from '../auth/forge.ts';
+import { activeKey, claimsOf, forgeToken, resignToken } from '../accounts/auth/forge.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';

@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
 
 /** How well a tenant is archived, as the last run saw it. */
 export interface ArchiveAge {

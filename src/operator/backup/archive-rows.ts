@@ -1,4 +1,4 @@
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { Listing, StoredArchive } from './listing.ts';
 
 /*

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { shareConnection } from '../../lib/postgres/shared-connection.ts';
 import { listForeignObjects } from '../databases/foreign-objects.ts';
 import { headFingerprint, knownObjects } from '../schema/template.ts';
 import { type ArchiveSource, archiveDatabase } from './archive/archive-database.ts';

@@ -21,7 +21,7 @@ Says whether the store refuses to replace objects under a condition. Nothing dep
 that write at the same time are noticed.`,
   effect: 'changes',
   async plan({ takeOver }, { installation: { controlUrl } }) {
-    const { withConnection } = await import('../../postgres/connection.ts');
+    const { withConnection } = await import('../../lib/postgres/connection.ts');
     const { requireNoLostControl } = await import('./lost-control.ts');
     const { initTarget } = await import('./writer.ts');
     const { openBackupTarget } = await import('./target/open-target.ts');

@@ -1,7 +1,7 @@
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, tryLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces, tryLock } from '../../lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { type Queryable, shareConnection } from '../../lib/postgres/shared-connection.ts';
 
 /** The second numbers of their advisory locks, and what they are. */
 export const backupLocks = {

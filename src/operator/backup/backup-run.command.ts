@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { chosenSlugs } from '../command/chosen-slugs.ts';
 import { defineOperation } from '../command/operation.ts';
 import { amount, argumentList, flag } from '../command/operation-fields.ts';
@@ -69,7 +69,7 @@ Run it again after an interruption of any kind. Only one run is in progress at a
 
 /** @throws {OperatorError} when archives would be sealed for nobody */
 async function readRequest() {
-  const { readConfig } = await import('../../config/config.ts');
+  const { readConfig } = await import('../../lib/config/config.ts');
   const { recipients, keep } = readConfig().backup;
   if (recipients.length > 0) return { recipients, keep };
 

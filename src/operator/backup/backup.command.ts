@@ -1,8 +1,8 @@
-import type { Installation } from '../../installation.ts';
+import type { Installation } from '../../control/installation.ts';
 import { defineOperation } from '../command/operation.ts';
 import { optionalArgument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
-import { readTenant } from '../tenants/read-tenants.ts';
+import { readTenant } from '../records/read-tenants.ts';
 import { keygenOperation } from './archive/keygen.command.ts';
 import { initOperation } from './backup-init.command.ts';
 import { runOperation } from './backup-run.command.ts';
@@ -20,7 +20,7 @@ const list = defineOperation({
   async run({ slug }, { installation, output }) {
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
-    const { readConfig } = await import('../../config/config.ts');
+    const { readConfig } = await import('../../lib/config/config.ts');
     const { readIdentities } = await import('./archive/identities.ts');
     const { recipients, identityFile } = readConfig().backup;
     const identities = identityFile === undefined ? [] : await readIdentities(identityFile);
@@ -44,7 +44,7 @@ const prune = defineOperation({
   isRoutine: true,
   async plan(_, { installation }) {
     const { planPrune } = await import('./prune-archives.ts');
-    const { readConfig } = await import('../../config/config.ts');
+    const { readConfig } = await import('../../lib/config/config.ts');
     const removed = await planPrune(installation, await openBackupTarget(), readConfig().backup.keep);
 
     return {
@@ -54,7 +54,7 @@ const prune = defineOperation({
   },
   async run(_, { installation, output }) {
     const { pruneArchives } = await import('./prune-archives.ts');
-    const { readConfig } = await import('../../config/config.ts');
+    const { readConfig } = await import('../../lib/config/config.ts');
     const result = await pruneArchives(installation, await openBackupTarget(), readConfig().backup.keep);
 
     output.result(result, () =>

@@ -1,11 +1,11 @@
 import { Server, type TenantStatus } from '../../control/control-entities.ts';
+import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Installation } from '../../installation.ts';
-import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../postgres/change-counters.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../lib/postgres/change-counters.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
-import { requireFound } from '../tenants/read-tenants.ts';
+import { requireFound } from '../records/read-tenants.ts';
 import type { Listing, StoredArchive } from './listing.ts';
 
 /** A tenant with its current database, which may have to be archived. */

@@ -1,4 +1,4 @@
-import type { Retention } from '../../config/config-values.ts';
+import type { Retention } from '../../lib/config/config-values.ts';
 
 /** What decides whether an archive is kept. */
 export interface KeptArchive {

@@ -1,6 +1,6 @@
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
 import { readHeader } from './archive/open-archive.ts';
 import { readProofs } from './archive-rows.ts';

@@ -1,5 +1,5 @@
-import { OperatorError } from '../../log/operator-error.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
 import type { StoredObject, Target } from './target/target.ts';
 

@@ -1,7 +1,7 @@
-import { readConfig } from '../../config/config.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import { readConfig } from '../../lib/config/config.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
 import { openBackupTarget } from './target/open-target.ts';
 import type { Target } from './target/target.ts';

@@ -1,6 +1,6 @@
-import type { Retention } from '../../config/config-values.ts';
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import type { Retention } from '../../lib/config/config-values.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { copyListing, forgetProofs } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { readListing } from './listing.ts';

@@ -1,5 +1,5 @@
-import type { Retention } from '../../config/config-values.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Retention } from '../../lib/config/config-values.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { readProofs } from './archive-rows.ts';

@@ -1,7 +1,7 @@
-import type { InstallationAccess } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { InstallationAccess } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
 import { tryWithBackupLock } from './backup-lock.ts';
 import type { Listing } from './listing.ts';

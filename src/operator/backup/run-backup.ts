@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
-import type { Retention } from '../../config/config-values.ts';
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import type { Retention } from '../../lib/config/config-values.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { OperatorError } from '../../log/operator-error.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { Target, WriteConditions } from './target/target.ts';
 
 /*

@@ -1,6 +1,6 @@
 import { Command, type CommanderError } from 'commander';
-import { withoutUrls } from '../../log/describe-error.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { withoutUrls } from '../../lib/log/describe-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { printError, wantsDocuments } from './output.ts';
 
 /** The exit code for wrong usage. */

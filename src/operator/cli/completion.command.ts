@@ -22,7 +22,7 @@ Then the start file of the shell loads the script:
   effect: 'reads',
   json: false,
   async run({ shell }, { output }) {
-    const script = await readFile(new URL(`../completion/backoffice.${shell}`, import.meta.url), 'utf8');
+    const script = await readFile(new URL(`./completion/backoffice.${shell}`, import.meta.url), 'utf8');
     output.text(() => script.trimEnd());
   },
 });

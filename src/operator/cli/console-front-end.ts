@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan } from '../command/operation.ts';
 import type { RunMessage } from '../command/run-message.ts';

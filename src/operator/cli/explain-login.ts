@@ -1,5 +1,5 @@
-import { OperatorError } from '../../log/operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 
 const insufficientPrivilege = '42501';
 
@@ -11,7 +11,7 @@ export async function explainLogin(error: unknown): Promise<unknown> {
   const cause = error instanceof OperatorError ? error.cause : error;
   if (sqlState(cause) !== insufficientPrivilege) return error;
 
-  const { readConfig } = await import('../../config/config.ts');
+  const { readConfig } = await import('../../lib/config/config.ts');
   const { databaseUrl } = readConfig();
   if (databaseUrl === undefined) return error;
 
@@ -37,7 +37,7 @@ export async function explainLogin(error: unknown): Promise<unknown> {
  */
 async function findMissingGrant(url: string): Promise<{ login: string; owner: string; grant: string } | undefined> {
   const { databaseNameOf, databaseUrl } = await import('../../control/server-urls.ts');
-  const { withConnection } = await import('../../postgres/connection.ts');
+  const { withConnection } = await import('../../lib/postgres/connection.ts');
   const name = databaseNameOf(url);
   // It may not even connect to the control database.
   const { rows } = await withConnection(databaseUrl(url, 'postgres'), client =>

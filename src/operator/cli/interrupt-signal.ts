@@ -1,5 +1,5 @@
-import type { Installation } from '../../installation.ts';
-import { exitCodes, onStopSignal, type StopSignal, stopSignals } from '../../runtime/signals.ts';
+import type { Installation } from '../../control/installation.ts';
+import { exitCodes, onStopSignal, type StopSignal, stopSignals } from '../../lib/runtime/signals.ts';
 import type { Operation } from '../command/operation.ts';
 import type { CommandProgress } from './output.ts';
 

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import { errorDocument, explain } from '../../log/operator-error.ts';
+import { errorDocument, explain } from '../../lib/log/operator-error.ts';
 import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';

@@ -1,9 +1,9 @@
-import type { ControlStatements, Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import type { Trace } from '../../tracing/trace.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import type { Trace } from '../../lib/tracing/trace.ts';
 import { type Context, isConfirmed, isRecorded, type Operation, type RecordBirth } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
-import type { RecordedAction } from '../tenants/record-action.ts';
+import type { RecordedAction } from '../records/record-action.ts';
 import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';
@@ -49,7 +49,7 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   if (isOffline) return performOn(call, frontEnd, undefined);
 
   const isReading = call.dryRun || call.operation.effect === 'reads';
-  const { openInstallation } = await import('../../installation.ts');
+  const { openInstallation } = await import('../../control/installation.ts');
   const installation = await openInstallation(await readSettings(), 'command', { isReading });
   const work: Work = recordBirth => performOn(call, frontEnd, installation, recordBirth);
   try {
@@ -64,7 +64,7 @@ type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
 
 /** Runs the work of a command on a control database at head, as a process that beats. */
 async function onControlHead(installation: Installation, call: Call, work: Work): Promise<unknown> {
-  const { requireControlHead } = await import('../control/control-head.ts');
+  const { requireControlHead } = await import('../fleet/control-database/control-head.ts');
   const { beating } = await import('../command/beating.ts');
   const { effect, changesRowsOnly } = call.operation;
 
@@ -82,7 +82,7 @@ async function makingControl(installation: Installation, call: Call, work: Work)
 }
 
 async function readSettings() {
-  const { readConfig, settingWarnings } = await import('../../config/config.ts');
+  const { readConfig, settingWarnings } = await import('../../lib/config/config.ts');
   for (const warning of settingWarnings()) printWarning(warning);
   return readConfig();
 }
@@ -95,7 +95,7 @@ async function recorded(
 ): Promise<unknown> {
   const action = dryRun ? undefined : actionOf(operation, given, reason);
   if (!action) return work();
-  const { recordAction } = await import('../tenants/record-action.ts');
+  const { recordAction } = await import('../records/record-action.ts');
   return recordAction(statements, action, work);
 }
 
@@ -183,10 +183,10 @@ function actionOf(
  */
 async function traced<T>({ name, isTraced }: Operation, work: (trace?: Trace) => Promise<T>): Promise<T> {
   if (!isTraced) return work();
-  const { readConfig } = await import('../../config/config.ts');
+  const { readConfig } = await import('../../lib/config/config.ts');
   const settings = readConfig().tracing;
   if (!settings) return work();
-  const { startTracing } = await import('../../tracing/start-tracing.ts');
+  const { startTracing } = await import('../../lib/tracing/start-tracing.ts');
   const tracing = await startTracing(settings, printWarning);
   const trace = tracing?.begin();
   return (trace ? trace.step(name, {}, work) : work()).finally(() => tracing?.stop());

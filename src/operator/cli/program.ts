@@ -1,5 +1,5 @@
 import { Command, Help, Option } from 'commander';
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { groups, isConfirmed, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
 import { wrap } from '../command/text-table.ts';
 import { unwrapped } from '../command/texts.ts';

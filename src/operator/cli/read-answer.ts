@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { wantsDocuments } from './output.ts';
 
 /** True when an operator can be asked: on a terminal, and not where a program reads documents. */

@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { type CommandProgress, createOutput, type FrontEnd, wantsDocuments } from './output.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { OperatorError } from '../../log/operator-error.ts';
-import { exitCodes, onStopSignal, stopSignals } from '../../runtime/signals.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { exitCodes, onStopSignal, stopSignals } from '../../lib/runtime/signals.ts';
 import { startScreen, wantsDocuments } from './output.ts';
 
 const intervalMs = 2_000;

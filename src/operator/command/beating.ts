@@ -1,7 +1,7 @@
-import { readConfig } from '../../config/config.ts';
 import { Beat } from '../../control/beat.ts';
+import type { Installation } from '../../control/installation.ts';
 import { newProcess } from '../../control/process-identity.ts';
-import type { Installation } from '../../installation.ts';
+import { readConfig } from '../../lib/config/config.ts';
 
 const noLog = { info: () => {}, warn: () => {} };
 

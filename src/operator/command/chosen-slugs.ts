@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /** @returns the slugs of the tenants; undefined: all @throws {OperatorError} unless either tenants or all are named */
 export function chosenSlugs(slugs: readonly string[], all: boolean): readonly string[] | undefined {

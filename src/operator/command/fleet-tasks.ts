@@ -1,5 +1,5 @@
-import { readConfig } from '../../config/config.ts';
-import { taskLimit } from '../../connections/share.ts';
+import { readConfig } from '../../lib/config/config.ts';
+import { taskLimit } from '../../tenancy/connections/share.ts';
 
 /**
  * Returns how many tenants a command works on at the same time: as many as have room in the reserve of

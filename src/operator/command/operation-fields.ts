@@ -1,6 +1,6 @@
-import { OperatorError } from '../../log/operator-error.ts';
-import { readId } from '../../runtime/id-text.ts';
-import { readTime } from '../../runtime/time-text.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { readId } from '../../lib/runtime/id-text.ts';
+import { readTime } from '../../lib/runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /**

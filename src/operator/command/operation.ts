@@ -1,5 +1,5 @@
-import type { Installation } from '../../installation.ts';
-import type { Trace } from '../../tracing/trace.ts';
+import type { Installation } from '../../control/installation.ts';
+import type { Trace } from '../../lib/tracing/trace.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /**
@@ -7,6 +7,10 @@ import type { Fields, Values } from './operation-fields.ts';
  * what cannot be had back easily.
  */
 type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
+
+/** False when an operation has failed and said why; `again` to be repeated. */
+// biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
+type RunResult = boolean | 'again' | void;
 
 /** What an operation would do. */
 export interface Plan {
@@ -90,8 +94,7 @@ export interface Operation<F extends Fields = Fields> {
    * @param catalogue all operations, by topic
    * @returns false when it has failed and said why; `again` to be repeated
    */
-  // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
-  run(fields: Values<F>, context: Context, catalogue: readonly Topic[]): Promise<boolean | 'again' | void>;
+  run(fields: Values<F>, context: Context, catalogue: readonly Topic[]): Promise<RunResult>;
 }
 
 /** The headings of the help, in its order. */

@@ -1,5 +1,5 @@
 import { hostname, userInfo } from 'node:os';
-import { environment } from '../../config/process-environment.ts';
+import { environment } from '../../lib/config/process-environment.ts';
 
 /** Returns login and host of the operator, behind the name in OPERATOR_NAME, if several people share the login. */
 export function operatorName(): string {

@@ -1,12 +1,12 @@
 import type pg from 'pg';
-import { cleanText } from '../../config/clean-text.ts';
-import { normalPostgresUrl } from '../../config/postgres-url.ts';
-import { environment } from '../../config/process-environment.ts';
-import { projectPath } from '../../config/project-path.ts';
-import { readSecretFiles } from '../../config/secret-files.ts';
-import { connectionConfig } from '../../postgres/connection.ts';
-import { SessionClient } from '../../postgres/session-client.ts';
-import { type Statements, statementsOf } from '../../postgres/statements.ts';
+import { cleanText } from '../../lib/config/clean-text.ts';
+import { normalPostgresUrl } from '../../lib/config/postgres-url.ts';
+import { environment } from '../../lib/config/process-environment.ts';
+import { projectPath } from '../../lib/config/project-path.ts';
+import { readSecretFiles } from '../../lib/config/secret-files.ts';
+import { connectionConfig } from '../../lib/postgres/connection.ts';
+import { SessionClient } from '../../lib/postgres/session-client.ts';
+import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
 
 /** A word that the shell offers, and what it stands for. */
 export interface Candidate {
@@ -89,6 +89,6 @@ async function controlUrl(): Promise<string> {
   const variables = environment();
   const url = cleanText(variables.DATABASE_URL ?? '') || readSecretFiles(variables).values.DATABASE_URL;
   if (url) return normalPostgresUrl(url);
-  const { runningEmbeddedUrl } = await import('../../embedded/cluster.ts');
+  const { runningEmbeddedUrl } = await import('../../lib/embedded/cluster.ts');
   return runningEmbeddedUrl(projectPath(cleanText(variables.DATA_DIR ?? '') || '.data'));
 }

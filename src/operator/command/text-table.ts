@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { styleText } from 'node:util';
-import { environment } from '../../config/process-environment.ts';
+import { environment } from '../../lib/config/process-environment.ts';
 import { type Tone, toneOf } from './state-tone.ts';
 
 /** Spaces between two columns. */

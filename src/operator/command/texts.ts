@@ -1,5 +1,5 @@
-import { withoutUrls } from '../../log/describe-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import { withoutUrls } from '../../lib/log/describe-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 
 /** Returns a number with its noun: `1 tenant`, `2 tenants`. */
 export function countText(number: number, one: string, many = `${one}s`): string {

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import type { Operation } from '../command/operation.ts';
 import { type Field, optionFlag } from '../command/operation-fields.ts';
 import { operationPath, withQuery } from './links.ts';

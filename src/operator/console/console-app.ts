@@ -2,13 +2,13 @@ import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
-import { assets, type Content, mediaTypes } from '../../docs/assets.ts';
-import { html } from '../../docs/html.ts';
-import { explain, OperatorError } from '../../log/operator-error.ts';
+import { assets, type Content, mediaTypes } from '../../lib/html/assets.ts';
+import { html } from '../../lib/html/html.ts';
+import { explain, OperatorError } from '../../lib/log/operator-error.ts';
 import { linkCommands } from './command-line.ts';
 import { type Answer, type ConsoleServices, ownPath, type PageRequest, sendPage } from './console-page.ts';
 import { guard } from './guard.ts';
-import { capacityPage } from './pages/capacity.ts';
+import { capacityPage } from './views/capacity.ts';
 import {
   cancelRun,
   commandsPage,
@@ -17,14 +17,14 @@ import {
   runOutput,
   runPage,
   startOperation,
-} from './pages/commands.ts';
-import { findingsPage } from './pages/findings.ts';
-import { nowPage } from './pages/now.ts';
-import { logPage } from './pages/operator-log.ts';
-import { recoveryPage, tenantRecoveryPage } from './pages/recovery.ts';
-import { rolloutPage, rolloutsPage } from './pages/rollouts.ts';
-import { tenantsPage } from './pages/tenant-list.ts';
-import { tenantCommandsPage, tenantPage } from './pages/tenant-page.ts';
+} from './views/commands.ts';
+import { findingsPage } from './views/findings.ts';
+import { nowPage } from './views/now.ts';
+import { logPage } from './views/operator-log.ts';
+import { recoveryPage, tenantRecoveryPage } from './views/recovery.ts';
+import { rolloutPage, rolloutsPage } from './views/rollouts.ts';
+import { tenantsPage } from './views/tenant-list.ts';
+import { tenantCommandsPage, tenantPage } from './views/tenant-page.ts';
 
 type Handlers = Readonly<Record<string, (request: PageRequest) => Answer | Promise<Answer>>>;
 

@@ -1,6 +1,6 @@
 import type { Context as Ctx } from 'koa';
-import { type Html, html } from '../../docs/html.ts';
-import { htmlDocument, link } from '../../docs/html-document.ts';
+import { type Html, html } from '../../lib/html/html.ts';
+import { htmlDocument, link } from '../../lib/html/html-document.ts';
 import type { Context } from '../command/operation.ts';
 import type { Entrance, Visitor } from './entrance.ts';
 import { utc } from './format.ts';

@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag, option, optionList, parseNames, type Values } from '../command/operation-fields.ts';
 import type { ConsoleOptions } from './run-console.ts';

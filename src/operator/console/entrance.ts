@@ -1,7 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { contains, type IpNetwork, parseIpAddress, parseIpNetwork } from '../../config/ip-address.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { contains, type IpNetwork, parseIpAddress, parseIpNetwork } from '../../lib/config/ip-address.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /** Somebody who may use the console. */
 export interface Visitor {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { readConfig } from '../../config/config.ts';
-import { type Html, html } from '../../docs/html.ts';
+import { readConfig } from '../../lib/config/config.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import { isConfirmed } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import { type Tone, toneOf } from '../command/state-tone.ts';
 import { sizeText } from '../command/texts.ts';
 

@@ -1,9 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
-import { contentSecurityPolicy } from '../../docs/assets.ts';
-import { html } from '../../docs/html.ts';
-import { fixedHeaders } from '../../http/security-headers.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { contentSecurityPolicy } from '../../lib/html/assets.ts';
+import { html } from '../../lib/html/html.ts';
+import { fixedHeaders } from '../../lib/http/security-headers.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { refresh, sendPage } from './console-page.ts';
 import { type Entrance, isEqual } from './entrance.ts';
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import type { Tone } from '../command/state-tone.ts';
-import type { TenantSummary, TenantWithHealth } from '../tenants/read-tenants.ts';
-import type { HealthReason } from '../tenants/tenant-health.ts';
-import { transitionsFrom } from '../tenants/transitions.ts';
+import type { TenantSummary, TenantWithHealth } from '../records/read-tenants.ts';
+import type { HealthReason } from '../records/tenant-health.ts';
+import { transitionsFrom } from '../records/transitions.ts';
 import { linkCommands } from './command-line.ts';
 import type { PageRequest } from './console-page.ts';
 import { state, time } from './format.ts';

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import type { ListPage } from '../command/operation.ts';
 
 export const tenantPath = (slug: string): string => `/tenants/${encodeURIComponent(slug)}`;

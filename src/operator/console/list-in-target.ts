@@ -1,6 +1,6 @@
-import { readConfig } from '../../config/config.ts';
-import { type Html, html } from '../../docs/html.ts';
-import { explain } from '../../log/operator-error.ts';
+import { readConfig } from '../../lib/config/config.ts';
+import { type Html, html } from '../../lib/html/html.ts';
+import { explain } from '../../lib/log/operator-error.ts';
 import type { ArchiveSummary } from '../backup/list-archives.ts';
 import type { PageRequest } from './console-page.ts';
 

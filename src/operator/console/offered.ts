@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isRecorded, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
 import { option, requiredOption } from '../command/operation-fields.ts';
 

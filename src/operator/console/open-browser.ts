@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { environment } from '../../config/process-environment.ts';
-import { html } from '../../docs/html.ts';
+import { environment } from '../../lib/config/process-environment.ts';
+import { html } from '../../lib/html/html.ts';
 
 /**
  * Opens the browser of the desktop, if there is one. The address stands in a file that only this login can read,

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import { numberText, utc } from './format.ts';
 
 /** A part of a plot: where it begins and how long and high it is, from 0 to 1; and what it is, in words. */

@@ -1,4 +1,4 @@
-import { readConfig } from '../../config/config.ts';
+import { readConfig } from '../../lib/config/config.ts';
 import type { FilledForm } from './command-line.ts';
 import { valuesOf } from './form-values.ts';
 

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import { type FilledForm, linkCommands } from './command-line.ts';
 import { type ConsolePage, type PageRequest, refresh } from './console-page.ts';
 import type { FormError } from './form-values.ts';

@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
-import { environment } from '../../config/process-environment.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import { environment } from '../../lib/config/process-environment.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { RunMessage } from '../command/run-message.ts';
 import { argumentsOf, type FilledForm, secretOf, withoutSecret } from './command-line.ts';
 import type { Visitor } from './entrance.ts';

@@ -1,4 +1,4 @@
-import { type Html, html } from '../../docs/html.ts';
+import { type Html, html } from '../../lib/html/html.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { type Cell, cellView, none, numberText, time, valueFormats } from './format.ts';
 import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { appendOnlyTables, type DataTable } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';

@@ -1,7 +1,7 @@
 import type pg from 'pg';
-import { holdImports } from '../../imports/import-lock.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { holdImports } from '../../sales/imports/import-lock.ts';
 import { endOtherSessions, sessionsLeft } from '../schema/other-sessions.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { createDatabase, NameTakenError, reserveDatabase } from './create-database.ts';

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 
 /** A run that may change a database of a tenant, as far as no run with a greater epoch has claimed it. */
 export interface RunEpoch {
@@ -142,7 +142,7 @@ export async function stampNew(client: pg.Client, guid: string): Promise<void> {
 /**
  * Gives the connected database an era of the feed of changes of its own, above those of all databases that were current
  * before: the epoch of the run. The database is closed, and no session is connected, so that each transaction writes
- * changes of one era: see I2 of the proof in `src/events/change-reader.ts`.
+ * changes of one era: see I2 of the proof in `src/sales/events/change-reader.ts`.
  * @param source the current database, if this one has the same data: cursors of clients then stay valid
  */
 export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg.Client): Promise<void> {

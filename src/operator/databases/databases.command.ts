@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
 import { argument, optionalArgument } from '../command/operation-fields.ts';

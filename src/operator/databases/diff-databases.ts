@@ -1,8 +1,9 @@
 import type pg from 'pg';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
+import { findTenant } from '../records/tenants.ts';
 import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import {
   canonicalTextSettings,
@@ -12,7 +13,6 @@ import {
   listDataTables,
   readTableChecksums,
 } from '../schema/tenant-tables.ts';
-import { findTenant } from '../tenants/tenants.ts';
 import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { readForeignObjects, rowsLeft } from './foreign-objects.ts';
 import { keptTables } from './keep-webhooks.ts';

@@ -1,10 +1,10 @@
 import type pg from 'pg';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { postgresCause } from '../../log/postgres-causes.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { postgresCause } from '../../lib/log/postgres-causes.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { dropOwned } from '../schema/owned-databases.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import type { KeptBy, LockedTenant } from './database-store.ts';
 import { formerTimes } from './drop-database.ts';
 

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
 import { isRunning } from '../../control/running-process.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import type { LockedTenant } from './database-store.ts';
 
 const maxAnnounceMs = 10_000;

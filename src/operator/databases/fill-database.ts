@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
-import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { differenceText } from '../../postgres/schema-fingerprint.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
+import { differenceText } from '../../lib/postgres/schema-fingerprint.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { applyStep, compatibleFrom, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';

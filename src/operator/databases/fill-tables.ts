@@ -1,9 +1,9 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { OperatorError } from '../../log/operator-error.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import {
   copyList,
   type DataTable,

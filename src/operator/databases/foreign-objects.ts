@@ -1,9 +1,9 @@
 import type pg from 'pg';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { connectFailure } from '../../log/postgres-causes.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { connectFailure } from '../../lib/log/postgres-causes.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { headFingerprint, knownObjects, tenantGroup } from '../schema/template.ts';
 import type { TenantDatabase } from './database-store.ts';

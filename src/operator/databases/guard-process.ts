@@ -29,8 +29,8 @@ process.send?.('started', () => {}); // the other process may be gone already
 
 /** Rejects when a tenant could not be put back into service, or its lock is not free yet. */
 async function retreatAll(): Promise<void> {
-  const { readConfig } = await import('../../config/config.ts');
-  const { openInstallation } = await import('../../installation.ts');
+  const { readConfig } = await import('../../lib/config/config.ts');
+  const { openInstallation } = await import('../../control/installation.ts');
   const installation = await openInstallation(readConfig(), 'command');
   const { retreatTenant } = await import('./retreat-tenant.ts');
   try {

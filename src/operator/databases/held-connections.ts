@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
-import { withConnection } from '../../postgres/connection.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { compareCursors, parseCursor } from '../../events/change-cursor.ts';
-import { inSnapshot } from '../../postgres/in-transaction.ts';
+import { inSnapshot } from '../../lib/postgres/in-transaction.ts';
+import { compareCursors, parseCursor } from '../../sales/events/change-cursor.ts';
 import { type DataTable, listDataTables } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts';

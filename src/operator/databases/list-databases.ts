@@ -1,8 +1,8 @@
-import type { ControlStatements } from '../../installation.ts';
-import { lockSpaces } from '../../postgres/advisory-locks.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../tenants/done-since.ts';
-import { readTenant } from '../tenants/read-tenants.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { doneSql, isDoneSql, lastReportSql } from '../records/done-since.ts';
+import { readTenant } from '../records/read-tenants.ts';
 import type { DatabaseState, KeptBy } from './database-store.ts';
 
 /** A database of a tenant, as the command line shows it. */

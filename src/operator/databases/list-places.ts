@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
 
 /** The database from which a tenant was served from a moment on. */
 export interface Place {

@@ -1,9 +1,9 @@
 import type pg from 'pg';
-import { holdImports } from '../../imports/import-lock.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { readTableFingerprints } from '../../postgres/change-counters.ts';
-import { inSnapshot } from '../../postgres/in-transaction.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { readTableFingerprints } from '../../lib/postgres/change-counters.ts';
+import { inSnapshot } from '../../lib/postgres/in-transaction.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
+import { holdImports } from '../../sales/imports/import-lock.ts';
 import { endOtherSessions, type OtherSession, readOtherSessions } from '../schema/other-sessions.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';

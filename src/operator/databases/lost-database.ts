@@ -1,10 +1,10 @@
 import type pg from 'pg';
-import type { ControlStatements, Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { inTransaction } from '../../postgres/in-transaction.ts';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { findRemains, isLost } from './database-names.ts';
 import type { TenantDatabase } from './database-store.ts';
 

@@ -1,5 +1,9 @@
 import type pg from 'pg';
-import { isProvedUnchanged, readTableFingerprints, type TableFingerprints } from '../../postgres/change-counters.ts';
+import {
+  isProvedUnchanged,
+  readTableFingerprints,
+  type TableFingerprints,
+} from '../../lib/postgres/change-counters.ts';
 import { type OtherSession, sessionsText } from '../schema/other-sessions.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';

@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Context, Output } from '../command/operation.ts';
 import { amount, flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';

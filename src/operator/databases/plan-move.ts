@@ -1,8 +1,8 @@
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { findTenant } from '../records/tenants.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
-import { findTenant } from '../tenants/tenants.ts';
 import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
 import { type MovedObjects, requireNothingLeft, requireTarget } from './move-tenant.ts';

@@ -1,9 +1,9 @@
-import type { ControlStatements, Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { connectFailure } from '../../log/postgres-causes.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { connectFailure } from '../../lib/log/postgres-causes.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { countText, errorText } from '../command/texts.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { findTenant } from '../records/tenants.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
 import { namesUnlessAway, notDroppedFor, readHoldings, readSessionNames } from './foreign-objects.ts';

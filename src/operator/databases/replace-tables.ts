@@ -1,8 +1,8 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { OperatorError } from '../../log/operator-error.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { copyList, type DataTable, differingTables, readTableChecksums } from '../schema/tenant-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 

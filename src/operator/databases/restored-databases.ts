@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
-import { requireNotPurging } from '../tenants/purging.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
+import { requireNotPurging } from '../records/purging.ts';
+import { findTenant } from '../records/tenants.ts';
 import { findRemains, isLost } from './database-names.ts';
 import { type KeptBy, type LockedTenant, readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';

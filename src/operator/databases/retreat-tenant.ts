@@ -1,6 +1,6 @@
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { findRemains } from './database-names.ts';
 import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';

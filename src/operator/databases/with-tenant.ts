@@ -1,10 +1,10 @@
 import type pg from 'pg';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { findTenant } from '../records/tenants.ts';
 import type { LockedTenant } from './database-store.ts';
 
 /**

@@ -1,7 +1,7 @@
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { type HistoryKind, kindNames } from '../backup/retention/history-kinds.ts';
+import { cutoffOf } from '../backup/retention/retention-age.ts';
 import { countText, sizeText } from '../command/texts.ts';
-import { type HistoryKind, kindNames } from '../retention/history-kinds.ts';
-import { cutoffOf } from '../retention/retention-age.ts';
 import { type Finding, toFinding } from './finding.ts';
 
 /** How long a proof counts before doctor speaks of it. */

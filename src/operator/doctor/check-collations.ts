@@ -1,5 +1,5 @@
 import { databaseNameOf } from '../../control/server-urls.ts';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import type { CheckContext } from './check-context.ts';
 
 /**

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { Server } from '../../control/control-entities.ts';
+import type { Installation } from '../../control/installation.ts';
 import { maxSkewMs, reportedSkewMs } from '../../control/process-clock.ts';
 import { owners, signingKeyBytes } from '../../control/secret-box.ts';
-import type { Installation } from '../../installation.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
+import { unverifiedHost, unverifiedText } from '../../lib/postgres/unverified-host.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { isLeftover } from '../databases/list-databases.ts';
 import { checkArchives, checkRetention } from './check-archives.ts';

@@ -1,4 +1,4 @@
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { isScratchName } from '../backup/check/scratch-names.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import { asOwner, type CheckContext } from './check-context.ts';

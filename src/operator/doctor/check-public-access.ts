@@ -1,4 +1,4 @@
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { isPhysicalName } from '../databases/database-names.ts';
 import type { CheckContext } from './check-context.ts';
 

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { type Difference, differenceText } from '../../postgres/schema-fingerprint.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
+import { type Difference, differenceText } from '../../lib/postgres/schema-fingerprint.ts';
 import { independentDifferences } from '../schema/repair-drift.ts';
 import type { EarlierComparison, SchemaComparison } from '../schema/schema-comparison.ts';
 import { appendOnlyTables } from '../schema/tenant-tables.ts';

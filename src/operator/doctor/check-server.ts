@@ -1,8 +1,8 @@
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { connectFailure } from '../../log/postgres-causes.ts';
-import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
-import { requireOwnSession, SharedSessionError } from '../../postgres/session-probe.ts';
+import type { Installation } from '../../control/installation.ts';
+import { connectFailure } from '../../lib/log/postgres-causes.ts';
+import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
+import { requireOwnSession, SharedSessionError } from '../../lib/postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
 import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';

@@ -1,5 +1,5 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
@@ -23,7 +23,8 @@ function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, repo
   const { databaseName, roleName } = tenant;
   const password = openPassword(tenant, secrets);
   const hasDatabase = facts.databases.has(databaseName);
-  // Without a password nobody logs in: checkControl reports that it cannot be decrypted, and gives the role another one.
+  // Without a password nobody logs in: checkControl reports that it cannot be decrypted, and
+  // gives the role another one.
   const withPassword = password === undefined ? '' : ` password ${quoteLiteral(tenantVerifier(password))}`;
 
   report({

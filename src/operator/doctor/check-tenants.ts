@@ -1,11 +1,11 @@
 import pLimit from 'p-limit';
 import type pg from 'pg';
+import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { holderName, readFeedHolder } from '../../events/held-feeds.ts';
-import type { Installation } from '../../installation.ts';
-import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
+import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';

@@ -1,4 +1,4 @@
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { isPhysicalName } from '../databases/database-names.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';

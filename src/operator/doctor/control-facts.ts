@@ -1,12 +1,12 @@
 import type pg from 'pg';
 import { Server, type SigningKey, type Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
-import { readServerIdentity } from '../../postgres/server-address.ts';
+import type { Installation } from '../../control/installation.ts';
+import { lockKey, lockSpaces } from '../../lib/postgres/advisory-locks.ts';
+import { readServerIdentity } from '../../lib/postgres/server-address.ts';
 import { backupLocks } from '../backup/backup-lock.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
-import { type RegisteredProcess, registeredProcesses } from '../tenants/running-services.ts';
+import { type RegisteredProcess, registeredProcesses } from '../records/running-services.ts';
 import { type ArchiveFacts, type OverdueRetention, readArchiveFacts, readOverdueRetention } from './check-archives.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type MailFacts, readMailFacts } from './check-mails.ts';

@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, type Values } from '../command/operation-fields.ts';
 
@@ -41,7 +41,7 @@ const doctor = defineOperation({
     };
   },
   async run(values, { installation, output, progress }) {
-    const { readConfig } = await import('../../config/config.ts');
+    const { readConfig } = await import('../../lib/config/config.ts');
     const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
     const { storeReport, storeSizes } = await import('./reports.ts');

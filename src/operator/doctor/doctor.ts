@@ -1,7 +1,7 @@
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import type { Installation } from '../../control/installation.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';

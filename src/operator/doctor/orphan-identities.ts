@@ -1,7 +1,7 @@
 import pLimit from 'p-limit';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import type { ServerFacts } from './server-facts.ts';
 

@@ -1,8 +1,8 @@
-import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { doneSql, isDoneSql, lastReportSql } from '../records/done-since.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../tenants/done-since.ts';
 import { type DoctorReport, type ReportedFinding, thisBuild } from './reports.ts';
 
 /** A finding of the last report. */
@@ -37,9 +37,9 @@ interface FindingFilter {
 }
 
 /**
- * Reads the last report of doctor; undefined before the first one. Reads no more findings than it returns. A finding
- * counts as repaired, too, when its tenant was purged since, and that a tenant was behind when it has since been brought
- * to the version of this build.
+ * Reads the last report of doctor; undefined before the first one. Reads no more findings than
+ * it returns. A finding counts as repaired, too, when its tenant was purged since, and that a
+ * tenant was behind when it has since been brought to the version of this build.
  */
 export async function readFindings(
   { statements }: ControlStatements,

@@ -1,5 +1,5 @@
 import { newProcess } from '../../control/process-identity.ts';
-import type { Statements } from '../../postgres/statements.ts';
+import type { Statements } from '../../lib/postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import type { Finding, RepairKind } from './finding.ts';

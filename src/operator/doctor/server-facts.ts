@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { withConnection } from '../../postgres/connection.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 
 /** A database on a server, of this installation or of another. */
 interface DatabaseFacts {

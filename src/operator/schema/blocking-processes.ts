@@ -1,8 +1,8 @@
 import { controlHead, controlVersion } from '../../control/control-version.ts';
+import type { Installation } from '../../control/installation.ts';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
-import type { Installation } from '../../installation.ts';
-import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { type RunningService, runningServices } from '../tenants/running-services.ts';
+import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
+import { type RunningService, runningServices } from '../records/running-services.ts';
 import { lastOutcome, type RunRequest } from './migration-runs.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';

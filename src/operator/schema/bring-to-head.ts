@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import { ForeignSchemaError } from '../../control/foreign-schema.ts';
-import { holdImports } from '../../imports/import-lock.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { findForeignPage } from '../../postgres/migration-names.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { findForeignPage } from '../../lib/postgres/migration-names.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { holdImports } from '../../sales/imports/import-lock.ts';
 import { SchemaDriftError } from './migration-failure.ts';
 import type { SchemaComparison } from './schema-comparison.ts';
 import {

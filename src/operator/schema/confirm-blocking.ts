@@ -1,4 +1,4 @@
-import { OperatorError } from '../../log/operator-error.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Context } from '../command/operation.ts';
 import { flag } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';

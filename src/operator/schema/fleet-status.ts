@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 import { tenantHead } from './tenant-head.ts';

@@ -1,6 +1,6 @@
-import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { pageOf } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { MigrationFailure } from './migration-failure.ts';

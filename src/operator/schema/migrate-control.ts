@@ -3,13 +3,13 @@ import type pg from 'pg';
 import { controlVersion } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
-import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { migrationNames } from '../../postgres/migration-names.ts';
-import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
-import { statementsOf } from '../../postgres/statements.ts';
+import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { migrationNames } from '../../lib/postgres/migration-names.ts';
+import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
+import { statementsOf } from '../../lib/postgres/statements.ts';
 import { grantServicePrivileges } from './service-login.ts';
 
 /**

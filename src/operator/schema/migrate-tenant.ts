@@ -1,6 +1,6 @@
 import { ForeignSchemaError } from '../../control/foreign-schema.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
 import { bringToHead, type Run, type TenantRow } from './bring-to-head.ts';
 import { failureOf } from './migration-failure.ts';

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
+import type { Installation } from '../../control/installation.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
-import type { Installation } from '../../installation.ts';
-import { operatorPool, withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';

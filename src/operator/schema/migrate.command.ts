@@ -1,5 +1,5 @@
-import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { amount, argumentList, flag, type Values } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';

@@ -1,6 +1,6 @@
-import { OperatorError } from '../../log/operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { type Difference, differenceText } from '../../postgres/schema-fingerprint.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { type Difference, differenceText } from '../../lib/postgres/schema-fingerprint.ts';
 import { independentDifferences } from './repair-drift.ts';
 
 /** Why a migration failed, as far as that helps to find the cause. It has no value of a tenant. */

@@ -1,9 +1,9 @@
+import type { ControlStatements } from '../../control/installation.ts';
 import type { OutcomeState, RunState } from '../../control/migration-run.ts';
-import type { ControlStatements } from '../../installation.ts';
-import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
-import { requireFound } from '../tenants/read-tenants.ts';
+import { requireFound } from '../records/read-tenants.ts';
 import type { MigrationFailure } from './migration-failure.ts';
 
 /** The options of a run. */

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { isoTime } from '../../postgres/iso-time.ts';
-import { quoteIdentifier } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 
 /** A session of somebody else in a database, such as that of an agent of monitoring. */
 export interface OtherSession {

@@ -1,7 +1,7 @@
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { endOtherSessions, sessionsLeft } from './other-sessions.ts';
 
 /** SQLSTATE: somebody uses the database. */

@@ -1,5 +1,5 @@
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import type { Difference } from '../../postgres/schema-fingerprint.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
+import type { Difference } from '../../lib/postgres/schema-fingerprint.ts';
 
 /** The schema that takes what somebody has made in `public`, so that nothing of it is lost. */
 const kept = 'kept';

@@ -1,8 +1,8 @@
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
-import { findTenant } from '../tenants/tenants.ts';
+import { findTenant } from '../records/tenants.ts';
 import { beginRun, endRun, recordOutcome, recordRunning } from './migration-runs.ts';
 import {
   changeSchema,

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { type Difference, differencesOf, fingerprint, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import type { Installation } from '../../control/installation.ts';
+import { type Difference, differencesOf, fingerprint, schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
 import { headObjects, objectsAt } from './template.ts';
 
 /** Returns the differences of a database from the template; none if their fingerprints are equal. */

@@ -1,10 +1,10 @@
 import type pg from 'pg';
 import type { SchemaVersion } from '../../control/schema-version.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { type RecordedMigrations, recordedMigrations } from '../../postgres/migration-names.ts';
-import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { quoteLiteral } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { type RecordedMigrations, recordedMigrations } from '../../lib/postgres/migration-names.ts';
+import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
+import { quoteLiteral } from '../../lib/postgres/quote.ts';
 import { endSessions } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */

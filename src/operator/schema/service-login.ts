@@ -1,11 +1,11 @@
 import type pg from 'pg';
-import { parsePostgresUrl } from '../../config/postgres-url.ts';
+import type { ControlStatements } from '../../control/installation.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
-import type { ControlStatements } from '../../installation.ts';
-import { OperatorError } from '../../log/operator-error.ts';
-import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
-import { scramVerifier } from '../../postgres/scram.ts';
+import { parsePostgresUrl } from '../../lib/config/postgres-url.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
+import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
+import { scramVerifier } from '../../lib/postgres/scram.ts';
 
 /** The default of PostgreSQL, and the minimum that RFC 7677 §4 recommends. */
 const scramIterations = 4_096;

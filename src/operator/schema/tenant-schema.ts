@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/control-entities.ts';
+import type { Installation } from '../../control/installation.ts';
 import type { SchemaVersion } from '../../control/schema-version.ts';
-import type { Installation } from '../../installation.ts';
-import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
+import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
 import { countSessions } from './tenant-sessions.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 
 const maxEndMs = 5_000;
 const pollMs = 20;

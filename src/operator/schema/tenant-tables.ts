@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { OperatorError } from '../../log/operator-error.ts';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 
 /** A table of a tenant database or of the control database. */
 export interface DataTable {

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { readYaml } from '../read-deploy.ts';
 import { beginServer, servers } from './postgres.ts';
 import { fail, note, runInImage, scratch, tryService } from './programs.ts';

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { chown, copyFile, mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { quoteIdentifier, quoteLiteral } from '../../../src/postgres/quote.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { quoteIdentifier, quoteLiteral } from '../../../src/lib/postgres/quote.ts';
 import { fail, variable } from './programs.ts';
 
 /** The PostgreSQL servers of the kit. */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { appendFile, mkdir, mkdtemp, readFile, stat, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { onMachine } from './kit.ts';
 import { servers } from './postgres.ts';
 import { fail, note, runProgram, scratch, tryService } from './programs.ts';

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { checkArchive, readPieces } from '../../../src/operator/backup/archive/open-archive.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import {
   check,
   faultOf,

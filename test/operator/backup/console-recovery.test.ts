@@ -1,13 +1,13 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { copyListing, recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { readListing } from '../../../src/operator/backup/listing.ts';
 import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { useFolder } from '../../support/use.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from '../console/console-client.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { readConfig } from '../../../src/config/config.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
 import { archivesToKeep } from '../../../src/operator/backup/keep.ts';
 
 const minuteMs = 60_000;

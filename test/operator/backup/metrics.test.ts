@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
 import { createFleetCounter } from '../../../src/control/fleet-counts.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { runSmall } from '../../support/small-archives.ts';
 import { useFolder } from '../../support/use.ts';
 import { controlSql, useWorld } from '../../support/world.ts';

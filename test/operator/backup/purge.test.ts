@@ -1,6 +1,7 @@
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
-import { type Installation, openInstallation } from '../../../src/installation.ts';
+import { type Installation, openInstallation } from '../../../src/control/installation.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { listArchives } from '../../../src/operator/backup/list-archives.ts';
 import { removePurgedArchives } from '../../../src/operator/backup/purged-archives.ts';
@@ -9,7 +10,6 @@ import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
 import { checkArchives, readArchiveFacts } from '../../../src/operator/doctor/check-archives.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
@@ -8,7 +9,6 @@ import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
 import { checkRetention, readOverdueRetention } from '../../../src/operator/doctor/check-archives.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { runSmall } from '../../support/small-archives.ts';
 import { useFolder } from '../../support/use.ts';

@@ -2,9 +2,10 @@ import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
+import { type Installation, openInstallation } from '../../../src/control/installation.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { type Installation, openInstallation } from '../../../src/installation.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { compareArchives } from '../../../src/operator/backup/check/verify-archives.ts';
 import { listArchives } from '../../../src/operator/backup/list-archives.ts';
@@ -18,7 +19,6 @@ import {
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
-import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { keepAll, recipients, runSmall, writeSmall } from '../../support/small-archives.ts';

@@ -9,7 +9,7 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { targetLimits } from '../../../src/operator/backup/target/target-calls.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { membersOf } from '../../support/age-archives.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { jsonLines } from '../../support/json-lines.ts';

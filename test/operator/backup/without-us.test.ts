@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import {
   archiveSettings,
   beginSnapshot,
@@ -13,7 +14,6 @@ import {
 } from '../../../src/operator/backup/archive/database-contents.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { identityTables } from '../../../src/operator/schema/tenant-tables.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { type MadeArchive, makeArchive } from '../../support/age-archives.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';

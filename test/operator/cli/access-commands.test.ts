@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { claimsOf } from '../../auth/forge.ts';
-import { addSampleUser, type SampleUser } from '../../auth/sample-users.ts';
-import { expectNotLogged, expectNotStored } from '../../auth/secrets.ts';
+import { claimsOf } from '../../accounts/auth/forge.ts';
+import { addSampleUser, type SampleUser } from '../../accounts/auth/sample-users.ts';
+import { expectNotLogged, expectNotStored } from '../../accounts/auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

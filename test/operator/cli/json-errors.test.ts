@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { migrationNames } from '../../../src/postgres/migration-names.ts';
+import { migrationNames } from '../../../src/lib/postgres/migration-names.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 

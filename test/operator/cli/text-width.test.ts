@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../../src/operator/command/operation.ts';
-import { addSampleUser } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { addSampleUser } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { errorText } from '../../../src/operator/command/texts.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
 describe('text of an error', () => {

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { type Context, type Operation, operationsOf } from '../../../src/operator/command/operation.ts';
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
-import { addSampleUser } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 

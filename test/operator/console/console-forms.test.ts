@@ -4,7 +4,7 @@ import { type Operation, operationsOf } from '../../../src/operator/command/oper
 import type { Field } from '../../../src/operator/command/operation-fields.ts';
 import { operationPath } from '../../../src/operator/console/links.ts';
 import { withheld } from '../../../src/operator/console/offered.ts';
-import { addSampleUser } from '../../auth/sample-users.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { lastAction, pages, useConsole } from './console-client.ts';
 

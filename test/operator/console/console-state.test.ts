@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { startReceiver } from '../../sales/webhooks/receiver.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
-import { startReceiver } from '../../webhooks/receiver.ts';
-import { storeFindings } from '../tenants/stored-findings.ts';
+import { storeFindings } from '../records/stored-findings.ts';
 import { useConsole } from './console-client.ts';
 
 const missing = {

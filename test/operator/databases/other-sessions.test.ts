@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { Agent } from '../../support/agent.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { eventually } from '../../support/eventually.ts';

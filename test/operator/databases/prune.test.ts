@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
-import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { expect } from 'chai';
 import pg from 'pg';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import {
   checkServerSettings,
   readServerSettings,
@@ -8,7 +9,6 @@ import {
 } from '../../../src/operator/doctor/check-server-settings.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import type { ServerMeasures } from '../../../src/operator/doctor/reports.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';

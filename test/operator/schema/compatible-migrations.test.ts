@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import type pg from 'pg';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import type { MigrationFolder } from '../../../src/lib/postgres/migration-names.ts';
+import { loadMigrations, runMigrations } from '../../../src/lib/postgres/migration-steps.ts';
+import { schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import type { MigrationFolder } from '../../../src/postgres/migration-names.ts';
-import { loadMigrations, runMigrations } from '../../../src/postgres/migration-steps.ts';
-import { schemaObjects } from '../../../src/postgres/schema-fingerprint.ts';
 import { incompatibleChanges } from '../../support/schema-changes.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 import { server } from '../../support/test-server.ts';

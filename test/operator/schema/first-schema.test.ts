@@ -1,14 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { migrationSettings } from '../../../src/operator/schema/template.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import {
   findForeignPage,
   type MigrationFolder,
   migrationNames,
   pageDigests,
-} from '../../../src/postgres/migration-names.ts';
-import { loadMigrations, runMigrations } from '../../../src/postgres/migration-steps.ts';
+} from '../../../src/lib/postgres/migration-names.ts';
+import { loadMigrations, runMigrations } from '../../../src/lib/postgres/migration-steps.ts';
+import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
@@ -49,7 +49,7 @@ describe('first schema', () => {
     const next = await makeNextBuild();
     const page = next.file(`migrations/tenant/${first}.sql`);
     await writeFile(page, (await readFile(page, 'utf8')).replaceAll('\n', '\r\n'));
-    const { pageDigests: digestsOfNext } = await import(next.file('src/postgres/migration-names.ts'));
+    const { pageDigests: digestsOfNext } = await import(next.file('src/lib/postgres/migration-names.ts'));
     expect((await digestsOfNext('tenant')).get(first)).to.equal((await pageDigests('tenant')).get(first));
     await next.remove();
   });

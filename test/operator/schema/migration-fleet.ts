@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { MigrationFailure } from '../../../src/operator/schema/migration-failure.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';

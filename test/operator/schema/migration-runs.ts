@@ -1,6 +1,6 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';

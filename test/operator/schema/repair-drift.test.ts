@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import type pg from 'pg';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { type Difference, differencesOf, schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { independentDifferences } from '../../../src/operator/schema/repair-drift.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { type Difference, differencesOf, schemaObjects } from '../../../src/postgres/schema-fingerprint.ts';
 import { changes, schema } from '../../support/sample-schema.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 

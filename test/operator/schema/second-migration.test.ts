@@ -1,9 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { sqlState } from '../../../src/postgres/database-error.ts';
-import { quoteIdentifier } from '../../../src/postgres/quote.ts';
-import { schemaObjects } from '../../../src/postgres/schema-fingerprint.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { sqlState } from '../../../src/lib/postgres/database-error.ts';
+import { quoteIdentifier } from '../../../src/lib/postgres/quote.ts';
+import { schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { incompatibleChanges } from '../../support/schema-changes.ts';

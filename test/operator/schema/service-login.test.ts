@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { readConfig } from '../../../src/config/config.ts';
-import { type Installation, openInstallation } from '../../../src/installation.ts';
+import { type Installation, openInstallation } from '../../../src/control/installation.ts';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { sqlState } from '../../../src/lib/postgres/database-error.ts';
 import { migrateControl } from '../../../src/operator/schema/migrate-control.ts';
-import { withConnection } from '../../../src/postgres/connection.ts';
-import { sqlState } from '../../../src/postgres/database-error.ts';
-import { startServer } from '../../../src/server.ts';
+import { startServer } from '../../../src/service/server.ts';
 import { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld, type World } from '../../support/world.ts';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type pg from 'pg';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { withConnection } from '../../../postgres/connection.ts';
-import { type RecordedMigrations, recordedMigrations } from '../../../postgres/migration-names.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { type RecordedMigrations, recordedMigrations } from '../../../lib/postgres/migration-names.ts';
 import type { ForeignObjects } from '../../databases/foreign-objects.ts';
 import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { owners, type SecretBox } from '../../../control/secret-box.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
-import type { Queryable } from '../../../postgres/shared-connection.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 
 const archiveKeyBytes = 32;
 

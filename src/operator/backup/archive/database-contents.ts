@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { quoteIdentifier } from '../../../postgres/quote.ts';
+import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
 import type { ForeignObjects } from '../../databases/foreign-objects.ts';
 import { readSequences } from '../../databases/replace-tables.ts';
 import {

@@ -3,14 +3,14 @@ import { mkdtemp, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
-import { formulaPattern } from '../../../http/csv.ts';
-import type { Installation } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { withConnection } from '../../../postgres/connection.ts';
-import { recordedMigrations } from '../../../postgres/migration-names.ts';
-import { quoteIdentifier, quoteLiteral } from '../../../postgres/quote.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { formulaPattern } from '../../../lib/http/csv.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { recordedMigrations } from '../../../lib/postgres/migration-names.ts';
+import { quoteIdentifier, quoteLiteral } from '../../../lib/postgres/quote.ts';
+import { findTenant } from '../../records/tenants.ts';
 import { identityTables } from '../../schema/tenant-tables.ts';
-import { findTenant } from '../../tenants/tenants.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
 import {
   archiveSettings,

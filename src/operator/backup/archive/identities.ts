@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 
 /** What opens archives, and for whom they are sealed. */
 export interface AgeIdentity {

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { folderUrl, type MigrationFolder, type RecordedMigrations } from '../../../postgres/migration-names.ts';
-import { loadMigrations } from '../../../postgres/migration-steps.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { folderUrl, type MigrationFolder, type RecordedMigrations } from '../../../lib/postgres/migration-names.ts';
+import { loadMigrations } from '../../../lib/postgres/migration-steps.ts';
 import { ArchiveFault } from './archive-fault.ts';
 
 /** A migration as SQL. */

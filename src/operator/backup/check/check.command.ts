@@ -1,9 +1,9 @@
-import type { Installation } from '../../../installation.ts';
+import type { Installation } from '../../../control/installation.ts';
 import { defineOperation } from '../../command/operation.ts';
 import { amount, flag, optionalArgument } from '../../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { countText } from '../../command/texts.ts';
-import { readTenant } from '../../tenants/read-tenants.ts';
+import { readTenant } from '../../records/read-tenants.ts';
 import { openBackupTarget } from '../target/open-target.ts';
 import type { DrillOutcome } from './drill-archives.ts';
 import type { ArchiveCheck } from './verify-archives.ts';

@@ -1,9 +1,9 @@
 import { type Server, Tenant } from '../../../control/control-entities.ts';
-import type { Installation } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { withConnection } from '../../../postgres/connection.ts';
-import { sqlState } from '../../../postgres/database-error.ts';
-import type { Queryable } from '../../../postgres/shared-connection.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { sqlState } from '../../../lib/postgres/database-error.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { createAtVersion } from '../../databases/create-database.ts';

@@ -1,4 +1,4 @@
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { type ArchiveName, archiveFolder, parseArchiveName } from '../target/archive-name.ts';
 import type { Target } from '../target/target.ts';
 

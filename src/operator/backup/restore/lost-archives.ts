@@ -1,5 +1,5 @@
 import type { Tenant } from '../../../control/control-entities.ts';
-import type { Installation } from '../../../installation.ts';
+import type { Installation } from '../../../control/installation.ts';
 import { openBackupTarget } from '../target/open-target.ts';
 import { listArchivesOf } from './find-archive.ts';
 import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys.ts';

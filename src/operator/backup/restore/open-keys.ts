@@ -1,6 +1,6 @@
-import { readConfig } from '../../../config/config.ts';
-import type { Installation } from '../../../installation.ts';
-import { withConnection } from '../../../postgres/connection.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { readConfig } from '../../../lib/config/config.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
 import { readArchiveKey } from '../archive/archive-keys.ts';
 import { readIdentities } from '../archive/identities.ts';
 import type { OpenKeys } from '../archive/open-archive.ts';

@@ -1,6 +1,6 @@
 import type { Tenant } from '../../../control/control-entities.ts';
-import type { Installation } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { foreignLeftOut } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';

@@ -1,14 +1,13 @@
 import type pg from 'pg';
-import type { Installation } from '../../../installation.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { withConnection } from '../../../postgres/connection.ts';
-import type { Queryable } from '../../../postgres/shared-connection.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../../command/fleet-tasks.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { withTenantUnchanged } from '../../databases/with-tenant.ts';
-import { historyKinds } from '../../retention/history-kinds.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { type ArchiveProof, readProofs } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
@@ -17,6 +16,7 @@ import { type Listing, readListing, readTime, type StoredArchive } from '../list
 import type { Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 import { type DueRemoval, type DueTenant, findDueTenants } from './due-tenants.ts';
+import { historyKinds } from './history-kinds.ts';
 import {
   countOldRows,
   type DatabaseFacts,

@@ -1,8 +1,8 @@
-import type { Installation } from '../../../installation.ts';
-import type { Queryable } from '../../../postgres/shared-connection.ts';
-import { type HistoryKind, kindNames } from '../../retention/history-kinds.ts';
-import { cutoffOf } from '../../retention/retention-age.ts';
-import { requireFound } from '../../tenants/read-tenants.ts';
+import type { Installation } from '../../../control/installation.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
+import { requireFound } from '../../records/read-tenants.ts';
+import { type HistoryKind, kindNames } from './history-kinds.ts';
+import { cutoffOf } from './retention-age.ts';
 
 /** Rows of one kind that are to be removed from a tenant. */
 export interface DueRemoval {

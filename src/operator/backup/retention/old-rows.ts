@@ -1,9 +1,9 @@
 import type pg from 'pg';
-import { OperatorError } from '../../../log/operator-error.ts';
-import { inTransaction } from '../../../postgres/in-transaction.ts';
-import { quoteLiteral } from '../../../postgres/quote.ts';
-import { type HistoryKind, historyKinds } from '../../retention/history-kinds.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
+import { quoteLiteral } from '../../../lib/postgres/quote.ts';
 import type { DueTenant } from './due-tenants.ts';
+import { type HistoryKind, historyKinds } from './history-kinds.ts';
 
 /** How far clocks may differ before nothing is removed. */
 export const maxClockDifferenceMs = 5 * 60_000;

@@ -1,8 +1,8 @@
-import type { ControlStatements } from '../../../installation.ts';
-import { isoTime } from '../../../postgres/iso-time.ts';
-import type { Queryable } from '../../../postgres/shared-connection.ts';
-import type { HistoryKind } from '../../retention/history-kinds.ts';
+import type { ControlStatements } from '../../../control/installation.ts';
+import { isoTime } from '../../../lib/postgres/iso-time.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import type { DueRemoval, DueTenant } from './due-tenants.ts';
+import type { HistoryKind } from './history-kinds.ts';
 import type { OldRows } from './old-rows.ts';
 
 /**

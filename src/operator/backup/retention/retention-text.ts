@@ -1,7 +1,7 @@
 import { countText } from '../../command/texts.ts';
-import { historyKinds } from '../../retention/history-kinds.ts';
-import type { TenantRetention } from '../../retention/policies.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
+import { historyKinds } from './history-kinds.ts';
+import type { TenantRetention } from './policies.ts';
 import type { RemovalSummary } from './removals.ts';
 
 /** Returns a row of `retention`. */

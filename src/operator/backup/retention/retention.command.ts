@@ -1,12 +1,12 @@
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { chosenSlugs } from '../../command/chosen-slugs.ts';
 import { type Context, defineOperation } from '../../command/operation.ts';
 import { amount, argumentList, flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
-import { parseAge } from '../../retention/retention-age.ts';
-import { readTenant } from '../../tenants/read-tenants.ts';
+import { readTenant } from '../../records/read-tenants.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
+import { parseAge } from './retention-age.ts';
 import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
 
 const applyFields = {
@@ -125,7 +125,7 @@ one removes some that are older; no archive has to have them.`,
   effect: 'reads',
   changingFields: ['activity', 'audit', 'people'],
   async plan(values, { installation }) {
-    const { readDefault, readRetention } = await import('../../retention/policies.ts');
+    const { readDefault, readRetention } = await import('./policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
     const [found] = isDefault ? [await readDefault(installation)] : await readRetention(installation, slug);
@@ -137,7 +137,7 @@ one removes some that are older; no archive has to have them.`,
     };
   },
   async run(values, { installation, output }) {
-    const { readDefault, readRetention, setRetention } = await import('../../retention/policies.ts');
+    const { readDefault, readRetention, setRetention } = await import('./policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
     if (isChange(values)) await setRetention(installation, slug ?? null, { activity, audit, people });

@@ -1,5 +1,5 @@
-import type { Config } from '../../../config/config.ts';
-import { OperatorError } from '../../../log/operator-error.ts';
+import type { Config } from '../../../lib/config/config.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { Target } from './target.ts';
 import type { TargetLimits } from './target-calls.ts';
 
@@ -34,7 +34,7 @@ export async function openTarget({ target, s3 }: Config['backup'], limits?: Targ
 
 /** Opens the target that the environment names. */
 export async function openBackupTarget(): Promise<Target> {
-  const { readConfig } = await import('../../../config/config.ts');
+  const { readConfig } = await import('../../../lib/config/config.ts');
 
   return openTarget(readConfig().backup);
 }

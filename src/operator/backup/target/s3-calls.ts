@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { S3Client } from '@aws-sdk/client-s3';
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { TargetCalls } from './target-calls.ts';
 
 /** The parts of a request of HTTP that name its call: `HttpRequest` of the SDK. */

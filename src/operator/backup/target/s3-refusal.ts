@@ -1,4 +1,4 @@
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 
 const remedies: Readonly<Record<string, string>> = {
   NoSuchBucket: 'Create the bucket, or correct BACKUP_TARGET',

@@ -10,7 +10,7 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { runConcurrently } from '../../command/run-fleet.ts';
 import { limitCalls, type StoreRequest } from './s3-calls.ts';
 import { explainStoreError, refusalCode, statusOf } from './s3-refusal.ts';
@@ -258,7 +258,10 @@ class S3Target implements Target {
     };
   }
 
-  /** @returns false when the condition is not met; undefined when the store does not know it: nothing is written then */
+  /**
+   * @returns false when the condition is not met; undefined when the store does not know it:
+   *   nothing is written then
+   */
   async #put(
     name: string,
     text: string,

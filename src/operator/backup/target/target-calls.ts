@@ -1,4 +1,4 @@
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 
 export interface TargetLimits {
   /** Time without a byte in either direction, after which a call fails. */

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { OperatorError } from '../../../log/operator-error.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
 
 /** An object of a target, as its listing has it. */
 export interface StoredObject {

@@ -1,0 +1,23 @@
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import type { AuthServices } from './auth-services.ts';
+import { generateToken } from './generate-token.ts';
+import { login, refresh } from './login.ts';
+import { me } from './me.ts';
+import { logout, sessionRoutes } from './own-sessions.ts';
+import { confirm, register } from './register.ts';
+import { resetPassword } from './reset-password.ts';
+
+/** All routes of the authentication: login, tokens, sessions and accounts. */
+export function authRoutes(services: AuthServices): TenantRoute[] {
+  return [
+    login(services),
+    refresh(services),
+    me(),
+    logout(services),
+    ...sessionRoutes(services),
+    register(services),
+    confirm(services),
+    resetPassword(services),
+    generateToken(services),
+  ];
+}

@@ -1,0 +1,25 @@
+import type { Logger } from 'pino';
+import type { ControlDatabase } from '../../control/database.ts';
+import type { Directory } from '../../control/directory.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
+import type { TokenSettings } from './access-token.ts';
+import type { PeopleLimits } from './limit-people.ts';
+import type { Passwords } from './passwords.ts';
+import type { UsageCounter } from './usage-counter.ts';
+
+/** The services that the authentication routes use. */
+export interface AuthServices {
+  control: ControlDatabase;
+  directory: Directory;
+  log: Logger;
+  passwords: Passwords;
+  secrets: SecretBox;
+  tokens: TokenSettings;
+  usage: UsageCounter;
+  mails: Pick<MailDispatcher, 'wake'>;
+  /** Maximum mails to one account. */
+  mailRate: Rate;
+  peopleLimits: PeopleLimits;
+}

@@ -1,0 +1,74 @@
+import type { Context, Middleware } from 'koa';
+import type { Logger } from 'pino';
+import { type ControlDatabase, queryControl } from '../../control/database.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+import { hasCode, problem } from '../../lib/errors.ts';
+import { clientNetwork } from '../../lib/http/client-address.ts';
+import { failuresPrefix } from '../../lib/http/rate-limit/process-windows.ts';
+import { ratePolicy, setRateHeaders } from '../../lib/http/rate-limit/rate-headers.ts';
+import type { RateLimitStore } from '../../lib/http/rate-limit/rate-limit-store.ts';
+import { hashKey, rejectionDelayMs } from '../../lib/http/rate-limit/rate-limits.ts';
+import { createDelay } from '../../lib/http/rate-limit/rejection-delay.ts';
+import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import { readBody } from '../../lib/http/read-body.ts';
+import { bodyLimits } from '../../lib/http/route.ts';
+import { loginAccount } from './login.ts';
+import { knownNetworkAge } from './login-networks.ts';
+
+interface LimitFailuresOptions {
+  control: ControlDatabase;
+  log: Logger;
+  secrets: SecretBox;
+  store: RateLimitStore;
+  rate: Rate;
+  /** Ends the delays of rejections when it is aborted. */
+  draining: AbortSignal;
+}
+
+const isKnownNetwork = `
+  select 1 from login_networks n join users u on u.id = n.user_id
+   where u.tenant_id = $1 and u.email = $2 and n.network = $3 and n.last_login_at > now() - ${knownNetworkAge}`;
+
+/**
+ * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by
+ * itself, and an attacker with thousands of addresses could go on guessing. Above the limit, only networks that have
+ * logged in to the account within 30 days, or used a token of a mail to it, may try, so that its owner is not locked
+ * out. Runs after the tenant is resolved.
+ *
+ * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
+ * accounts exist. Logins that are under way together may exceed the limit by their number.
+ */
+export function limitFailures({ control, log, secrets, store, rate, draining }: LimitFailuresOptions): Middleware {
+  const delay = createDelay(rejectionDelayMs, draining);
+  const policy = ratePolicy('LoginFailures', rate);
+
+  const isKnown = async ({ state }: Context, email: string): Promise<boolean> => {
+    const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
+    return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
+  };
+  return async function limitFailedLogins(ctx, next) {
+    const email = loginAccount(await readBody(ctx, bodyLimits.auth));
+    if (email === '') return next(); // refused later, as an invalid field
+    const { traceId, tenant, ipAddress } = ctx.state;
+    const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
+    // An account has the same hash in every line, and its address cannot be found without the master key.
+    const account = secrets.mac('login_account', tenant.guid, email).toString('base64url').slice(0, 22);
+    const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };
+    const { remaining, resetMs } = await store.peek(key, rate);
+    if (remaining === 0 && !(await isKnown(ctx, email))) {
+      log.info({ event: 'login_refused', ...line }, 'refused a login: too many have failed for this account');
+      setRateHeaders(ctx, policy, resetMs);
+      await delay(ctx);
+      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) } });
+    }
+    try {
+      await next();
+    } catch (error) {
+      if (hasCode(error, 'invalid_credentials')) {
+        log.info({ event: 'login_failed', ...line }, 'a login failed');
+        await store.hit(key, rate);
+      }
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,43 @@
+import type { QueryControl } from '../../control/database.ts';
+
+/** A network stays known for this long after a login from it. */
+export const knownNetworkAge = `interval '30 days'`;
+
+const maxNetworks = 50; // of a user
+/** Rows removed at a time. A new network adds one row, so that the table does not grow. */
+const batch = 100;
+
+const insertNetwork = `
+  insert into login_networks (user_id, network) values ($1, $2)
+  on conflict (user_id, network) do update set last_login_at = now()
+   where login_networks.last_login_at < now() - interval '1 day'
+  returning true as written`;
+// By `ctid`: by key, PostgreSQL would search the primary key again for each row. Only rows to be removed are locked.
+const removeSurplus = `
+  delete from login_networks where ctid = any (array(
+    select ctid from login_networks where ctid = any (array(
+      select ctid from login_networks where user_id = $1 and network <> $2
+       order by last_login_at desc, network limit ${batch} offset ${maxNetworks - 1}))
+     for update skip locked))`;
+const removeExpired = `
+  delete from login_networks where ctid = any (array(
+    select ctid from login_networks where last_login_at < now() - ${knownNetworkAge}
+     order by last_login_at limit ${batch} for update skip locked))`;
+
+/**
+ * Remembers a network from which a user has logged in, or has used a token of a mail: in both cases the client is the
+ * owner of the account, and may log in from there while failed logins of others block the account. If that stores
+ * anything, which a known network does once a day, it also removes the oldest networks of a user with more than 50, and
+ * some networks of any user that are no longer known.
+ *
+ * Transactions that remember networks cannot deadlock:
+ * 1. One of them waits only for the row of its user, and for its own network, which another one may be removing.
+ * 2. One that removes networks waits for nothing any more: it skips locked rows, and its caller commits.
+ * @param query of a transaction that has locked the row of the user, and that commits afterwards
+ */
+export async function rememberNetwork(query: QueryControl, userId: number, network: string): Promise<void> {
+  const written = await query('insert_network', insertNetwork, [userId, network]);
+  if (written.length === 0) return;
+  await query('remove_surplus_networks', removeSurplus, [userId, network]);
+  await query('remove_expired_networks', removeExpired, []);
+}

@@ -1,0 +1,62 @@
+import { z } from 'zod';
+import { scopes } from '../../control/scopes.ts';
+import { describeFields } from '../../lib/http/fields.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { entityType, entityTypeDescription } from './issue-tokens.ts';
+
+const currentUser = describeFields(
+  {
+    tokenId: z.string(),
+    userGuid: z.string(),
+    firstName: z.string(),
+    lastName: z.string(),
+    tenantId: z.int(),
+    tenantGuid: z.string(),
+    tenantName: z.string(),
+    appId: z.string(),
+    userEntityId: z.int().nullable(),
+    role: z.string(),
+    entityType,
+    scope: z.enum(scopes),
+    permissions: z.array(z.string()),
+    features: z.array(z.string()),
+  },
+  {
+    tokenId: 'The id of the access token.',
+    userGuid: 'The guid of the user.',
+    firstName: 'The first name of the user.',
+    lastName: 'The last name of the user.',
+    tenantId: 'The number of the tenant.',
+    tenantGuid: 'The guid of the tenant, as in `X-Tenant`.',
+    tenantName: 'The name of the tenant.',
+    appId: 'The id of the program that the tenant uses, as the operator has set it.',
+    userEntityId: 'The `Id` of the entity that the user belongs to; null if it is none.',
+    role: 'The name of the role of the user.',
+    entityType: entityTypeDescription,
+    scope: 'Whether the user accesses the data of every entity, or of the own entity only.',
+    permissions: 'What the user may do. The reference names the permission that an endpoint needs.',
+    features: 'What the operator has switched on for the tenant.',
+  },
+).meta({ title: 'CurrentUser' });
+
+/** Returns the caller, their tenant, role and permissions. */
+export function me(): TenantRoute {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/v1/auth/me',
+    access: 'user',
+    tag: 'Authentication',
+    summary: 'The current user, tenant, role and permissions',
+    response: currentUser,
+    handler: async (_input, { caller, tenant }) => ({
+      ...caller, // the response has the fields of `currentUser` only
+      tenantId: tenant.id,
+      tenantGuid: tenant.guid,
+      tenantName: tenant.name,
+      appId: tenant.appId,
+      userEntityId: caller.entityId,
+      permissions: [...caller.permissions],
+      features: [...tenant.features],
+    }),
+  });
+}

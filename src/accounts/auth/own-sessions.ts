@@ -1,0 +1,82 @@
+import { z } from 'zod';
+import { Session } from '../../control/control-entities.ts';
+import { describeFields, timestamp } from '../../lib/http/fields.ts';
+import { isUuid } from '../../lib/http/uuid.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { requireMayManage } from '../../tenancy/permission-rules.ts';
+import type { AuthServices } from './auth-services.ts';
+import { listActiveSessions, revokeSession } from './sessions.ts';
+
+const view = describeFields(
+  { id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() },
+  {
+    id: 'The id of the session, for `DELETE`.',
+    createdAt: 'When the user logged in.',
+    refreshedAt: 'When the tokens of the session were last exchanged.',
+    current: 'Whether it is the session of this request.',
+  },
+).meta({ title: 'Session' });
+const path = '/api/v1/auth/sessions';
+
+/** Lists the caller's sessions and ends one of them. */
+export function sessionRoutes({ control, directory }: AuthServices): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path,
+      access: 'user',
+      tag: 'Authentication',
+      summary: 'Your sessions, the newest first',
+      response: z.array(view),
+      handler: async (_input, { caller }) => {
+        const sessions = await listActiveSessions(control, caller.userId);
+        return sessions.map(session => ({
+          id: session.id,
+          createdAt: session.createdAt.toISOString(),
+          refreshedAt: session.refreshedAt.toISOString(),
+          current: session.id === caller.sessionId,
+        }));
+      },
+    }),
+    defineRoute({
+      method: 'DELETE',
+      path: `${path}/:id`,
+      access: 'user',
+      problems: ['forbidden'],
+      tag: 'Authentication',
+      summary: 'End a session',
+      description:
+        'Your own or, with the permission `users.manage` and the scope `All`, that of a user whose permissions you all ' +
+        'have. Ending an unknown session succeeds.',
+      handler: async ({ params: { id = '' } }, { caller, tenant, actor }) => {
+        if (!isUuid(id.toLowerCase())) return;
+        const found = { id, tenant: tenant.id };
+        const session = await control.em.fork().findOne(Session, found, { populate: ['user.role'] });
+        if (!session) return;
+        if (session.user.id !== caller.userId) {
+          // The response to a caller who manages nobody is that for an unknown session, so it discloses no id.
+          if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
+          requireMayManage(session.user.role.permissions, caller.permissions);
+        }
+        await revokeSession(control, session.id, 'ended', actor);
+        directory.invalidateSession(session.id);
+      },
+    }),
+  ];
+}
+
+/** Revokes the session of the access token. A legacy token has no session, so nothing happens. */
+export function logout({ control, directory }: AuthServices): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/logout',
+    access: 'user',
+    tag: 'Authentication',
+    summary: 'End the current session',
+    handler: async (_input, { caller }) => {
+      if (caller.sessionId === '') return;
+      await revokeSession(control, caller.sessionId, 'logout');
+      directory.invalidateSession(caller.sessionId);
+    },
+  });
+}

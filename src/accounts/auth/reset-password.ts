@@ -1,0 +1,125 @@
+import { z } from 'zod';
+import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
+import { fieldProblem } from '../../lib/errors.ts';
+import { clientNetwork } from '../../lib/http/client-address.ts';
+import { email } from '../../lib/http/email.ts';
+import { bodyLimits } from '../../lib/http/route.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+import { requestResetMail } from '../mails/mail-requests.ts';
+import { useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
+import type { AuthServices } from './auth-services.ts';
+import { hashRequester } from './hash-queue.ts';
+import { rememberNetwork } from './login-networks.ts';
+import { newPassword } from './new-password.ts';
+import { acceptedResponse, invalidMailToken } from './register.ts';
+import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
+
+const request = z.object({
+  email: email().optional().describe('The address of the user who receives a mail. Send it alone, for step 1.'),
+  token: z.string().min(1).optional().describe('The token of the mail. Send it with `newPassword`, for step 2.'),
+  newPassword: newPassword().optional().describe('The password to set.'),
+});
+
+/**
+ * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the
+ * response is the same for an unknown address. Step 2: the token of the mail sets the new
+ * password. The token of an invitation sets the first one.
+ */
+export function resetPassword(services: AuthServices): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/reset-password',
+    access: 'anonymous',
+    rateLimit: 'account',
+    tag: 'Authentication',
+    summary: 'Request a mail with a token for a new password, or set the password',
+    description:
+      'With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, ' +
+      'with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, ' +
+      'for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
+      'first password in the same way.',
+    body: request,
+    example: { email: 'you@example.com' },
+    bodyLimit: bodyLimits.auth,
+    response: acceptedResponse,
+    status: 202,
+    mayBeEmpty: true,
+    handler: async ({ body }, context) => {
+      const { email, token, newPassword } = body;
+      if (email !== undefined && token === undefined && newPassword === undefined) {
+        await requestReset(services, context, email);
+        return { status: 'accepted' as const };
+      }
+      if (email !== undefined || (token === undefined && newPassword === undefined))
+        throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
+      if (token === undefined) throw fieldProblem('token', 'is required', 'required');
+      if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
+      if (!(await setPassword(services, context, token, newPassword))) throw invalidMailToken();
+      return undefined;
+    },
+  });
+}
+
+/**
+ * Stores that somebody asks for a new password: a known address gets the mail that helps it on.
+ * Costs the same for every address.
+ */
+export async function requestReset(
+  { control, mails }: Pick<AuthServices, 'control' | 'mails'>,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
+  address: string,
+): Promise<void> {
+  await requestResetMail(control, { tenantId: tenant.id, address, traceId: origin.traceId });
+  mails.wake();
+}
+
+/**
+ * Sets the password that the token of a reset or of an invitation permits to set.
+ * @returns false when the token is not valid
+ */
+export async function setPassword(
+  services: AuthServices,
+  context: RequestContext,
+  token: string,
+  password: string,
+): Promise<boolean> {
+  // Hashed before the transaction, to keep the transaction short.
+  const passwordHash = await services.passwords.hash(password, hashRequester(context));
+  return transactControl(services.control, query => usePasswordLink(query, services, context, token, passwordHash), {
+    deadline: context.deadline,
+    isRepeatable: false,
+  });
+}
+
+const confirmInvited = 'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
+
+/**
+ * Sets a password, and makes the link void that permits it. A reset revokes all sessions of the
+ * user; an invitation confirms the address, and ends its registrations, whose senders have chosen
+ * other passwords. The user is the actor in the audit log.
+ */
+async function usePasswordLink(
+  query: QueryControl,
+  { secrets }: Pick<AuthServices, 'secrets'>,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
+  token: string,
+  passwordHash: string,
+): Promise<boolean> {
+  const link = await useLink(query, secrets, tenant, ['invitation', 'reset'], token);
+  if (!link) return false;
+
+  const { userId, userGuid, kind } = link;
+  const { ipAddress, traceId } = origin;
+  await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
+  if (kind === 'invitation') {
+    await query('confirm_invited', confirmInvited, [userId]);
+    await withdrawRegistrationsOf(query, userId);
+  }
+  await setPasswordHash(query, userId, passwordHash);
+  await revokeSessionsOf(query, userId, 'password_reset');
+
+  // The token proves that the client reads the mails of the user.
+  await rememberNetwork(query, userId, clientNetwork(ipAddress));
+  return true;
+}

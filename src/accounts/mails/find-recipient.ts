@@ -1,0 +1,142 @@
+import { type ControlDatabase, type QueryControl, transactControl } from '../../control/database.ts';
+import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import { linkLifetimes } from './mail-link.ts';
+import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
+import { removeReplacedDeliveries } from './mail-requests.ts';
+import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
+
+/**
+ * Why nobody gets the mail that somebody asked for. `unknown`: nobody has the address;
+ * `limited`: the address has got as many as it may; `replaced`: a later mail is in its place.
+ */
+export type NotFound = 'unknown' | 'limited' | 'replaced';
+
+/** A client that registers a foreign address must not use up the mails of its owner. */
+const networkFactor = 4;
+
+// The lock makes the mail follow or precede a change of the user: the mail that is chosen is the
+// one for the state in which the user is when it is stored.
+const lockKnown = `
+  select id::float8 as id, disabled_at is not null as "isDisabled", confirmed_at is not null as "isConfirmed",
+         invited_at is not null as "isInvited",
+         exists (select from mail_deliveries m
+                  where m.user_id = u.id and m.kind = 'registration' and m.expires_at > now()) as "isRegistering"
+    from users u where tenant_id = $1 and email = $2 for no key update`;
+/**
+ * Password and names of an unconfirmed user are placeholders: its confirmation sets those of
+ * the confirmed registration.
+ */
+const insertUnconfirmed = `
+  insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
+  select $1, $2, password_hash, first_name, last_name, roles.id, 'Self'
+    from registrations, roles
+   where delivery_id = $3 and roles.tenant_id = $1 and roles.name = 'Member'
+  on conflict (tenant_id, email) do nothing`;
+const countMails = `
+  select exists (select from mail_deliveries
+                  where user_id = $1 and kind = $2 and about = $3 and id > $4) as "isReplaced",
+         count(*) filter (where about = $3)::int as same, count(*)::int as "all"
+    from mail_deliveries
+   where user_id = $1 and kind = $2 and id <> $4
+     and (state = 'waiting' or state = 'sent' and settled_at > now() - $5::float8 * interval '1 ms')`;
+const setRecipient = `
+  update mail_deliveries
+     set user_id = $2, address = null, kind = $3, about = $4, expires_at = coalesce(now() + $5::interval, expires_at)
+   where id = $1`;
+/** The sender of a registration has chosen its password, which no other mail may confirm. */
+const dropRegistration = 'delete from registrations where delivery_id = $1';
+
+interface KnownUser {
+  readonly id: number;
+  readonly isDisabled: boolean;
+  readonly isConfirmed: boolean;
+  readonly isInvited: boolean;
+  /** True while a registration can be confirmed. */
+  readonly isRegistering: boolean;
+}
+
+/** The mail that helps an address on. */
+interface HelpfulMail {
+  readonly kind: MailKind;
+  readonly about: MailAbout;
+  /** As an interval of PostgreSQL; undefined for that of the mail that was asked for. */
+  readonly lifetime?: string;
+}
+
+/**
+ * Looks up who has the address that a mail was asked for, makes a user of an address that was
+ * registered, and enters the user into the delivery, as the mail that helps on in the state in
+ * which the user is (docs/guide/accounts.md has them all). Mails that were accepted in the time
+ * of the limit count, and those that may still be: at most `rate.max` of a kind that one client
+ * can cause, and `networkFactor` times as many that all clients together can.
+ */
+export function findRecipient(control: ControlDatabase, mail: LeasedMail, rate: Rate): Promise<LeasedMail | NotFound> {
+  return transactControl(control, async query => {
+    const user = await findKnown(query, mail);
+    if (!user) return 'unknown';
+
+    const found = await enterUser(query, mail, user, rate);
+    await removeOldDeliveries(query);
+    if (mail.kind === 'registration') await removeUnconfirmed(query); // not this user, who has a delivery now
+    return found;
+  });
+}
+
+/** Returns the user who has the address, and makes one of an address that was registered. */
+async function findKnown(
+  query: QueryControl,
+  { id, kind, tenantId, address }: LeasedMail,
+): Promise<KnownUser | undefined> {
+  const key = [tenantId, address];
+  const [known] = await query<KnownUser>('mails_lock_known', lockKnown, key);
+  if (known || kind !== 'registration') return known;
+
+  await query('mails_insert_unconfirmed', insertUnconfirmed, [...key, id]);
+  // The one that was added, or one that was added at the same time.
+  const [added] = await query<KnownUser>('mails_lock_known', lockKnown, key);
+  return added;
+}
+
+/**
+ * Chooses the mail. Who was invited keeps the role that the invitation gives, and chooses the
+ * password by its link: the password of a registration, which anyone can send, must not become
+ * theirs. The link for who has registered, and asks for a password, is like that of an
+ * invitation, and ends as that of a reset.
+ */
+function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail {
+  const asked = kind === 'registration' ? kind : 'reset';
+  const other: MailAbout = { ...about, asked };
+
+  if (user.isDisabled) return { kind: 'account_notice', about: { ...other, because: 'disabled' }, lifetime: '1 day' };
+  if (user.isConfirmed) {
+    return asked === 'reset' ? { kind, about } : { kind: 'reset', about: other, lifetime: linkLifetimes.reset };
+  }
+  if (user.isInvited) return { kind: 'invitation', about: other, lifetime: linkLifetimes.invitation };
+  if (asked === 'registration') return { kind, about };
+  if (!user.isRegistering) {
+    return { kind: 'account_notice', about: { ...other, because: 'expired' }, lifetime: '1 day' };
+  }
+  return { kind: 'invitation', about: { ...other, because: 'unconfirmed' }, lifetime: linkLifetimes.reset };
+}
+
+async function enterUser(
+  query: QueryControl,
+  mail: LeasedMail,
+  user: KnownUser,
+  rate: Rate,
+): Promise<LeasedMail | NotFound> {
+  const { kind, about, lifetime } = helpfulMail(mail, user);
+  const { id } = mail;
+  await removeReplacedDeliveries(query, user.id, { id, kind, about });
+
+  const values = [user.id, kind, about, id, rate.windowMs];
+  const [counted] = await query<{ isReplaced: boolean; same: number; all: number }>('mails_count', countMails, values);
+  if (counted?.isReplaced) return 'replaced';
+  if ((counted?.same ?? 0) >= rate.max || (counted?.all ?? 0) >= rate.max * networkFactor) return 'limited';
+
+  await query('mails_set_recipient', setRecipient, [id, user.id, kind, about, lifetime ?? null]);
+  if (mail.kind === 'registration' && kind !== 'registration') {
+    await query('mails_drop_registration', dropRegistration, [id]);
+  }
+  return { ...mail, kind, about, userId: user.id, address: null };
+}

@@ -1,0 +1,98 @@
+import { withoutAddresses, withoutUrls } from '../../lib/log/describe-error.ts';
+
+/** The failure of an attempt, as the mail server or the network has told it. */
+export interface MailFailure {
+  /**
+   * Why, for those who manage the users of a tenant: nothing of the network of the service, and
+   * no address.
+   */
+  readonly reason: string;
+  /** True when another attempt would get the same answer. */
+  readonly isFinal: boolean;
+  /** True when the mail server asks for patience, or does not work. */
+  readonly isOverloaded: boolean;
+  /** For the log. */
+  readonly answer: MailAnswer;
+}
+
+/** A failed attempt as the log has it, without an address. */
+interface MailAnswer {
+  /** Of nodemailer or Node, such as `EENVELOPE`. */
+  readonly code: string | undefined;
+  /** Of the network or TLS, such as `CERT_HAS_EXPIRED`. */
+  readonly cause: string | undefined;
+  /** The command that the server answered, such as `RCPT TO`. */
+  readonly command: string | undefined;
+  readonly responseCode: number | undefined;
+  /** RFC 3463, such as `5.1.1`. */
+  readonly enhancedCode: string | undefined;
+  readonly message: string;
+}
+
+/** The properties of errors of nodemailer. */
+interface TransportError extends Error {
+  readonly code?: string;
+  readonly originalCode?: string;
+  readonly command?: string;
+  readonly response?: string;
+  readonly responseCode?: number;
+}
+
+/**
+ * Describes why an attempt failed.
+ * @param address of the recipient: neither it nor the part before its `@` is in the description
+ */
+export function describeMailFailure(error: unknown, address: string): MailFailure {
+  const { message, code, originalCode, command, response = '', responseCode } = asTransportError(error);
+  const [, enhancedCode] = /^\d{3}[ -](\d\.\d{1,3}\.\d{1,3})\b/.exec(response) ?? [];
+  const isPermanent = responseCode !== undefined && responseCode >= 500 && responseCode !== 503;
+  const isOfMail = command === 'RCPT TO' || command === 'DATA';
+
+  return {
+    reason: reasonOf({ code, command, responseCode, enhancedCode }),
+    // A refused sender or login is a fault of the settings, which an operator may mend
+    // meanwhile.
+    isFinal: code === 'EUTF8' || (isPermanent && isOfMail),
+    isOverloaded: responseCode === undefined ? code !== 'EUTF8' : !isPermanent,
+    answer: {
+      code,
+      cause: originalCode,
+      command: command?.replace(/^AUTH .*/, 'AUTH'),
+      responseCode,
+      enhancedCode,
+      message: withoutAddress(withoutUrls(message), address),
+    },
+  };
+}
+
+function asTransportError(error: unknown): TransportError {
+  return error instanceof Error ? error : new Error('no error was thrown');
+}
+
+function reasonOf({
+  code,
+  command,
+  responseCode,
+  enhancedCode,
+}: Pick<MailAnswer, 'code' | 'command' | 'responseCode' | 'enhancedCode'>): string {
+  if (code === 'EUTF8') return 'the mail server takes no letters like these before the @';
+  if (responseCode === undefined) return 'the mail server cannot be reached';
+
+  const codes = [responseCode, enhancedCode].filter(Boolean).join(' ');
+  const what =
+    command === 'RCPT TO' ? 'the address' : command === 'DATA' ? 'the mail' : 'mails of this service at the moment';
+  return responseCode >= 500
+    ? `the mail server refuses ${what} (${codes})`
+    : `the mail server asks for patience (${codes})`;
+}
+
+/**
+ * Also removes what stands before the `@` of the recipient, which some servers repeat alone.
+ */
+function withoutAddress(text: string, address: string): string {
+  const local = address.slice(0, address.lastIndexOf('@'));
+  const shown = withoutAddresses(text);
+  return local.length < 2
+    ? shown
+    : shown.replace(new RegExp(`(?<!\\w)${local.replace(/[^\w\s]/g, '\\$&')}(?!\\w)`, 'gi'), '(address)');
+}

@@ -1,0 +1,190 @@
+import { type ControlDatabase, queryControl } from '../../control/database.ts';
+import { createLeases, isLeased, type Leases, leaseTime } from '../../control/leases.ts';
+import type { LinkKind } from './mail-link.ts';
+
+/** The kinds of mail. */
+export type MailKind = LinkKind | 'account_notice' | 'webhook_disabled';
+
+/** Further facts of a mail, as `mail_deliveries.about`. */
+export interface MailAbout {
+  /** Of the client that registered an address. */
+  readonly network?: string;
+  /** What somebody asked for, where another mail helps the address on. */
+  readonly asked?: 'reset' | 'registration';
+  /** Why the mail that was asked for would not help. */
+  readonly because?: 'unconfirmed' | 'expired' | 'disabled';
+  /** Of a webhook. */
+  readonly host?: string;
+  readonly reason?: 'gone' | 'failing' | 'rights';
+}
+
+/** A delivery that this process may try. */
+export interface LeasedMail {
+  readonly id: number;
+  readonly tenantId: number;
+  readonly tenantGuid: string;
+  readonly kind: MailKind;
+  readonly about: MailAbout;
+  /** Null: nobody has looked up yet who has the address. */
+  readonly userId: number | null;
+  readonly address: string | null;
+  readonly traceId: string | null;
+  readonly isExpired: boolean;
+  /** True if an earlier attempt may have arrived. */
+  readonly mayHaveArrived: boolean;
+}
+
+/** The facts that an attempt needs. */
+export interface BegunMail {
+  readonly link: string;
+  /** Number of this attempt, from 1. */
+  readonly attempt: number;
+  readonly email: string;
+  readonly userGuid: string;
+  /** When somebody asked for it, in ms since 1970. */
+  readonly createdAt: number;
+  /** Of a registration. */
+  readonly firstName: string | null;
+  readonly lastName: string | null;
+}
+
+/** An attempt that was not accepted. */
+export interface FailedAttempt {
+  readonly reason: string;
+  readonly mayHaveArrived: boolean;
+  readonly delayMs: number;
+}
+
+const leaseText = `
+  with next as (
+    select m.id, t.guid from mail_deliveries m join tenants t on t.id = tenant_id
+     where m.state = 'waiting' and m.next_attempt_at <= now() and not ${isLeased('m')} and t.status = 'active'
+     order by m.next_attempt_at limit $2 for update of m skip locked)
+  update mail_deliveries m set holder = $1, leased_until = now() + ${leaseTime}
+    from next where m.id = next.id
+  returning m.id::float8 as id, tenant_id::float8 as "tenantId", next.guid as "tenantGuid", kind, about,
+            user_id::float8 as "userId", address, trace_id as "traceId", expires_at <= now() as "isExpired",
+            tried_at is not null as "mayHaveArrived"`;
+/**
+ * A later delivery of the user, kind and about replaces this one, unless this one may have
+ * arrived already: then it stays, for the limit of mails, and is not tried again.
+ */
+const isReplaced = `
+  exists (select from mail_deliveries later
+           where later.user_id = m.user_id and later.kind = m.kind and later.about = m.about and later.id > m.id)`;
+const beginText = `
+  with begun as (
+    update mail_deliveries m set tried_at = coalesce(tried_at, now()), attempts = attempts + 1
+     where m.id = $1 and holder = $2 and leased_until > now() and state = 'waiting' and not ${isReplaced}
+    returning id, link, user_id, attempts, created_at)
+  select b.link, b.attempts as attempt, u.email, u.guid as "userGuid",
+         (extract(epoch from b.created_at) * 1000)::float8 as "createdAt",
+         r.first_name as "firstName", r.last_name as "lastName"
+    from begun b join users u on u.id = b.user_id left join registrations r on r.delivery_id = b.id`;
+const dropText = `delete from mail_deliveries m where id = $1 and holder = $2`;
+const free = 'holder = null, leased_until = now()';
+const dropReplacedText = `${dropText} and ${isReplaced} and tried_at is null`;
+const settleReplacedText = `
+  update mail_deliveries m
+     set state = 'refused', reason = 'a later mail is in its place', settled_at = now(), ${free}
+   where id = $1 and holder = $2 and state = 'waiting' and ${isReplaced}`;
+const settleText = `
+  update mail_deliveries
+     set state = $3, reason = $4, settled_at = now(), ${free},
+         tried_at = case when $5::boolean then tried_at end
+   where id = $1 and holder = $2 and state = 'waiting'`;
+const postponeText = `
+  update mail_deliveries
+     set next_attempt_at = now() + $4::float8 * interval '1 ms', reason = $3, ${free},
+         tried_at = case when $5::boolean then tried_at end
+   where id = $1 and holder = $2 and state = 'waiting'`;
+const giveBackText = `
+  update mail_deliveries
+     set attempts = greatest(attempts - 1, 0), ${free}, tried_at = case when $3::boolean then tried_at end
+   where id = $1 and holder = $2 and state = 'waiting'`;
+
+/**
+ * The mails that wait, in the control database. A process holds a lease for each mail that it
+ * tries, so that one process at a time sends it. After the end of a process, another one tries
+ * its mails within ten seconds.
+ */
+export class MailQueue {
+  readonly #control: ControlDatabase;
+  readonly #holder: string;
+  /** Those of this process. */
+  readonly leases: Leases;
+
+  /** @param holder identifies this process */
+  constructor(control: ControlDatabase, holder: string) {
+    this.#control = control;
+    this.#holder = holder;
+    this.leases = createLeases(control, 'mail_deliveries', holder);
+  }
+
+  /** Leases mails of active tenants that are due, those that have waited longest first. */
+  async lease(limit: number): Promise<LeasedMail[]> {
+    const sentAt = performance.now();
+    const leased = await this.#query<LeasedMail>('lease', leaseText, [this.#holder, limit]);
+    for (const { id } of leased) this.leases.hold(id, sentAt);
+    return leased;
+  }
+
+  /**
+   * Begins an attempt. @returns undefined when the mail was withdrawn or replaced, or the lease
+   * is lost
+   */
+  async begin({ id }: LeasedMail): Promise<BegunMail | undefined> {
+    const [begun] = await this.#query<BegunMail>('begin', beginText, [id, this.#holder]);
+    return begun;
+  }
+
+  /** Removes a mail that nobody is to get. */
+  async drop({ id }: LeasedMail): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('drop', dropText, [id, this.#holder]);
+  }
+
+  /**
+   * Ends the attempts of a mail that a later one has replaced; it stays if it may have arrived.
+   * Does nothing to one whose lease is lost: it is tried again.
+   */
+  async endReplaced({ id }: LeasedMail): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('drop_replaced', dropReplacedText, [id, this.#holder]);
+    await this.#query('settle_replaced', settleReplacedText, [id, this.#holder]);
+  }
+
+  /** Ends the attempts: the mail server has accepted the mail. */
+  async accept({ id }: LeasedMail): Promise<void> {
+    await this.#settle(id, 'sent', null, true);
+  }
+
+  /** Ends the attempts: the mail is not sent. */
+  async refuse({ id }: LeasedMail, reason: string, mayHaveArrived: boolean): Promise<void> {
+    await this.#settle(id, 'refused', reason, mayHaveArrived);
+  }
+
+  /** Gives a mail back, which is tried again. */
+  async postpone({ id }: LeasedMail, { reason, delayMs, mayHaveArrived }: FailedAttempt): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('postpone', postponeText, [id, this.#holder, reason, delayMs, mayHaveArrived]);
+  }
+
+  /**
+   * Gives a mail back whose attempt this process has cut off: another process may try it at
+   * once.
+   */
+  async giveBack({ id }: LeasedMail, mayHaveArrived: boolean): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('give_back', giveBackText, [id, this.#holder, mayHaveArrived]);
+  }
+
+  async #settle(id: number, state: 'sent' | 'refused', reason: string | null, mayHaveArrived: boolean): Promise<void> {
+    this.leases.forget(id);
+    await this.#query('settle', settleText, [id, this.#holder, state, reason, mayHaveArrived]);
+  }
+
+  #query<Row extends object>(name: string, text: string, values: unknown[]): Promise<Row[]> {
+    return queryControl<Row>(this.#control, `mails_${name}`, text, values);
+  }
+}

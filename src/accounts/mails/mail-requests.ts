@@ -1,0 +1,173 @@
+import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
+import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import { linkLifetimes, newLink } from './mail-link.ts';
+import { removeOldDeliveries } from './remove-old-deliveries.ts';
+
+/** The person who asks for a mail to an address, and the request. */
+export interface MailRequest {
+  readonly tenantId: number;
+  /** As `readEmail` returns it. */
+  readonly address: string;
+  readonly traceId: string;
+}
+
+/** The data of a registration, which become those of the user when its link is used. */
+export interface RegistrationData {
+  readonly passwordHash: string;
+  readonly firstName: string;
+  readonly lastName: string;
+  /**
+   * The administrator who registered the person, as `RequestContext.actor`; null: the person,
+   * or anyone else.
+   */
+  readonly actor: string | null;
+}
+
+/** Looks nobody up: the response must not depend on whether somebody has the address. */
+const insertRequest = `
+  insert into mail_deliveries (link, tenant_id, address, kind, about, trace_id, expires_at)
+  values ($1, $2, $3, $4, $5, $6, now() + $7::interval)`;
+const insertReset = `${insertRequest} returning id`;
+const insertRegistration = `
+  with delivery as (${insertRequest} returning id)
+  insert into registrations (delivery_id, password_hash, first_name, last_name, actor)
+  select id, $8, $9, $10, $11 from delivery`;
+
+/**
+ * Stores that somebody asked for a mail with a link for a new password. Costs the same for
+ * every address: a worker looks up afterwards who has it.
+ */
+export async function requestResetMail(control: ControlDatabase, request: MailRequest): Promise<void> {
+  const { tenantId, address, traceId } = request;
+  const values = [newLink(), tenantId, address, 'reset', {}, traceId, linkLifetimes.reset];
+  await queryControl(control, 'mails_request_reset', insertReset, values);
+}
+
+/**
+ * Stores a registration, for whose address a worker then makes a user and sends a mail. Costs
+ * the same for every address.
+ * @param network of the client, whose registrations of one address have a limit
+ */
+export async function requestRegistrationMail(
+  control: ControlDatabase,
+  request: MailRequest,
+  network: string,
+  { passwordHash, firstName, lastName, actor }: RegistrationData,
+): Promise<void> {
+  const { tenantId, address, traceId } = request;
+  await queryControl(control, 'mails_request_registration', insertRegistration, [
+    newLink(),
+    tenantId,
+    address,
+    'registration',
+    { network },
+    traceId,
+    linkLifetimes.registration,
+    passwordHash,
+    firstName,
+    lastName,
+    actor,
+  ]);
+}
+
+/**
+ * A tenant that starts to use the service invites its people in one go: 120 in 15 minutes by
+ * default.
+ */
+const tenantFactor = 40;
+
+/**
+ * When the oldest of the mails that count leaves the window: those that were accepted in it,
+ * and those that may still be. What a mail server did not accept does not count, nor what
+ * somebody else has asked for: it must not stop an administrator.
+ */
+const counting = `state = 'waiting' or state = 'sent' and settled_at > now() - $3::float8 * interval '1 ms'`;
+const untilOldest = `
+  select coalesce(
+           extract(epoch from min(settled_at) - now()) * 1000 + $3::float8, least($3::float8, 60000))::float8 as ms,
+         count(*)::int as count`;
+const countUser = `
+  ${untilOldest} from mail_deliveries where user_id = $1 and kind = $2 and about = '{}' and (${counting})`;
+const countTenant = `
+  ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and about = '{}' and (${counting})`;
+const insertInvitation = `
+  insert into mail_deliveries (link, tenant_id, user_id, kind, trace_id, expires_at)
+  values ($1, $2, $3, 'invitation', $4, now() + $5::interval)`;
+/**
+ * Skips what another transaction has locked, which would wait for this one: such a delivery is
+ * found to be replaced when it is tried.
+ */
+const removeReplaced = `
+  delete from mail_deliveries
+   where id in (select id from mail_deliveries
+                 where user_id = $1 and kind = $2 and about = $3 and state = 'waiting' and tried_at is null
+                   and ($4::bigint is null or id < $4) for update skip locked)`;
+
+/**
+ * Removes the deliveries that a later one replaces: those that wait, and surely have not
+ * arrived.
+ */
+export async function removeReplacedDeliveries(
+  query: QueryControl,
+  userId: number,
+  delivery: { readonly id: number | null; readonly kind: string; readonly about: object },
+): Promise<void> {
+  await query('mails_remove_replaced', removeReplaced, [userId, delivery.kind, delivery.about, delivery.id]);
+}
+
+/**
+ * Adds the mail of an invitation, in the transaction that makes the user. It takes the place of
+ * one that waits.
+ * @param rate of mails to one account; a tenant has `tenantFactor` times as many
+ * @returns after how many milliseconds a further invitation may be sent; 0 = this one was added
+ */
+export async function addInvitationMail(
+  query: QueryControl,
+  user: { readonly id: number; readonly tenantId: number },
+  traceId: string,
+  rate: Rate,
+): Promise<number> {
+  await removeReplacedDeliveries(query, user.id, { id: null, kind: 'invitation', about: {} });
+
+  const limits = [
+    { name: 'mails_count_user', text: countUser, of: user.id, max: rate.max },
+    { name: 'mails_count_tenant', text: countTenant, of: user.tenantId, max: rate.max * tenantFactor },
+  ];
+  for (const { name, text, of, max } of limits) {
+    const [counted] = await query<{ ms: number; count: number }>(name, text, [of, 'invitation', rate.windowMs]);
+    if (counted && counted.count >= max) return Math.max(counted.ms, 1);
+  }
+
+  const values = [newLink(), user.tenantId, user.id, traceId, linkLifetimes.invitation];
+  await query('mails_insert_invitation', insertInvitation, values);
+  await removeOldDeliveries(query);
+  return 0;
+}
+
+/** A webhook that the service has disabled. */
+export interface DisabledWebhook {
+  /** Host and port alone: the rest of a URL may contain a secret. */
+  readonly host: string;
+  readonly reason: 'gone' | 'failing' | 'rights';
+}
+
+/** The ids are those of links that these mails do not have. */
+const insertNotices = `
+  insert into mail_deliveries (link, tenant_id, user_id, kind, about, expires_at)
+  select gen_random_uuid(), u.tenant_id, u.id, 'webhook_disabled', $2, now() + interval '1 day'
+    from users u join roles r on r.id = role_id
+   where u.tenant_id = $1 and 'settings.write' = any (permissions) and scope = 'All'
+     and disabled_at is null and confirmed_at is not null
+   order by u.id limit 50`;
+
+/**
+ * Adds a mail to each of those who manage the settings of a tenant: the service has disabled a
+ * webhook.
+ */
+export async function addWebhookMails(
+  control: ControlDatabase,
+  tenantId: number,
+  { host, reason }: DisabledWebhook,
+): Promise<void> {
+  await queryControl(control, 'mails_insert_notices', insertNotices, [tenantId, { host, reason }]);
+}

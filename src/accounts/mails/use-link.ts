@@ -1,0 +1,165 @@
+import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
+import type { TenantRecord } from '../../control/records.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+import { isTokenOf, type LinkKind, type ParsedToken, parseToken } from './mail-link.ts';
+
+/** A link that is good, and the user to whom it was sent. */
+export interface GoodLink {
+  /** Of its delivery. */
+  readonly id: number;
+  readonly kind: LinkKind;
+  readonly userId: number;
+  readonly userGuid: string;
+  readonly email: string;
+}
+
+export type LinkTenant = Pick<TenantRecord, 'id' | 'guid'>;
+
+/**
+ * SQL: a link is good while its delivery is there, unused and not expired, and no later one of
+ * its user and kind may have arrived. Registrations do not replace each other: whoever
+ * registers an address must not make the link of its owner void.
+ */
+const isGood = `
+  m.expires_at > now() and m.used_at is null and u.disabled_at is null
+  and case m.kind
+        when 'reset' then u.confirmed_at is not null
+        else u.confirmed_at is null
+      end
+  and (m.kind = 'registration' or not exists (
+    select from mail_deliveries later
+     where later.user_id = m.user_id and later.kind = m.kind and later.id > m.id and later.tried_at is not null))`;
+
+/** A link that was sent, and what has become of it. */
+export interface SentLink extends GoodLink {
+  /** `ended`: a later mail is in its place, or the account is not in the state for it any more. */
+  readonly state: 'good' | 'used' | 'expired' | 'ended';
+  /** How many seconds ago it was used, or another one of its user and kind; null: it was not. */
+  readonly usedSecondsAgo: number | null;
+  /** Of the user, as it is now. */
+  readonly passwordHash: string;
+  readonly isDisabled: boolean;
+}
+
+const sentLink = `
+  select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
+         u.password_hash as "passwordHash", u.disabled_at is not null as "isDisabled",
+         extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
+         case when ${isGood} then 'good'
+              when m.used_at is not null then 'used'
+              when m.expires_at <= now() then 'expired'
+              else 'ended' end as state
+    from mail_deliveries m join users u on u.id = m.user_id
+   where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[])`;
+const goodLink = `
+  select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email
+    from mail_deliveries m join users u on u.id = m.user_id
+   where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[]) and ${isGood}`;
+/** Locks the user before the delivery, as all that make links void. */
+const lockUserOfLink = `
+  select from users
+   where id = (select user_id from mail_deliveries where link = $1 and tenant_id = $2)
+     for no key update`;
+const removeWaiting = `
+  delete from mail_deliveries where user_id = $1 and kind = $2 and state = 'waiting' and id <> $3`;
+/** A link that somebody has followed has arrived, whatever the mail server has said. */
+const markUsed = `
+  update mail_deliveries
+     set used_at = now(),
+         state = case id when $3 then 'sent' else state end,
+         settled_at = coalesce(settled_at, now())
+   where user_id = $1 and kind = $2 and used_at is null`;
+
+/**
+ * Finds the link that a token opens, and does not use it: so only who has the mail learns what
+ * has become of its link.
+ * @returns undefined when it is withdrawn, of another tenant or another kind, or no link
+ */
+export async function findLink(
+  control: ControlDatabase,
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  tenant: LinkTenant,
+  kinds: readonly LinkKind[],
+  token: string,
+): Promise<SentLink | undefined> {
+  const parsed = parseToken(token);
+  if (!parsed) return undefined;
+
+  const [found] = await queryControl<SentLink>(control, 'sent_link', sentLink, [parsed.link, tenant.id, kinds]);
+  return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
+}
+
+/**
+ * Uses the link that a token opens: it and all others of the user and its kind are void from
+ * now on. Locks the user.
+ * @returns undefined for a link that is not good, and for none
+ */
+export async function useLink(
+  query: QueryControl,
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  tenant: LinkTenant,
+  kinds: readonly LinkKind[],
+  token: string,
+): Promise<GoodLink | undefined> {
+  const parsed = parseToken(token);
+  if (!parsed) return undefined;
+
+  await query('lock_user_of_link', lockUserOfLink, [parsed.link, tenant.id]);
+  const link = await readLink(query, secrets, tenant, kinds, parsed);
+  if (!link) return undefined;
+
+  const { userId, kind, id } = link;
+  await query('mails_remove_waiting', removeWaiting, [userId, kind, id]);
+  await query('mails_mark_used', markUsed, [userId, kind, id]);
+  return link;
+}
+
+async function readLink(
+  query: QueryControl,
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  tenant: LinkTenant,
+  kinds: readonly LinkKind[],
+  parsed: ParsedToken,
+): Promise<GoodLink | undefined> {
+  const [found] = await query<GoodLink>('good_link', goodLink, [parsed.link, tenant.id, kinds]);
+  return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
+}
+
+function isGenuine(
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  tenant: LinkTenant,
+  parsed: ParsedToken,
+  found: GoodLink | undefined,
+): boolean {
+  return (
+    found !== undefined &&
+    isTokenOf(secrets, parsed, {
+      link: parsed.link,
+      kind: found.kind,
+      tenantGuid: tenant.guid,
+      userGuid: found.userGuid,
+    })
+  );
+}
+
+const withdrawAll = 'delete from mail_deliveries where user_id = $1';
+
+/** Makes every link void that a user has received or will receive by a mail of before. */
+export async function withdrawLinks(query: QueryControl, userId: number): Promise<void> {
+  await query('withdraw_links', withdrawAll, [userId]);
+}
+
+const withdrawRegistrations = `
+  delete from mail_deliveries where user_id = $1 and kind = 'registration' and id is distinct from $2`;
+
+/**
+ * Makes every link void that confirms a registration of a user.
+ * @param usedId of the delivery whose link was used, which stays
+ */
+export async function withdrawRegistrationsOf(
+  query: QueryControl,
+  userId: number,
+  usedId: number | null = null,
+): Promise<void> {
+  await query('withdraw_registrations', withdrawRegistrations, [userId, usedId]);
+}

@@ -1,0 +1,169 @@
+import { email } from '../../lib/http/email.ts';
+import { pathId, type RouteInput } from '../../lib/http/route.ts';
+import { nothing, type Statement } from '../../lib/postgres/statement.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+import type { AuthServices } from '../auth/auth-services.ts';
+import { revokeSessionsOf } from '../auth/sessions.ts';
+import { setDisabled } from '../auth/set-disabled.ts';
+import { addInvitationMail } from '../mails/mail-requests.ts';
+import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
+import { inviteUser } from './invite-user.ts';
+import { userDocumentation } from './user-documentation.ts';
+import {
+  correctAddress,
+  findManagedUser,
+  type ManagedUser,
+  replaceUser,
+  takeBack,
+  userFields,
+} from './user-records.ts';
+import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
+
+type Change = (transaction: PeopleTransaction, user: ManagedUser, requireEntity: () => void) => Promise<void>;
+
+/** PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions. */
+export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
+  const common = { ...userDocumentation, access: 'users.manage' } as const;
+  const recordPath = `${path}/:id`;
+  /** Makes a change of the user that the path names, and returns the user. */
+  const changeUser = async (
+    { params, precondition }: Pick<RouteInput<never>, 'params' | 'precondition'>,
+    context: RequestContext,
+    change: Change,
+    entityId: number | null = null,
+  ): Promise<UserView | undefined> => {
+    const tenantId = context.tenant.id;
+    const changeFound = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
+      const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+      const user = await findManagedUser(transaction, tenantId, id, precondition);
+      await change(transaction, user, requireEntity);
+      return userById([['tenant_id = ?', tenantId]], user.id);
+    };
+    return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
+  };
+  const disabling = (action: 'disable' | 'enable', summary: string): TenantRoute =>
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${recordPath}/${action}`,
+      summary,
+      response: userView,
+      hasTag: true,
+      takesIdempotencyKey: true,
+      handler: (input, context) =>
+        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, action === 'disable')),
+    });
+  return [
+    defineRoute({
+      ...common,
+      method: 'PUT',
+      path: recordPath,
+      summary: 'Replace names, role, scope and entity of one User record, and the address until it is confirmed',
+      description:
+        `${userDocumentation.description} An \`Email\` that differs corrects the address of a person who was invited: links in ` +
+        'mails to the former address are void, and the new one receives the invitation. A confirmed address stays.',
+      body: userFields.extend({ Email: email().optional().describe(emailDescription) }),
+      example: { FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All', EntityId: null },
+      response: userView,
+      hasTag: true,
+      takesIfMatch: true,
+      problems: ['duplicate'],
+      handler: async (input, context) => {
+        const { EntityId, Email } = input.body;
+        const { tenant, origin } = context;
+        const replace: Change = async (transaction, user, requireEntity) => {
+          requireEntity();
+          await replaceUser(transaction, tenant.id, user, input.body);
+          const isCorrected = Email !== undefined && (await correctAddress(transaction, user, Email));
+          if (!isCorrected || user.isDisabled) return;
+
+          const recipient = { id: user.id, tenantId: tenant.id };
+          const delayMs = await addInvitationMail(transaction.query, recipient, origin.traceId, services.mailRate);
+          if (delayMs > 0) throw rateLimited(delayMs);
+        };
+
+        const changed = await changeUser(input, context, replace, EntityId);
+        services.mails.wake();
+        return changed;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: recordPath,
+      summary: 'Take the invitation of one User back',
+      description:
+        `${userDocumentation.description} Removes a person who has not accepted an invitation, or not confirmed a ` +
+        'registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.',
+      takesIfMatch: true,
+      problems: ['in_use'],
+      handler: async ({ params, precondition }, context) => {
+        await changePeople(services, context, async transaction => {
+          const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+          await takeBack(transaction, await findManagedUser(transaction, context.tenant.id, id, precondition));
+          return nothing;
+        });
+      },
+    }),
+    disabling(
+      'disable',
+      'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
+    ),
+    disabling('enable', 'Allow the logins of one disabled User again; links in earlier mails stay void'),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: `${recordPath}/sessions`,
+      summary: 'End all sessions of one User',
+      takesIfMatch: true,
+      handler: async (input, context) => {
+        await changeUser(input, context, ({ query }, { id }) => revokeSessionsOf(query, id, 'ended'));
+      },
+    }),
+  ];
+}
+
+/**
+ * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is stored in the
+ * transaction that makes the user, so that a process which is killed loses none.
+ */
+export function inviteRoute(services: AuthServices, path: string): TenantRoute {
+  return defineRoute({
+    ...userDocumentation,
+    method: 'POST',
+    path,
+    access: 'users.manage',
+    summary: 'Invite a person, who receives a mail to set a password',
+    description:
+      'The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until ' +
+      'then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and ' +
+      'entity. The former token stays valid until the new mail may have arrived. A mail that is not accepted is tried ' +
+      'again; `MailState` of the user says how it is doing.',
+    body: userFields.extend({ Email: email().describe(emailDescription) }),
+    example: { Email: 'nora@example.com', FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' },
+    response: userView,
+    status: 201,
+    hasTag: true,
+    takesIdempotencyKey: true,
+    problems: ['duplicate', 'limit_reached'],
+    location: user => `${path}/${user.Id}`,
+    handler: async ({ body }, context) => {
+      const { tenant, origin } = context;
+      const invite = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
+        requireEntity();
+        const id = await inviteUser(transaction, tenant.id, body);
+        const user = { id, tenantId: tenant.id };
+        const delayMs = await addInvitationMail(transaction.query, user, origin.traceId, services.mailRate);
+        if (delayMs > 0) throw rateLimited(delayMs);
+
+        return userById([['tenant_id = ?', tenant.id]], id);
+      };
+
+      const rows = await changePeople(services, context, invite, body.EntityId);
+      services.mails.wake();
+
+      return viewOf<UserView>(rows);
+    },
+  });
+}

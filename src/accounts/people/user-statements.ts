@@ -1,0 +1,154 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { Role } from '../../control/control-entities.ts';
+import { initialRoles } from '../../control/permissions.ts';
+import { type Scope, scopes } from '../../control/scopes.ts';
+import { storedEmail } from '../../lib/http/email.ts';
+import { describeFields, guid, longId, timestamp } from '../../lib/http/fields.ts';
+import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
+import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import type { Caller } from '../../tenancy/caller.ts';
+
+const mailStates = ['waiting', 'sent', 'refused'] as const;
+type MailState = (typeof mailStates)[number];
+
+/** SQL: what the newest mail to a user has. */
+const lastMail = (users: unknown, value: string): string =>
+  `(select ${value} from mail_deliveries m where m.user_id = ${users}.id order by m.id desc limit 1)`;
+
+/** A user as administrators see one. Only read; the control database has the entity `User`. */
+const PersonSchema = defineEntity({
+  name: 'Person',
+  tableName: 'users',
+  properties: {
+    id: p.bigint('number').primary(),
+    guid: p.uuid(),
+    email: p.text(),
+    firstName: p.text(),
+    lastName: p.text(),
+    role: p.text().formula(users => `(select r.name from roles r where r.id = ${users}.role_id)`),
+    scope: p.text().$type<Scope>(),
+    entityId: p.bigint('number').nullable(),
+    isDisabled: p.boolean().formula(users => `(${users}.disabled_at is not null)`),
+    confirmedAt: p.datetime().nullable(),
+    /** A trigger of `sessions` sets it. */
+    lastLoginAt: p.datetime().nullable(),
+    createdAt: p.datetime(),
+    mailState: p
+      .text()
+      .$type<MailState>()
+      .formula(users => lastMail(users, 'state'))
+      .nullable(),
+    mailReason: p
+      .text()
+      .formula(users => lastMail(users, 'reason'))
+      .nullable(),
+    mailAt: p
+      .datetime()
+      .formula(users => lastMail(users, 'created_at'))
+      .nullable(),
+  },
+});
+class Person extends PersonSchema.class {}
+PersonSchema.setClass(Person);
+
+export const emailDescription =
+  'The e-mail address, with which the user logs in. No two users of a tenant have the same.';
+/** The fields of a user that administrators decide. */
+export const userDescriptions = {
+  FirstName: 'The first name of the person.',
+  LastName: 'The last name of the person.',
+  Role: 'The name of the role, which grants the permissions.',
+  Scope: 'Whether the user accesses the data of every entity, or of the own entity only.',
+  EntityId: 'The `Id` of the entity that the user belongs to; null if it is none.',
+};
+
+export const userView = describeFields(
+  {
+    Id: longId(),
+    Guid: guid(),
+    Email: storedEmail(),
+    FirstName: z.string(),
+    LastName: z.string(),
+    Role: z.string(),
+    Scope: z.enum(scopes),
+    EntityId: longId().nullable(),
+    IsDisabled: z.boolean(),
+    ConfirmedAt: timestamp().nullable(),
+    LastLoginAt: timestamp().nullable(),
+    CreatedAt: timestamp(),
+    MailState: z.enum(mailStates).nullable(),
+    MailReason: z.string().nullable(),
+    MailAt: timestamp().nullable(),
+  },
+  {
+    ...userDescriptions,
+    Id: 'The number of the user, which the service chooses.',
+    Guid: 'The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.',
+    Email: emailDescription,
+    IsDisabled: 'Whether the logins of the user are refused.',
+    ConfirmedAt: 'When the user first proved to own the address; null until then.',
+    LastLoginAt: 'When the user last logged in; null if never.',
+    CreatedAt: 'When the user was invited, registered or added.',
+    MailState:
+      'How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not ' +
+      'tried again; null if there was none in the last weeks.',
+    MailReason: 'Why the last mail was refused, or waits; null if nothing has failed.',
+    MailAt: 'When the last mail was asked for.',
+  },
+).meta({ title: 'User' });
+export type UserView = z.output<typeof userView>;
+
+export const userTable = new TableStatements(Person, userView);
+
+/**
+ * The condition for the users that a caller may see: those of the own entity for scope Self;
+ * without one, nobody.
+ */
+export function visibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
+  const ofTenant: Condition = ['tenant_id = ?', tenantId];
+  return scope === 'Self' ? [ofTenant, ['entity_id = ?', entityId ?? 0]] : [ofTenant];
+}
+
+/** Selects one user, as the JSON text that `viewOf` reads. */
+export function userById(conditions: readonly Condition[], id: number): Statement {
+  return userTable.selectJson([...conditions, ['id = ?', id]]);
+}
+
+/** Reads the record of a statement that selects one as JSON; undefined when there is none. */
+export function viewOf<View>([row]: readonly RowValues[]): View | undefined {
+  return row && (JSON.parse(row.json as string) as View);
+}
+
+/** The fields of a role that administrators decide. */
+export const roleFields = {
+  Name: 'The name of the role. No two roles of a tenant have the same.',
+  Permissions: 'What the users with this role may do.',
+};
+
+export const roleView = describeFields(
+  { Id: longId(), Name: z.string(), Permissions: z.array(z.string()) },
+  { Id: 'The number of the role, which the service chooses.', ...roleFields },
+).meta({ title: 'Role' });
+export type RoleView = z.output<typeof roleView>;
+
+export const roleTable = new TableStatements(Role, roleView);
+
+/** Selects one role, as the JSON text that `viewOf` reads. */
+export function roleById(tenantId: number, id: number): Statement {
+  return roleTable.selectJson([
+    ['tenant_id = ?', tenantId],
+    ['id = ?', id],
+  ]);
+}
+
+/** Of a tenant. The list is served whole. */
+export const maxRoles = 500;
+
+/**
+ * The roles that every tenant has: registration gives one of them, and operators rely on the
+ * other.
+ */
+export function isBuiltIn(name: string): boolean {
+  return initialRoles.some(role => role.name === name);
+}

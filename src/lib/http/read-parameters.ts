@@ -1,0 +1,59 @@
+import type { Context } from 'koa';
+import { z } from 'zod';
+import { prefersCsv } from './list-parameters/list-export.ts';
+import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './list-parameters/list-query.ts';
+import { prefersCount, readQuery, unknownNames } from './read-fields.ts';
+import type { Route } from './route.ts';
+
+export interface QueryInput<Query = object> {
+  readonly query: Query;
+  readonly list?: ListQuery | undefined;
+}
+
+const noParameters = z.object({});
+
+/**
+ * Reads the query string of a request: the parameters of the route, and those of its list.
+ * @param strict whether unknown parameters are refused; otherwise they are ignored
+ * @throws {Problem} `validation_failed`, which names every invalid parameter
+ */
+export function readParameters(
+  ctx: Pick<Context, 'path' | 'querystring' | 'req'>,
+  { query = noParameters, list }: Pick<Route, 'query' | 'list'>,
+  strict: boolean,
+): QueryInput {
+  const search = new URLSearchParams(ctx.querystring);
+  const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
+  const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
+  for (const name of malformedNames(ctx.querystring)) {
+    errors[name] = [{ message: 'must be UTF-8, percent-encoded', code: 'invalid_text' }];
+  }
+  const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
+  // A number as `after` is one of the plain list, which has no cursor.
+  const isCounted =
+    !isExport && prefersCount(ctx.req.headers.prefer as string) && !/^\d+$/.test(search.get('after') ?? '');
+  if (!list || !(isExport || isCounted || usesListQuery(list, search)))
+    return { query: readQuery(query, search, errors) };
+  const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
+  return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
+}
+
+/** Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD, and find nothing. */
+function malformedNames(querystring: string): string[] {
+  if (!querystring.includes('%')) return [];
+
+  return querystring
+    .split('&')
+    .filter(parameter => !isUtf8(parameter))
+    .map(parameter => [...new URLSearchParams(parameter).keys()][0] ?? '');
+}
+
+function isUtf8(parameter: string): boolean {
+  return [...parameter.matchAll(/(?:%[0-9a-f]{2})+/gi)].every(([bytes]) => {
+    try {
+      return decodeURIComponent(bytes) !== '';
+    } catch {
+      return false;
+    }
+  });
+}

@@ -1,0 +1,95 @@
+import type { ControlStatements } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { operatorName } from '../../command/operator-name.ts';
+import { noSuchTenant } from '../../records/read-tenants.ts';
+
+/** How long rows are kept (`parseAge`); null: as the default says, or, for the default, for ever. */
+interface RetentionPolicy {
+  readonly activity: string | null;
+  readonly audit: string | null;
+}
+
+/** The default of all tenants. */
+interface DefaultRetention extends RetentionPolicy {
+  /** How long the control database keeps the audit log of users and roles. */
+  readonly people: string;
+}
+
+const defaultOfPeople = '10y';
+
+/** The retention of a tenant. Times are in ISO 8601. */
+export interface TenantRetention {
+  slug: string;
+  /** In force: its own, or the default. */
+  activity: string;
+  audit: string;
+  own: RetentionPolicy;
+  /** Rows before this moment were removed; null: none. */
+  activitiesRemovedBefore: string | null;
+  auditRemovedBefore: string | null;
+}
+
+const removedBefore = (kind: string): string =>
+  `(select to_char(max(removed_before) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') from history_removals
+     where tenant_id = t.id and kind = '${kind}' and state = 'done' and rows > 0)`;
+
+/** Returns the default of all tenants. */
+export async function readDefault({ statements }: ControlStatements): Promise<DefaultRetention> {
+  const [policy] = await statements.execute<(RetentionPolicy & { people: string | null })[]>(
+    'select activity, audit, people from retention_policies where tenant_id is null',
+  );
+  return {
+    activity: policy?.activity ?? null,
+    audit: policy?.audit ?? null,
+    people: policy?.people ?? defaultOfPeople,
+  };
+}
+
+/**
+ * Returns the retention of all tenants, or of one.
+ * @throws {OperatorError} when there is no tenant with the slug
+ */
+export async function readRetention({ statements }: ControlStatements, slug?: string): Promise<TenantRetention[]> {
+  const rows = await statements.execute<(Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string })[]>(
+    `select t.slug, p.activity as "ownActivity", p.audit as "ownAudit", coalesce(p.activity, d.activity, 'forever') as activity,
+            coalesce(p.audit, d.audit, 'forever') as audit, ${removedBefore('activity')} as "activitiesRemovedBefore",
+            ${removedBefore('audit')} as "auditRemovedBefore"
+       from tenants t left join retention_policies p on p.tenant_id = t.id
+       left join retention_policies d on d.tenant_id is null
+      where t.status <> 'provisioning' and coalesce(?, t.slug) = t.slug order by t.slug`,
+    [slug ?? null],
+  );
+  if (slug !== undefined && rows.length === 0) throw noSuchTenant(slug);
+  return rows.map(({ ownActivity, ownAudit, ...row }) => ({ ...row, own: { activity: ownActivity, audit: ownAudit } }));
+}
+
+/**
+ * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
+ * @param slug null: the default of all tenants
+ * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is. `people` belongs to the
+ * default alone
+ */
+export async function setRetention(
+  { statements }: ControlStatements,
+  slug: string | null,
+  change: { activity?: string | undefined; audit?: string | undefined; people?: string | undefined },
+): Promise<void> {
+  if (slug === null && Object.values(change).includes('default'))
+    throw new OperatorError('The default itself is an age, or forever', { usage: true });
+  const [tenant] = slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
+  if (!tenant) throw noSuchTenant(slug ?? '');
+  const ages = [change.activity, change.audit, change.people];
+  const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
+  const isSet = ages.map(age => (age === undefined ? 0 : 1));
+  await statements.execute(
+    `insert into retention_policies as p (tenant_id, activity, audit, people, changed_by) values (?, ?, ?, ?, ?)
+       on conflict (coalesce(tenant_id, 0)) do update
+       set activity = case when ?::int = 1 then excluded.activity else p.activity end,
+           audit = case when ?::int = 1 then excluded.audit else p.audit end,
+           people = case when ?::int = 1 then excluded.people else p.people end,
+           changed_by = excluded.changed_by, changed_at = now()`,
+    [tenant.id, ...values, operatorName(), ...isSet],
+  );
+}
+
+const tenantId = `select id from tenants where slug = ? and status <> 'provisioning'`;

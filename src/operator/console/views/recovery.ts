@@ -1,0 +1,138 @@
+import { readConfig } from '../../../lib/config/config.ts';
+import { type Html, html } from '../../../lib/html/html.ts';
+import { readArchiveAge, readArchiveAges } from '../../backup/archive-ages.ts';
+import type { ArchiveSummary } from '../../backup/list-archives.ts';
+import { readTenant } from '../../records/read-tenants.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
+import { fault, size, state, utc } from '../format.ts';
+import { actions, operationLink, recoveryPath, tenantPath } from '../links.ts';
+import { listInTarget } from '../list-in-target.ts';
+import { timeline } from '../plot.ts';
+import { facts, pager, partOf, table } from '../view.ts';
+import { databaseTable } from './tenant-page.ts';
+
+const pageSize = 50;
+
+/** How well the fleet can be restored, the worst tenants first. */
+export async function recoveryPage({ control, query }: PageRequest): Promise<ConsolePage> {
+  const part = partOf(query('page'), pageSize);
+  const { ages, ...counts } = await readArchiveAges(control, part);
+  const links = [
+    operationLink('backup run', 'Archive what has changed', { all: 'on' }),
+    operationLink('backup verify', 'Check names and sizes'),
+    operationLink('backup drill', 'Prove by restoring'),
+    operationLink('backup list', 'List all archives'),
+  ];
+  const main = html`${facts(
+    ['Tenants', counts.tenants],
+    ['Without an archive', fault(counts.without, 'warn')],
+    ['Newest archive faulty', fault(counts.faulty, 'bad')],
+    ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
+  )}
+${table('Archives as the last run saw them, the worst first', ages, 'There is no tenant.', [
+  ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
+  ['State', age => state(age.fault ? 'faulty' : !age.newestAt ? 'missing' : age.provedAt ? 'proved' : 'unproved')],
+  ['Newest archive', 'newestAt'],
+  ['Covers until', 'coveredUntil'],
+  ['Archives', 'archives'],
+  ['Size', 'bytes'],
+  ['Last proof', 'provedAt'],
+  'fault',
+])}
+${pager('/recovery', {}, part, counts.tenants)}`;
+
+  return { title: 'Recovery', links, main };
+}
+
+/** What one tenant can be restored to, and what is restored beside it. */
+export async function tenantRecoveryPage(request: PageRequest): Promise<ConsolePage> {
+  const { control, params, query } = request;
+  const { slug = '' } = params;
+  const { guid } = await readTenant(control, slug);
+  const age = await readArchiveAge(control, guid);
+  const { archives, note } = await listInTarget(control, guid);
+  const at = { slug };
+  const moment = readMoment(query('at'));
+  const path = recoveryPath(slug);
+  const moments = archives.map(({ time, fault: found }, index) => ({
+    at: time,
+    until: index === 0 ? (age?.coveredUntil ?? null) : null,
+    text: found ?? 'archived',
+    isBad: found !== null,
+  }));
+  const chosen = moment ? [{ at: moment.toISOString(), text: 'chosen', isChosen: true }] : [];
+  const recovers = readConfig().recoveryCommand !== undefined;
+  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below${recovers ? ', or at a moment' : ''}</li>
+<li>${operationLink('restore diff', 'Count the differences', at)} from the present data, table by table</li>
+<li>${operationLink('restore swap', 'Put it in place', at)}, or ${operationLink('databases drop', 'drop it', at)}</li>
+<li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
+${actions(recovers ? operationLink('restore moments', 'Moments of the write-ahead log', at) : html``, operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
+${note}
+<h2>Choose a moment</h2>
+${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
+<form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
+<input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
+${moment ? momentView({ slug, moment, archives, coveredUntil: age?.coveredUntil ?? null, recovers }) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
+${table(
+  'The newest archives',
+  archives,
+  html`${slug} has no archive. ${operationLink('backup run', 'Archive it now', at)}`,
+  [
+    ['Made', ({ time }) => html`<time datetime="${time}">${utc(time)}</time>`],
+    ['Size', archive => size(archive.size)],
+    ['Proved', 'provedAt'],
+    ['Fault', ({ fault: found }) => found && state(found, 'bad')],
+    ['What to do', archive => operationLink('restore', 'Restore beside', { slug, archive: archive.name })],
+  ],
+)}
+${await databaseTable(request, slug)}`;
+
+  return {
+    title: `Restore ${slug}`,
+    above: [
+      ['/recovery', 'Recovery'],
+      [tenantPath(slug), slug],
+    ],
+    here: 'Restore',
+    main,
+  };
+}
+
+/** Reads a moment of the past, as an input of a browser has it, without a zone. */
+function readMoment(text = ''): Date | undefined {
+  const date = new Date(/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/.test(text) ? `${text}Z` : '');
+
+  return date.getTime() < Date.now() ? date : undefined;
+}
+
+/** What the data of a moment is looked for in. */
+interface Sought {
+  readonly slug: string;
+  readonly moment: Date;
+  /** The newest first. */
+  readonly archives: readonly ArchiveSummary[];
+  /** Until when nothing was written after the newest one. */
+  readonly coveredUntil: string | null;
+  /** True where the write-ahead log can be recovered to a moment. */
+  readonly recovers: boolean;
+}
+
+/** What has the data of a moment. */
+function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought): Html {
+  const before = archives.find(({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null);
+  const isNewest = before !== undefined && before === archives[0];
+  const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
+  const noLog = 'Recovery to a moment is not set up where this console runs.';
+  const text = !before
+    ? `No archive is as old. ${recovers ? 'The write-ahead log may have the moment.' : noLog}`
+    : covers
+      ? `The archive of ${utc(before.time)} has exactly its data: nothing was written until ${utc(coveredUntil)}.`
+      : `The last archive before it is of ${utc(before.time)}. What was written after that, ${recovers ? 'only the write-ahead log has.' : `it does not have. ${noLog}`}`;
+  const at = `${moment.toISOString().slice(0, 19)}Z`;
+
+  return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
+${actions(
+  before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name }) : html``,
+  covers || !recovers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
+)}</div>`;
+}

@@ -1,0 +1,227 @@
+import { type Html, html } from '../../../lib/html/html.ts';
+import { readArchiveAge } from '../../backup/archive-ages.ts';
+import { isConfirmed } from '../../command/operation.ts';
+import { listDatabases, served } from '../../databases/list-databases.ts';
+import { listPlaces, type Place } from '../../databases/list-places.ts';
+import { type ActionSummary, listActions } from '../../records/list-actions.ts';
+import { readTenant, showTenant, type TenantSummary, type TenantWithHealth } from '../../records/read-tenants.ts';
+import { readUsage } from '../../records/read-usage.ts';
+import { listClients, listUsers, type UserSummary } from '../../records/read-users.ts';
+import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
+import { linkCommands } from '../command-line.ts';
+import type { ConsolePage, PageRequest } from '../console-page.ts';
+import { code, shorten, size, state, time } from '../format.ts';
+import { checkNow, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
+import { actions, operationLink, recoveryPath, tenantPath, withQuery } from '../links.ts';
+import type { Offer, Offered } from '../offered.ts';
+import { plot, plottedDays, timeline } from '../plot.ts';
+import { facts, table } from '../view.ts';
+import { withText } from './operator-log.ts';
+
+const hourMs = 3_600_000;
+const maxShown = 20;
+const maxMoments = 40;
+
+/** Everything about one tenant: what stands in the control database. */
+export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
+  const { control, offered, params } = request;
+  const { slug = '' } = params;
+  const tenant = await showTenant(control, slug);
+  const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
+  const usage = await readUsage(control, { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) }, 'day');
+  const measured = usage.findLast(({ databaseBytes }) => databaseBytes !== null);
+  const amounts = (field: 'requests' | 'refused' | 'writes' | 'databaseMs') => (day: string) =>
+    usage.find(({ period }) => period === day)?.[field] ?? 0;
+  const users = await listUsers(control, slug);
+  const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
+  const runs = await tenantRuns(control, tenant.id, maxMoments);
+  const moments = await readMoments(request, tenant, runs);
+  const at = { slug };
+  const main = html`${stateView(request, tenant)}
+${facts(
+  ['Slug', code(slug)],
+  ['Guid', code(tenant.guid)],
+  ['Server', html`<a href="/capacity">${tenant.server}</a>`],
+  ['Database', code(tenant.database)],
+  ['Schema version', code(tenant.schemaVersion ?? 'between versions')],
+  ['Size', size(measured?.databaseBytes)],
+  ['Measured', time(measured?.databaseMeasuredAt)],
+  ['Features', tenant.features.join(', ')],
+  ['Made', time(tenant.createdAt)],
+)}
+<div class="plots">${plot('Requests', amounts('requests'))}${plot('Refused requests', amounts('refused'))}
+${plot('Writes', amounts('writes'))}${plot('Database time', amounts('databaseMs'), ms => `${(ms / 1_000).toFixed(1)} s`)}</div>
+<h2>What happened</h2>
+${timeline('Everything', moments)}
+${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.', [
+  ['When', moment => time(moment.at)],
+  'kind',
+  ['What', 'text'],
+  ['Outcome', ({ isBad }) => state(isBad ? 'failed' : 'done')],
+])}
+<p><a href="${withQuery('/log', at)}">The log of ${slug}</a></p>
+<h2>People</h2>
+${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at))}
+${table(
+  users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
+  users.slice(0, maxShown),
+  html`It has no user. ${operationLink('user add', 'Add one', at)}`,
+  ['email', 'role', 'scope', 'state', ['Last mail', 'mail'], ['What to do', user => userLinks(slug, user)]],
+)}
+<h2>Data</h2>
+${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
+${await databaseTable(request, slug)}
+<h2>Keys and programs</h2>
+${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
+${table('Keys that sign access tokens', tenant.keys, 'It has no key.', [
+  'kid',
+  ['State', 'status'],
+  ['Made', 'createdAt'],
+  ['What to do', ({ kid }) => operationLink('key disable', 'Disable', { slug, kid })],
+])}
+${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.', [
+  ['Program', 'name'],
+  ['Acts for', 'user'],
+  'state',
+  ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
+])}
+${destructionView(tenant, offered)}`;
+  return { title: tenant.name, above: [['/tenants', 'Tenants']], here: slug, main };
+}
+
+/** What was decided about a tenant, and whether it is well, each with what can be done about it. */
+function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
+  const { offered } = request;
+  const { slug, health, reasons, checkedAt } = tenant;
+  const looked = checkedAt ? html`doctor looked ${time(checkedAt)}` : 'doctor has never looked';
+
+  return html`<div class="marks">
+<section class="note"><h2>State: ${decided(tenant)}</h2>
+${actions(...verbs(tenant, offered), html`<a href="${tenantPath(slug)}/commands">All commands</a>`)}</section>
+<section class="note${health === 'unwell' ? ' bad' : ''}" id="health"><h2>Health: ${state(health)} <span class="hint">${looked}</span></h2>
+${reasons.length > 0 ? html`<ul class="plain">${reasons.map(each => reasonView(each, offered))}</ul>` : ''}
+${actions(checkNow(request))}</section></div>`;
+}
+
+/** What destroys something of a tenant, apart from all else. */
+function destructionView(tenant: TenantSummary, offered: Offer): Html {
+  const links = destructiveVerbs(tenant, offered);
+  if (links.length === 0) return html``;
+
+  return html`<section class="note bad"><h2>${state('destroys', 'bad')} what cannot be had back easily</h2>
+<p class="hint">The plan comes first, and wants the name typed.</p>${actions(...links)}</section>`;
+}
+
+/** Every command that takes a tenant, filled in; those that hurt somebody stand apart. */
+export async function tenantCommandsPage({ control, offered, params }: PageRequest): Promise<ConsolePage> {
+  const { slug = '' } = params;
+  const { name } = await readTenant(control, slug);
+  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
+  const [hurting, others] = [true, false].map(hurts => taking.filter(each => isConfirmed(each.operation) === hurts));
+  const list = (of: readonly Offered[] = []): Html =>
+    html`${of.map(({ operation: { name: command } }) => html`${operationLink(command, command, { slug })} `)}`;
+  const main = html`${table('Commands', [...Map.groupBy(others ?? [], ({ group }) => group)], '', [
+    ['Kind', ([group]) => group],
+    ['Commands', ([, each]) => list(each)],
+  ])}
+${table(
+  'What locks somebody out, or destroys something',
+  ['locks out', 'destroys'].map(effect => ({
+    effect,
+    each: hurting?.filter(({ operation }) => operation.effect === effect),
+  })),
+  '',
+  [
+    ['Effect', ({ effect }) => state(effect, 'bad')],
+    ['Commands', ({ each }) => list(each)],
+  ],
+)}`;
+
+  return {
+    title: `Commands for ${name}`,
+    above: [
+      ['/tenants', 'Tenants'],
+      [tenantPath(slug), slug],
+    ],
+    here: 'Commands',
+    main,
+  };
+}
+
+/** What helps a user who cannot log in, or should not. */
+export function userLinks(slug: string, { email, state }: UserSummary): Html {
+  const user = { slug, email };
+  const [verb, text] = state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
+  return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${operationLink(verb, text, user)}`;
+}
+
+/** The databases of a tenant, each with the command that comes next. */
+export async function databaseTable({ control, offered }: PageRequest, slug: string): Promise<Html> {
+  return table('Databases', await listDatabases(control, slug), 'It has no database yet.', [
+    'database',
+    'server',
+    ['State', ({ state: is, why }) => state(is, is === 'current' && why !== served ? 'warn' : undefined)],
+    ['Filled from', 'origin'],
+    ['Kept until', 'keepUntil'],
+    ['Why it is there', ({ why }) => linkCommands(why, offered)],
+  ]);
+}
+
+/** What happened to a tenant, the newest first. */
+async function readMoments(
+  { control }: PageRequest,
+  { id, slug, guid, createdAt }: TenantSummary,
+  runs: readonly TenantRun[],
+) {
+  const actions = await listActions(control, { slug, limit: maxMoments });
+  const log = actions.map(action => ({
+    kind: 'Operators',
+    at: action.startedAt,
+    isBad: action.state === 'failed',
+    text: actionText(action),
+  }));
+  const migrations = runs.map(({ at, run, state: outcome, from, to, error }) => ({
+    kind: 'Migrations',
+    at,
+    isBad: outcome === 'failed',
+    text: `run ${run}: ${error ? shorten(error) : `${outcome} from ${from ?? 'no version'} to ${to ?? 'no version'}`}`,
+  }));
+  const databases = (await listPlaces(control, id)).map(place => ({
+    kind: 'Databases',
+    at: place.at,
+    isBad: false,
+    text: placeText(place),
+  }));
+  const isBirthKnown =
+    actions.length === maxMoments || actions.some(({ command }) => ['provision', 'clone'].includes(command));
+  const birth = isBirthKnown ? [] : [{ kind: 'Tenant', at: createdAt, isBad: false, text: 'made' }];
+  const archives = await readNewestArchive(control, guid);
+
+  return [...log, ...migrations, ...databases, ...birth, ...archives]
+    .sort((one, other) => (one.at < other.at ? 1 : -1))
+    .slice(0, maxMoments);
+}
+
+/** `move by jane@office, to=second: more room` */
+function actionText({ command, operator, arguments: given, reason }: ActionSummary): string {
+  const values = withText(given);
+  const what = `${command} by ${operator}${values ? `, ${values}` : ''}`;
+
+  return reason ? `${what}: ${reason}` : what;
+}
+
+/** `served from tenants_acme_1 on second, before from tenants_acme_0 on first` */
+function placeText({ database, server, origin, before }: Place): string {
+  const what = `served from ${database} on ${server}, filled from: ${origin}`;
+
+  return before ? `${what}; before from ${before.database} on ${before.server}` : what;
+}
+
+/** Returns the newest archive of a tenant as the last run saw it: the page *Recovery* lists the others. */
+async function readNewestArchive(control: PageRequest['control'], guid: string) {
+  const age = await readArchiveAge(control, guid);
+  if (!age?.newestAt) return [];
+
+  const { newestAt: at, fault } = age;
+  return [{ kind: 'Archives', at, isBad: fault !== null, text: fault ?? 'archived' }];
+}

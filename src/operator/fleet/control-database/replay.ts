@@ -1,0 +1,139 @@
+import type pg from 'pg';
+import { countText } from '../../command/texts.ts';
+
+/** What a later state of the control database says about access that was taken away. */
+export interface LaterState {
+  /** The guids of disabled users. */
+  readonly disabledUsers: readonly string[];
+  /** The ids of revoked API clients. */
+  readonly revokedClients: readonly string[];
+  /** The guids of suspended and deleted tenants. */
+  readonly suspended: readonly string[];
+  readonly deleted: readonly string[];
+  /** The rows of `purged_tenants`, as JSON. */
+  readonly purged: string;
+  /** Permissions of roles, and roles and digests of passwords of users, as JSON. */
+  readonly roles: string;
+  readonly people: string;
+}
+
+/**
+ * What a later state has changed in a restored one, and what differs between the two and was
+ * left as it was.
+ */
+export interface Replayed {
+  usersDisabled: number;
+  clientsRevoked: number;
+  /** Slugs of the tenants that were suspended or deleted again. */
+  tenantsStopped: string[];
+  /** Slugs of the tenants that stay purged. */
+  tenantsPurged: string[];
+  /** Roles and passwords that differ, in the words of the operator. */
+  differences: string[];
+}
+
+/**
+ * Reads what a control database, at the version of this build, says about access that was taken
+ * away.
+ */
+export async function readLaterState(client: pg.Client): Promise<LaterState> {
+  const { rows } = await client.query<{ [Field in keyof LaterState]: LaterState[Field] }>(
+    `select array(select guid::text from users where disabled_at is not null) as "disabledUsers",
+            array(select id from api_clients where revoked_at is not null) as "revokedClients",
+            array(select guid::text from tenants where status = 'suspended') as suspended,
+            array(select guid::text from tenants where status = 'deleted') as deleted,
+            (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
+            (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
+               from roles r join tenants t on t.id = r.tenant_id)::text as roles,
+            (select coalesce(json_agg(json_build_object('guid', u.guid, 'role', r.name, 'scope', u.scope,
+                      'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
+               from users u join roles r on r.id = u.role_id)::text as people`,
+  );
+  const [state] = rows;
+  if (!state) throw new Error('the later state has no row');
+
+  return state;
+}
+
+/**
+ * Takes away again, in a restored control database, what was taken away by a later state: four
+ * statements. Nobody is enabled, and no database is dropped. Roles and passwords that differ
+ * are returned and left as they are.
+ * @param client in the transaction that makes the restored database safe
+ */
+export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
+  const differences = await listDifferences(client, later);
+
+  const users = await client.query(
+    'update users set disabled_at = now() where disabled_at is null and guid = any ($1::uuid[])',
+    [later.disabledUsers],
+  );
+  const clients = await client.query(
+    'update api_clients set revoked_at = now() where revoked_at is null and id = any ($1::text[])',
+    [later.revokedClients],
+  );
+  const stopped = await client.query<{ slug: string }>(
+    `update tenants set status = case when guid = any ($2::uuid[]) then 'deleted' else 'suspended' end, updated_at = now()
+      where guid = any ($2::uuid[]) and status <> 'deleted'
+         or guid = any ($1::uuid[]) and status not in ('suspended', 'deleted')
+     returning slug`,
+    [later.suspended, later.deleted],
+  );
+  const purged = await client.query<{ slug: string }>(
+    `with purged as materialized (select * from json_populate_recordset(null::purged_tenants, $1::json)),
+     recorded as (insert into purged_tenants select * from purged on conflict do nothing),
+     gone as materialized (select id, slug from tenants where guid in (select guid from purged)),
+     databases as (delete from tenant_databases where tenant_id in (select id from gone))
+     delete from tenants where id in (select id from gone) returning slug`,
+    [later.purged],
+  );
+
+  return {
+    usersDisabled: users.rowCount ?? 0,
+    clientsRevoked: clients.rowCount ?? 0,
+    tenantsStopped: stopped.rows.map(({ slug }) => slug),
+    tenantsPurged: purged.rows.map(({ slug }) => slug),
+    differences,
+  };
+}
+
+async function listDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
+  const roles = await client.query<{ slug: string; name: string; now: string; later: string }>(
+    `select t.slug, r.name, array_to_string(r.permissions, ', ') as now, array_to_string(l.permissions, ', ') as later
+       from json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])
+       join tenants t on t.guid = l.tenant join roles r on r.tenant_id = t.id and r.name = l.name
+      where not (r.permissions <@ l.permissions and r.permissions @> l.permissions) order by 1, 2`,
+    [later.roles],
+  );
+  const people = await client.query<{ slug: string; email: string; change: string }>(
+    `select t.slug, u.email, concat_ws(', ',
+              case when r.name <> l.role then format('role was %s later, is %s', l.role, r.name) end,
+              case when u.scope <> l.scope then format('scope was %s later, is %s', l.scope, u.scope) end,
+              case when encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password
+                then 'password was replaced later, and the former one is valid again' end) as change
+       from json_to_recordset($1::json) as l (guid uuid, role text, scope text, password text)
+       join users u on u.guid = l.guid join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
+      where (r.name, u.scope, encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex')) <> (l.role, l.scope, l.password)
+      order by 1, 2`,
+    [later.people],
+  );
+
+  return [
+    ...roles.rows.map(row => `${row.slug}: role ${row.name}: permissions were ${row.later} later, are ${row.now}`),
+    ...people.rows.map(({ slug, email, change }) => `${slug}: ${email}: ${change}`),
+  ];
+}
+
+/** Says what `replay` did, line by line. */
+export function replayedLines(replayed: Replayed): string[] {
+  const { usersDisabled, clientsRevoked, tenantsStopped, tenantsPurged, differences } = replayed;
+  const counts = `${countText(usersDisabled, 'user')} disabled, ${countText(clientsRevoked, 'API client')} revoked`;
+  const lines = [`Taken away later, and so again: ${counts}.`];
+
+  if (tenantsStopped.length > 0) lines.push(`Suspended or deleted later, and so again: ${tenantsStopped.join(', ')}.`);
+  if (tenantsPurged.length > 0)
+    lines.push(`Purged later, and removed again: ${tenantsPurged.join(', ')}. Their databases, if any, are left.`);
+  if (differences.length > 0) lines.push('Different later, and left as they were restored:', ...differences);
+
+  return lines;
+}

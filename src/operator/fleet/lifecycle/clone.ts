@@ -1,0 +1,164 @@
+import type pg from 'pg';
+import type { Passwords } from '../../../accounts/auth/passwords.ts';
+import { Tenant } from '../../../control/control-entities.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { inSnapshot, inTransaction } from '../../../lib/postgres/in-transaction.ts';
+import { beginOwnFeed } from '../../databases/database-stamp.ts';
+import { type EarlierData, fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
+import { copyTables } from '../../databases/fill-tables.ts';
+import { readForeignObjects, rowsLeft } from '../../databases/foreign-objects.ts';
+import { copyFrom, requireNotPurging } from '../../records/purging.ts';
+import { tenantExists } from '../../records/read-tenants.ts';
+import { connectTenant, findTenant } from '../../records/tenants.ts';
+import { readSchemaState } from '../../schema/schema-steps.ts';
+import { requireTenantHead, tenantHead } from '../../schema/tenant-head.ts';
+import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
+import { checkManifest, type Manifest } from './manifest.ts';
+import { lockProvisioning, provision } from './provision.ts';
+
+/**
+ * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
+ * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
+ * not copied. It is isolated: no mail gets from it to the users of the source. It can be run again after it was killed
+ * at any point.
+ * @param data earlier data of the source, in place of its present one
+ */
+export async function cloneTenant(
+  installation: Installation,
+  passwords: Passwords,
+  slug: string,
+  newSlug: string,
+  data?: EarlierData,
+): Promise<Tenant> {
+  const source = await findTenant(installation, slug);
+  const manifest = manifestOf(source, newSlug);
+  if (data) await requireKnownVersion(data.schemaVersion);
+  const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
+    const copied = data ?? (await presentData(installation, source));
+    const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, copied);
+    return provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion });
+  });
+  if (!created) throw tenantExists(tenant);
+  return tenant;
+}
+
+/**
+ * Checks that a tenant can be cloned, and returns where its clone would be, and what others have made in its database
+ * that no clone has; changes nothing.
+ * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
+ */
+export async function planClone(
+  installation: Installation,
+  slug: string,
+  newSlug: string,
+): Promise<{ slug: string; of: string; server: string; leaves: string[] }> {
+  const source = await findTenant(installation, slug);
+  const { server } = manifestOf(source, newSlug);
+  await requireNotPurging(installation, newSlug);
+  const { em } = await installation.control();
+  const existing = await em.fork().findOne(Tenant, { slug: newSlug });
+  if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
+  const leaves = await readLeft(installation, source);
+  return { slug: newSlug, of: slug, server: server ?? source.server.name, leaves };
+}
+
+/** Returns what others have made in the database of a tenant that no clone of it has. */
+export async function readLeft(installation: Installation, source: Tenant): Promise<string[]> {
+  const { server, databaseName: database, roleName: role } = source;
+  const found = await readForeignObjects(installation, { server, database, role });
+
+  return [...rowsLeft(found), ...found.others];
+}
+
+/** Returns the manifest of a clone. It has no administrator: the users are copied. */
+function manifestOf({ slug, name, appId, features, server, status }: Tenant, newSlug: string): Manifest {
+  if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  const admin = { email: 'nobody@clone' };
+  return checkManifest({ slug: newSlug, name, appId, features, server: server.name, admin }, 'the new slug');
+}
+
+/** Copies users and data into the clone. */
+async function populate(installation: Installation, source: Tenant, clone: Tenant, data: EarlierData): Promise<[]> {
+  const users = await copyUsers(installation, source, clone);
+  await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  await connectTenant(installation, clone, client =>
+    inTransaction(client, async () => {
+      await makeOwn(client, users);
+      await beginOwnFeed(client);
+    }),
+  );
+  return [];
+}
+
+/** The data that a tenant has when it is copied. */
+async function presentData({ servers }: Installation, source: Tenant): Promise<EarlierData> {
+  const { slug, server, databaseName } = source;
+  const copy = (from: pg.Client, target: pg.Client) =>
+    inSnapshot(from, async () => {
+      const { applied } = await readSchemaState(from);
+      await requireTenantHead({ slug, schemaVersion: applied.at(-1) ?? null });
+      return copyTables(from, target, identityTables);
+    });
+  return {
+    description: 'the present data',
+    schemaVersion: await tenantHead(),
+    fill: target =>
+      withConnection(servers.adminUrl(server, databaseName), from => copy(from, target), {
+        settings: canonicalTextSettings,
+      }),
+  };
+}
+
+/** A user of the clone, with the id that the user has in the source. */
+interface CopiedUser {
+  oldId: string;
+  id: string;
+  guid: string;
+}
+
+/** Copies the roles and users of one moment: in one statement. */
+async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
+  const { em } = await control();
+
+  return em.fork().transactional(async em => {
+    await lockProvisioning(em, clone);
+    await em.execute('delete from users where tenant_id = ?', [clone.id]);
+    await em.execute('delete from roles where tenant_id = ?', [clone.id]);
+    return em.execute<CopiedUser[]>(
+      `with copied_roles as (
+         insert into roles (tenant_id, name, permissions)
+         select ?, name, permissions from roles where tenant_id = ? order by id returning tenant_id, id, name
+       ), copied_users as (
+         insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id,
+                            invited_at, confirmed_at, disabled_at)
+         select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id,
+                invited_at, confirmed_at, disabled_at
+           from users u join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
+          where u.tenant_id = ? order by u.id returning id, guid, email
+       )
+       select u.id as "oldId", c.id, c.guid from copied_users c join users u on u.email = c.email and u.tenant_id = ?`,
+      [clone.id, source.id, source.id, source.id],
+    );
+  });
+}
+
+/**
+ * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
+ */
+async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
+  await client.query(
+    'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
+  );
+  const columns = [users.map(({ oldId }) => oldId), users.map(({ id }) => id), users.map(({ guid }) => guid)];
+  await client.query('insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
+  await client.query(`
+    alter table activities disable trigger user;
+    alter table audit_log disable trigger user;
+    update activities set user_id = new_id from copied_users where user_id = old_id;
+    update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
+    update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
+    alter table activities enable trigger user;
+    alter table audit_log enable trigger user`);
+}

@@ -1,0 +1,115 @@
+import type { Tenant } from '../../../control/control-entities.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import type { Context } from '../../command/operation.ts';
+import { option, optionalSecret } from '../../command/operation-fields.ts';
+import type { EarlierData } from '../../databases/fill-database.ts';
+
+/** The field of a command that reads the URL of a recovered server, which holds a password, from stdin. */
+export const fromField = optionalSecret(
+  'URL of the recovered server',
+  '--from',
+  'from a recovered server; its postgresql:// URL is read from stdin, because it holds a password',
+  { label: 'From a recovered server', isAdvanced: true },
+);
+
+/** How the field appears that names a moment of earlier data. */
+export const momentField = { label: 'Moment', kind: 'time', needs: 'RECOVERY_COMMAND', isAdvanced: true } as const;
+
+/** The field of a command that takes an archive although nobody can prove who has written it. */
+export const withoutMacField = option(
+  '<slug>',
+  'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
+  { label: 'Without a proof of its writer', isAdvanced: true },
+);
+
+/** Which data of a tenant is restored (that of an archive, of a recovered server, or of a moment), and where. */
+export interface RestoredMoment {
+  at: string | undefined;
+  archive: string | undefined;
+  from: string | undefined;
+  /** The slug, as the operator typed it: also an archive of which nobody knows who has written it. */
+  withoutMac?: string | undefined;
+  /** True if it takes the place of a lost database. */
+  lost?: boolean;
+}
+
+/** @throws {OperatorError} when data are chosen in several ways */
+export function requireOneChoice({ at, archive, from, withoutMac }: Omit<RestoredMoment, 'lost'>): void {
+  if ([at, archive, from].filter(value => value !== undefined).length > 1)
+    throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
+  if (withoutMac !== undefined && archive === undefined)
+    throw new OperatorError('Give --without-mac together with --archive', { usage: true });
+}
+
+/** Data of a tenant that can be restored. */
+interface ChosenData {
+  /** What is known of it before any of it is read. */
+  readonly description: string;
+  /** Runs `work` on it. */
+  restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
+}
+
+/** Takes what the operator is told meanwhile. */
+interface Told {
+  readonly onStep: (step: string) => void;
+  readonly warn: (text: string) => void;
+}
+
+/**
+ * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither checks an archive nor
+ * recovers a server.
+ */
+export async function chooseData(
+  installation: Installation,
+  source: Tenant,
+  { at, archive: id, from, withoutMac, lost = false }: RestoredMoment,
+  { onStep, warn }: Told,
+): Promise<ChosenData> {
+  requireOneChoice({ at, archive: id, from, withoutMac });
+  if (at !== undefined) {
+    const { requireMoment, restoreToMoment } = await import('./restore-to-moment.ts');
+    requireMoment(source, at);
+    return {
+      description: `the moment ${at}, by RECOVERY_COMMAND`,
+      restore: work => restoreToMoment(installation, source, { at, onStep }, work),
+    };
+  }
+  if (from !== undefined) {
+    const { namesOf, restoreRecovered } = await import('./recovered-tenant.ts');
+    const { parseServerUrl } = await import('../../records/parse-server-url.ts');
+    const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
+    return { description: 'a recovered server', restore: work => restoreRecovered(source, options, work) };
+  }
+
+  const { findArchive, restoreArchive } = await import('../../backup/restore/restore-archive.ts');
+  const found = await findArchive(installation, source, id, withoutMac);
+  const { name, time } = found.archive;
+
+  return {
+    description: `${name} of ${time.toISOString()}`,
+    restore: work => {
+      onStep(`loading the archive of ${time.toISOString()}`);
+      return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
+    },
+  };
+}
+
+/** Runs `restore` on the chosen data of a tenant. */
+export async function restoreData<T>(
+  installation: Installation,
+  source: Tenant,
+  moment: RestoredMoment,
+  { progress, output }: Pick<Context, 'progress' | 'output'>,
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<{ restored: T; restoredFrom: string; seconds: number }> {
+  const startedAt = performance.now();
+  const told: Told = { onStep: step => progress.step(step), warn: text => output.warn(text) };
+  const chosen = await chooseData(installation, source, moment, told);
+  let restoredFrom = '';
+  const restored = await chosen.restore(data => {
+    restoredFrom = data.description;
+    return restore(data);
+  });
+  return { restored, restoredFrom, seconds: Math.round((performance.now() - startedAt) / 10) / 100 };
+}

@@ -1,0 +1,184 @@
+import type { Installation } from '../../../control/installation.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { defineList } from '../../command/define-list.ts';
+import { type Context, defineOperation, type Plan } from '../../command/operation.ts';
+import { amount, argument, flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
+import { fieldsText } from '../../command/text-table.ts';
+import { observeRun } from '../../databases/move-results.ts';
+import { restoredOperations } from '../../databases/restored-database.command.ts';
+import { readTenant } from '../../records/read-tenants.ts';
+import { findTenant } from '../../records/tenants.ts';
+import { chooseData, fromField, momentField, restoreData, withoutMacField } from './restore-data.ts';
+
+const fields = {
+  slug: optionalArgument('slug', { neededUnless: 'lost' }),
+  archive: option('<name>', 'the archive to restore, or a part of its name; latest: the newest one', {
+    kind: 'archive',
+    unless: ['at', 'from'],
+  }),
+  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z', {
+    ...momentField,
+    isAdvanced: false,
+    unless: ['archive', 'from', 'lost'],
+  }),
+  from: fromField,
+  withoutMac: withoutMacField,
+  lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it', {
+    label: 'Its database is lost',
+    isAdvanced: true,
+  }),
+  server: option('<name>', 'with --lost: every tenant of this server whose database is lost', {
+    label: 'All of a server',
+    kind: 'server',
+    isAdvanced: true,
+  }),
+  all: flag('with --lost: every tenant whose database is lost', { isAdvanced: true }),
+  concurrency: amount('tenants', 'with --server or --all: tenants restored at the same time', {
+    label: 'At the same time',
+    default: 4,
+    isAdvanced: true,
+  }),
+};
+type RestoreFields = Values<typeof fields>;
+type OneTenant = RestoreFields & { slug: string };
+
+const restore = defineOperation({
+  name: 'restore',
+  description: 'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
+  fields,
+  examples: [
+    'restore acme # undo delete: serve the tenant again',
+    'restore acme --archive latest # its newest archive, beside its present data',
+    'restore acme --archive 20261121T1405 # an older archive: backup list acme',
+    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
+    'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
+    'restore acme --lost # its database is lost: put its newest archive in place',
+    'restore --lost --server second # those of all tenants of a server that is new and empty',
+  ],
+  help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
+and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
+over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
+  effect: 'changes',
+  isTraced: true,
+  opensArchives: ({ archive, at, from, lost }) =>
+    archive !== undefined || (lost && at === undefined && from === undefined),
+  json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+  async plan(values, { installation }) {
+    const { slug, server } = values;
+    requireOneScope(values);
+    if (isUndelete(values)) return planUndelete(requireSlug(slug), installation);
+    if (slug === undefined) {
+      const { planLostFleet } = await import('./restore-lost-tenants.ts');
+      return planLostFleet(installation, server);
+    }
+    return planOne({ ...values, slug }, installation);
+  },
+  async run(values, { installation, ...context }) {
+    const { slug } = values;
+    requireOneScope(values);
+    if (isUndelete(values)) return undelete(requireSlug(slug), { installation, ...context });
+    if (slug === undefined) {
+      const { restoreLostFleet } = await import('./restore-lost-tenants.ts');
+      return restoreLostFleet(values, { installation, ...context });
+    }
+    return restoreOne({ ...values, slug }, { installation, ...context });
+  },
+});
+
+/**
+ * @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one
+ */
+function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
+  const isFleet = server !== undefined || all;
+  if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
+  if (isFleet && slug !== undefined)
+    throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
+  if (isFleet && [at, archive, from].some(value => value !== undefined))
+    throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
+  if (slug === undefined && all === (server !== undefined))
+    throw new OperatorError('Name a tenant, or give --lost with either --server or --all', { usage: true });
+}
+
+function requireSlug(slug: string | undefined): string {
+  if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
+  return slug;
+}
+
+async function planUndelete(slug: string, installation: Context['installation']): Promise<Plan> {
+  const { changeState } = await import('../../records/transitions.ts');
+  const { guid, from, to } = await changeState(installation, slug, 'restore', true);
+  return {
+    document: { slug, guid, from, to, state: 'planned' },
+    text: () => (from === to ? `${slug} is ${to} already.` : `${slug} would be served again.`),
+  };
+}
+
+function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
+  return !lost && [at, archive, from].every(value => value === undefined);
+}
+
+async function undelete(slug: string, { installation, output }: Context): Promise<void> {
+  const { changeState } = await import('../../records/transitions.ts');
+  const { findDatabase } = await import('../../databases/lost-database.ts');
+  const { guid, to: status } = await changeState(installation, slug, 'restore');
+  const { server, lost } = await findDatabase(installation, guid);
+  if (lost === undefined)
+    output.warn(
+      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
+        'Check both: bin/backoffice doctor',
+    );
+  output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
+    lost
+      ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
+        `Restore it: bin/backoffice restore ${slug} --lost`
+      : `${slug} is ${status}.`,
+  );
+}
+
+const goalOf = ({ lost }: Pick<RestoreFields, 'lost'>) => (lost ? 'replace' : 'place');
+
+async function planOne({ slug, ...moment }: OneTenant, installation: Installation): Promise<Plan> {
+  const { requireRestorable } = await import('../../databases/restored-databases.ts');
+  const source = await findTenant(installation, slug);
+  await requireRestorable(installation, source, goalOf(moment));
+  const { description: restoredFrom } = await chooseData(installation, source, moment, {
+    onStep: () => {},
+    warn: () => {},
+  });
+  const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
+  return {
+    document: { slug, restoredFrom, lost: moment.lost, state: 'planned' },
+    text: () => `${slug} would get data ${place}, from ${restoredFrom}.`,
+  };
+}
+
+async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
+  const { installation, output, progress } = context;
+  const { requireRestorable, restoreDatabase } = await import('../../databases/restored-databases.ts');
+  const source = await findTenant(installation, slug);
+  await requireRestorable(installation, source, goalOf(values));
+  const { restored, ...facts } = await restoreData(installation, source, values, { progress, output }, data =>
+    restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
+  );
+  const { database, server } = restored;
+  const document = values.lost
+    ? { ...(await readTenant(installation, slug)), ...facts }
+    : { slug, database, server: server.name, ...facts };
+  const next = values.lost ? [] : ['', `Compare it with the present data: bin/backoffice restore diff ${slug}`];
+  output.result(document, () => [fieldsText(document), ...next].join('\n'));
+}
+
+const moments = defineList({
+  name: 'restore moments',
+  description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
+  fields: { slug: argument('slug') },
+  examples: ['restore moments acme'],
+  async items({ slug }, { installation }) {
+    const { readMoments } = await import('./restore-to-moment.ts');
+    return readMoments(installation, await findTenant(installation, slug));
+  },
+  nameOf: ({ server }) => server,
+  empty: ({ slug }) => `No moment of ${slug} can be restored.`,
+});
+
+export const operations = [restore, moments, ...restoredOperations];

@@ -1,0 +1,148 @@
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { defineChange } from '../../command/define-change.ts';
+import { defineList } from '../../command/define-list.ts';
+import { defineOperation } from '../../command/operation.ts';
+import { amount, argument, option, requiredOption, secret } from '../../command/operation-fields.ts';
+import { tableText } from '../../command/text-table.ts';
+import { countText } from '../../command/texts.ts';
+import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../../databases/move-results.ts';
+import type { PlannedDrain } from './drain-server.ts';
+import { removeServerOperation } from './server-remove.command.ts';
+
+const add = defineChange({
+  name: 'server add',
+  description: 'add a PostgreSQL server, or change its URL',
+  fields: {
+    name: argument('text', { label: 'Name of the server' }),
+    capacity: amount('tenants', 'maximum number of tenants that are placed there automatically', {
+      parse: parseCapacity,
+      otherwise: 'no limit',
+    }),
+    url: secret('postgresql:// URL of the server'),
+  },
+  examples: ['server add second --capacity 500 < url-file'],
+  effect: 'changes',
+  async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
+    const { addServer } = await import('../../records/servers.ts');
+    const { unverifiedHost, unverifiedText } = await import('../../../lib/postgres/unverified-host.ts');
+    const url = text.trim();
+    const wasThere = await addServer(installation, name, url, capacity, isDryRun);
+    const host = unverifiedHost(url);
+    if (host !== undefined)
+      output.warn(
+        `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
+          `bin/backoffice server add ${name}`,
+      );
+    return {
+      document: { name, capacity },
+      facts: { isThere: wasThere },
+      plan: wasThere ? `The URL of ${name} would be changed.` : `${name} would be added. It can be used.`,
+      done: wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
+    };
+  },
+});
+
+const list = defineList({
+  name: 'server list',
+  description: 'list the servers, with the tenants of each',
+  examples: ['server list', 'server list -o wide'],
+  async items(_, { installation }) {
+    const { listServers } = await import('../../records/read-servers.ts');
+    return listServers(installation);
+  },
+  row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
+  nameOf: ({ name }) => name,
+  empty: 'There is no server.',
+});
+
+const set = defineChange({
+  name: 'server set',
+  description: 'change the number of tenants that are placed on a server automatically',
+  fields: {
+    name: argument('server', { label: 'Server' }),
+    capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
+      unit: 'tenants',
+      parse: parseCapacityOrNone,
+    }),
+  },
+  examples: ['server set second --capacity 500', 'server set second --capacity none'],
+  effect: 'changes',
+  changesRowsOnly: true,
+  async change({ name, ...values }, { installation }, isDryRun) {
+    const { setCapacity } = await import('../../records/read-servers.ts');
+    const capacity = values.capacity === 'none' ? null : values.capacity;
+    const before = await setCapacity(installation, name, capacity, isDryRun);
+    return {
+      document: { name, capacity },
+      facts: { before },
+      plan: `${name} would take ${capacityText(capacity)}. Now it takes ${capacityText(before)}.`,
+      done: `${name} takes ${capacityText(capacity)}.`,
+    };
+  },
+});
+
+const drain = defineOperation({
+  name: 'server drain',
+  description: 'move every tenant of a server to the others; goes on after failures',
+  fields: {
+    name: argument('server', { label: 'Server' }),
+    to: option('<server>', 'move all of them to this server', {
+      label: 'To server',
+      kind: 'server',
+      otherwise: 'to those with the most room',
+    }),
+    ...moveFields,
+  },
+  examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],
+  effect: 'changes',
+  isTraced: true,
+  json: moveJson,
+  interrupt: moveInterrupt,
+  async plan({ name, to, leaveSchemas }, { installation }) {
+    const { planDrain, planDrained } = await import('./drain-server.ts');
+    const moves = await planDrained(installation, await planDrain(installation, name, to), leaveSchemas);
+    return {
+      document: moves,
+      text: () => drainText(moves, `There is no tenant on ${name}.`),
+      hasFailed: moves.some(({ error }) => error !== null),
+    };
+  },
+  async run({ name, to, ...values }, context) {
+    const { installation, output } = context;
+    const { drainServer } = await import('./drain-server.ts');
+    const onOutcome = (outcome: object): void => {
+      if (output.wantsDocuments) output.part(outcome, () => '');
+    };
+    const outcomes = await observeMoves(context, observers =>
+      drainServer(installation, name, { to, ...moveRequest(values) }, { ...observers, onOutcome }),
+    );
+    const rows = outcomes.toSorted((a, b) => Number(a.error !== null) - Number(b.error !== null));
+    output.text(() => tableText(rows, `There is no tenant on ${name}.`));
+    return outcomes.every(({ error }) => error === null);
+  },
+});
+
+export const operations = [add, list, set, removeServerOperation, drain];
+
+/** Formats the moves of a plan, and below them what stays in the old databases. */
+function drainText(moves: readonly PlannedDrain[], whenEmpty: string): string {
+  const isRefused = moves.some(({ error }) => error !== null);
+  const rows = moves.map(({ slug, to, error }) => (isRefused ? { slug, to, error } : { slug, to }));
+  const left = moves.filter(({ leaves }) => leaves.length > 0);
+  return [tableText(rows, whenEmpty), ...left.map(({ slug, leaves }) => `${slug} leaves: ${leaves.join(', ')}.`)].join(
+    '\n',
+  );
+}
+
+function capacityText(capacity: number | null): string {
+  return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');
+}
+
+function parseCapacity(value: string): number {
+  if (!/^\d{1,9}$/.test(value)) throw new OperatorError('Give a whole number.');
+  return Number(value);
+}
+
+function parseCapacityOrNone(value: string): number | 'none' {
+  return value === 'none' ? value : parseCapacity(value);
+}

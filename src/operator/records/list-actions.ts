@@ -1,0 +1,98 @@
+import type { ControlStatements } from '../../control/installation.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { pageOf } from '../command/list-parts.ts';
+import type { ListPage } from '../command/operation.ts';
+import type { Action } from './record-action.ts';
+
+/** A recorded change of an operator. */
+export interface ActionSummary extends Action {
+  id: number;
+  /** Login and host. */
+  operator: string;
+  build: string;
+  tenant: string | null;
+  state: 'running' | 'done' | 'failed' | 'refused';
+  error: string | null;
+  startedAt: string;
+  finishedAt: string | null;
+}
+
+/** Which actions a list has; what is undefined does not limit it. */
+interface ActionFilter {
+  slug?: string | undefined;
+  /** A part of login and host. */
+  operator?: string | undefined;
+  /** The command, or its first words. */
+  command?: string | undefined;
+  /** Times in ISO 8601: from `since` on, before `until`. */
+  since?: string | undefined;
+  until?: string | undefined;
+  /** The number of an action: only those before it. */
+  before?: number | undefined;
+  /** True to include the actions that were refused before they changed anything. */
+  all?: boolean | undefined;
+  limit: number;
+}
+
+/** Returns the newest actions that the filter selects, the newest first. */
+export async function listActions(
+  { statements }: ControlStatements,
+  { before, limit, ...filter }: ActionFilter,
+): Promise<ActionSummary[]> {
+  const { where, values } = conditionsOf(filter);
+  return statements.execute(
+    `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
+            ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
+       from operator_actions
+      where ${where} and (?::bigint is null or id < ?::bigint)
+      order by operator_actions.id desc limit ?`,
+    [...values, before ?? null, before ?? null, limit],
+  );
+}
+
+/** Returns a part of the actions that the filter selects, and how many there are. */
+export async function pageActions(control: ControlStatements, filter: ActionFilter): Promise<ListPage<ActionSummary>> {
+  const { before, limit } = filter;
+  const { where, values } = conditionsOf(filter);
+  const rows = await listActions(control, { ...filter, limit: limit + 1 });
+  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<{ total: number; newer: number }[]>(
+    `select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer
+       from operator_actions where ${where}`,
+    [before ?? null, ...values],
+  );
+
+  return pageOf(rows, limit, counts);
+}
+
+/** Returns the condition of a filter in SQL, with its values. */
+function conditionsOf({ slug, operator, command, since, until, all }: Omit<ActionFilter, 'limit' | 'before'>) {
+  const conditions: [string, string | undefined][] = [
+    ['slug = ?', slug],
+    ['strpos(lower(operator), lower(?)) > 0', operator],
+    [`starts_with(command || ' ', ?)`, command && `${command} `],
+    ['started_at >= ?::timestamptz', since],
+    ['started_at < ?::timestamptz', until],
+    ['state <> ?', all ? undefined : 'refused'],
+  ];
+  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+
+  return {
+    where: ['true', ...given.map(({ sql }) => sql)].join(' and '),
+    values: given.map(({ value }) => value),
+  };
+}
+
+/** The last run of a command that timers run. */
+export type RoutineRun = Pick<ActionSummary, 'command' | 'state' | 'operator' | 'startedAt' | 'error'>;
+
+/** Returns the last run of each command that has run. @param commands those that timers run */
+export async function lastRoutineRuns(
+  { statements }: ControlStatements,
+  commands: readonly string[],
+): Promise<RoutineRun[]> {
+  return statements.execute(
+    `select distinct on (command) command, state, operator, ${isoTime('started_at')} as "startedAt", error
+       from operator_actions where command = any (string_to_array(?, ',')) order by command, id desc`,
+    [commands.join(',')],
+  );
+}

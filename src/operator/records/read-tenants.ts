@@ -1,0 +1,273 @@
+import type { TenantStatus } from '../../control/control-entities.ts';
+import type { ControlStatements } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import {
+  type Health,
+  type HealthReason,
+  healthColumns,
+  healthOf,
+  healthSql,
+  type StoredHealth,
+  toReasons,
+} from './tenant-health.ts';
+
+/** A tenant as the command line shows it. */
+export interface TenantSummary {
+  id: number;
+  guid: string;
+  slug: string;
+  name: string;
+  appId: string;
+  /** The address that links in its mails lead to; null: that of all tenants. */
+  appUrl: string | null;
+  database: string;
+  server: string;
+  status: TenantStatus;
+  /** True: it sends no mail, and its legacy clients get no access. */
+  isolated: boolean;
+  schemaVersion: string | null;
+  createdAt: string;
+}
+
+/** A tenant with both of its marks: what was decided (`status`), and whether it is well. */
+export interface TenantWithHealth extends TenantSummary {
+  health: Health;
+  /** Why it is not well, the worst first. */
+  reasons: HealthReason[];
+  /** When doctor last looked at all tenants; null: never. */
+  checkedAt: string | null;
+}
+
+const columns = `
+  t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.app_url as "appUrl",
+  t.database_name as database, s.name as server, t.status, t.isolated, t.schema_version as "schemaVersion",
+  ${isoTime('t.created_at')} as "createdAt"`;
+
+const summaries = `select ${columns} from tenants t join servers s on s.id = t.server_id`;
+
+/** What can be decided about a tenant. */
+export const tenantStates = ['provisioning', 'active', 'suspended', 'deleted'] as const;
+
+/** The columns that a list of tenants can be sorted by. */
+export const tenantSorts = ['slug', 'name', 'status', 'health', 'version', 'server', 'created'] as const;
+
+const sortColumns: Record<(typeof tenantSorts)[number], string> = {
+  slug: 't.slug',
+  name: 't.name',
+  status: 't.status',
+  health: 'coalesce(health.rank, 0)',
+  version: 't.schema_version',
+  server: 's.name',
+  created: 't.created_at',
+};
+
+/** Which tenants a list has, and in which order; what is undefined does not limit it. */
+export interface TenantFilter {
+  /** A part of the slug, the name or the guid, in any case. */
+  search?: string | undefined;
+  status?: string | undefined;
+  health?: string | undefined;
+  server?: string | undefined;
+  /** The beginning of a schema version; `between`: of a database between two. */
+  version?: string | undefined;
+  /** One of `tenantSorts`, with `-` in front for the other direction. */
+  sort?: string | undefined;
+  /** At most so many, after the first ones. */
+  limit?: number;
+  offset?: number;
+}
+
+/** Returns the tenants that the filter selects, by default all, ordered by slug. */
+export async function listTenants(control: ControlStatements, filter: TenantFilter = {}): Promise<TenantWithHealth[]> {
+  const { sort = 'slug', limit = null, offset = 0 } = filter;
+  const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
+  const order = `order by ${column} ${sort.startsWith('-') ? 'desc' : 'asc'} nulls last, t.slug`;
+
+  if (filter.health !== undefined || column === sortColumns.health) {
+    return readTenants(control, await findByHealth(control, filter, order));
+  }
+
+  const { where, values } = conditionsOf(filter);
+  const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where} ${order} limit ? offset ?`;
+
+  return readWithHealth(control, picked, [...values, limit, offset], order);
+}
+
+/**
+ * Returns the ids of the tenants that the filter selects, in their order. Of all tenants, only the
+ * rank is looked up.
+ */
+async function findByHealth(
+  { statements }: ControlStatements,
+  filter: TenantFilter,
+  order: string,
+): Promise<readonly number[]> {
+  const { limit = null, offset = 0, health } = filter;
+  const { where, values } = conditionsOf(filter);
+  const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where}`;
+  const isSo = health === undefined ? 'true' : `${healthOf('health.rank')} = ?`;
+  const rows = await statements.execute<{ id: number }[]>(
+    `with ${await healthSql(picked)}
+     select t.id::float8 as id
+       from picked t join servers s on s.id = t.server_id
+       left join (select id, rank from health) health on health.id = t.id
+      where ${isSo} ${order} limit ? offset ?`,
+    [...values, ...(health === undefined ? [] : [health]), limit, offset],
+  );
+
+  return rows.map(({ id }) => id);
+}
+
+/** Returns tenants in the order of their ids. */
+function readTenants(control: ControlStatements, ids: readonly number[]): Promise<TenantWithHealth[]> {
+  const list = `{${ids.join(',')}}`;
+
+  return readWithHealth(
+    control,
+    'select * from tenants where id = any (?::bigint[])',
+    [list, list],
+    'order by array_position(?::bigint[], t.id)',
+  );
+}
+
+/** @param picked SQL of the tenants @param values of both texts */
+async function readWithHealth(
+  { statements }: ControlStatements,
+  picked: string,
+  values: (string | number | null)[],
+  order: string,
+): Promise<TenantWithHealth[]> {
+  const rows = await statements.execute<(TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]>(
+    `with ${await healthSql(picked)}
+     select ${columns}, ${healthColumns}, (select ${isoTime('made_at')} from last) as "checkedAt"
+       from picked t join servers s on s.id = t.server_id left join health on health.id = t.id ${order}`,
+    values,
+  );
+
+  return rows.map(({ reasons, ...tenant }) => ({ ...tenant, reasons: toReasons(reasons) }));
+}
+
+/** Returns how many tenants the filter selects. */
+export async function countTenants({ statements }: ControlStatements, filter: TenantFilter): Promise<number> {
+  const { where, values } = conditionsOf(filter);
+  const from = `from tenants t join servers s on s.id = t.server_id ${where}`;
+  const { health } = filter;
+  const [row] =
+    health === undefined
+      ? await statements.execute<{ count: number }[]>(`select count(*)::int as count ${from}`, values)
+      : await statements.execute<{ count: number }[]>(
+          `with ${await healthSql(`select t.* ${from}`)}
+           select count(*)::int as count from picked left join (select id, rank from health) health using (id)
+            where ${healthOf('rank')} = ?`,
+          [...values, health],
+        );
+
+  return row?.count ?? 0;
+}
+
+/** The tenants of a fleet by health, and those that need attention most. */
+interface FleetHealth {
+  counts: Record<Health, number>;
+  /** When doctor last looked at all of them; null: never. */
+  checkedAt: string | null;
+  /** Those that are not well for a reason of their own: the worst first, and of these the ones that were so first. */
+  troubled: TenantWithHealth[];
+  /** How many such there are, with those that are not listed. */
+  total: number;
+}
+
+/**
+ * Reads how well the fleet is. That a server does not respond is a reason of the server: its tenants are counted, and
+ * not listed. So are those that are only not checked yet.
+ * @param limit how many are listed
+ */
+export async function readFleetHealth(control: ControlStatements, limit: number): Promise<FleetHealth> {
+  const [row] = await control.statements.execute<(Omit<FleetHealth, 'troubled'> & { shown: number[] })[]>(
+    `with ${await healthSql('select * from tenants')},
+     ranked_tenants as materialized (
+       select slug, id, rank, since, not is_of_server and (rank > 1 or has_done) as is_troubled
+         from picked left join (select id, rank, since, is_of_server, has_done from health) health using (id))
+     select (select json_object_agg(health, tenants) from (
+               select ${healthOf('rank')} as health, count(*) as tenants from ranked_tenants group by 1) c) as counts,
+            (select ${isoTime('made_at')} from last) as "checkedAt",
+            (select count(*)::int from ranked_tenants where is_troubled) as total,
+            array(select id::float8 from ranked_tenants where is_troubled
+                   order by rank desc, since nulls last, slug limit ?) as shown`,
+    [limit],
+  );
+  const { counts, shown = [], checkedAt = null, total = 0 } = row ?? {};
+
+  return {
+    counts: { well: 0, unchecked: 0, warning: 0, unwell: 0, ...counts },
+    checkedAt,
+    troubled: await readTenants(control, shown),
+    total,
+  };
+}
+
+function conditionsOf({ search, status, server, version }: TenantFilter): { where: string; values: string[] } {
+  const conditions: [string, string | undefined][] = [
+    [`concat_ws(' ', t.slug, t.name, t.guid) ilike ?`, search && `%${search.replace(/[\\%_]/g, '\\$&')}%`],
+    ['t.status = ?', status],
+    ['s.name = ?', server],
+    ["starts_with(coalesce(t.schema_version, 'between'), ?)", version],
+  ];
+  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+  const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';
+  return { where, values: given.map(({ value }) => value) };
+}
+
+/** @throws {OperatorError} when there is no tenant with this slug */
+export async function readTenant({ statements }: ControlStatements, slug: string): Promise<TenantSummary> {
+  const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [slug]);
+  if (!tenant) throw noSuchTenant(slug);
+  return tenant;
+}
+
+/** @throws {OperatorError} that names the slugs of which no tenant was found */
+export function requireFound(slugs: readonly string[], found: readonly { slug: string }[]): void {
+  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
+  if (unknown.length > 0) throw noSuchTenant(unknown.join(', '));
+}
+
+export function tenantExists({ slug, status }: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
+  return new OperatorError(`The tenant ${slug} exists already and is ${status}. Show it: bin/backoffice show ${slug}`);
+}
+
+export function noSuchTenant(slug: string): OperatorError {
+  return new OperatorError(`There is no tenant ${slug}. List the tenants: bin/backoffice list`);
+}
+
+/**
+ * Returns one tenant with its features, its number of users, its databases beside the one that it has, and its keys
+ * without their secrets, oldest key first.
+ */
+export async function showTenant({ statements }: ControlStatements, slug: string) {
+  const { id } = await readTenant({ statements }, slug);
+  const [tenant] = await readTenants({ statements }, [id]);
+  if (!tenant) throw noSuchTenant(slug); // it was purged meanwhile
+
+  const [more] = await statements.execute<{ features: string[]; users: number }[]>(
+    'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
+    [tenant.id],
+  );
+  const keys = await listKeys({ statements }, slug);
+  const otherDatabases = await statements.execute<{ database: string; server: string; state: string }[]>(
+    `select database_name as database, s.name as server, state
+       from tenant_databases d join servers s on s.id = server_id
+      where tenant_id = ? and state not in ('current', 'gone') order by d.id`,
+    [tenant.id],
+  );
+  return { ...tenant, features: more?.features ?? [], users: more?.users ?? 0, otherDatabases, keys };
+}
+
+/** Returns the keys of a tenant without their secrets, oldest first. */
+export async function listKeys({ statements }: ControlStatements, slug: string) {
+  const { id } = await readTenant({ statements }, slug);
+  return statements.execute<{ kid: string; status: string; createdAt: string; retiredAt: string | null }[]>(
+    `select kid, status, ${isoTime('created_at')} as "createdAt", ${isoTime('retired_at')} as "retiredAt"
+       from signing_keys where tenant_id = ? order by created_at`,
+    [id],
+  );
+}

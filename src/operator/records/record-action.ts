@@ -1,0 +1,85 @@
+import { newProcess } from '../../control/process-identity.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import type { Statements } from '../../lib/postgres/statements.ts';
+import type { RecordBirth } from '../command/operation.ts';
+import { operatorName } from '../command/operator-name.ts';
+import { errorText } from '../command/texts.ts';
+
+/**
+ * A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from
+ * stdin.
+ */
+export interface Action {
+  /** The words of the command, such as `user add`. */
+  readonly command: string;
+  /** The tenant; null when the command is for several tenants, or for none. */
+  readonly slug: string | null;
+  readonly arguments: Readonly<Record<string, unknown>>;
+  readonly reason: string | null;
+}
+
+/** An action, and whether a timer repeats it. */
+export interface RecordedAction extends Action {
+  readonly isRoutine: boolean;
+}
+
+/**
+ * A timer repeats a command every few minutes. Of the runs without a reason, the last one of each day (UTC), login and
+ * state stays, and nothing of them for longer than a year.
+ */
+const removeEarlierRuns = `
+  delete from operator_actions a using operator_actions last
+   where last.id = ? and a.id < last.id and a.reason is null and last.reason is null
+     and (a.command, a.arguments) = (last.command, last.arguments) and a.slug is not distinct from last.slug
+     and split_part(a.operator, '@', 1) = split_part(last.operator, '@', 1)
+     and (a.started_at < now() - interval '1 year'
+          or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
+
+/** The row of a tenant out of that of the action that has made it. */
+const recordBirth = `
+  insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason, state, started_at, finished_at)
+  select operator, build, command, t.slug, t.guid, case when a.slug is null then arguments else arguments || jsonb_build_object('from', a.slug) end,
+         reason, 'done', started_at, now()
+    from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
+
+/**
+ * Runs a change, and records who asked for it, when and why. The row is written before the change begins, so that no
+ * change is without one; a row that stays `running` is of a command that was killed.
+ * @param work resolves to `false` when it has failed
+ */
+export async function recordAction(
+  statements: Statements,
+  action: RecordedAction,
+  work: (recordBirth: RecordBirth) => Promise<unknown>,
+): Promise<unknown> {
+  const { command, slug, reason } = action;
+  const [row] = await statements.execute<{ id: string }[]>(
+    `insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason)
+     values (?, ?, ?, ?, (select guid from tenants where slug = ?), ?::jsonb, ?) returning id`,
+    [operatorName(), newProcess('command').build, command, slug, slug, JSON.stringify(action.arguments), reason],
+  );
+  const end = async (state: 'done' | 'failed' | 'refused', error: string | null = null): Promise<void> => {
+    try {
+      await statements.execute(
+        `update operator_actions a
+            set state = ?, error = ?, finished_at = now(),
+                tenant_guid = coalesce(tenant_guid, (select guid from tenants t where t.slug = a.slug))
+          where id = ?`,
+        [state, error, row?.id ?? null],
+      );
+      if (action.isRoutine) await statements.execute(removeEarlierRuns, [row?.id ?? null]);
+    } catch {
+      // the change is made, or has failed; its row stays `running`
+    }
+  };
+  try {
+    const result = await work(async made => {
+      await statements.execute(recordBirth, [made, row?.id ?? null]);
+    });
+    await end(result === false ? 'failed' : 'done');
+    return result;
+  } catch (error) {
+    await end(error instanceof OperatorError && error.usage ? 'refused' : 'failed', errorText(error));
+    throw error;
+  }
+}

@@ -1,0 +1,50 @@
+import type { ControlStatements } from '../../control/installation.ts';
+import { isRunning } from '../../control/running-process.ts';
+import type { Statements } from '../../lib/postgres/statements.ts';
+
+/** A running process of the service. */
+export interface RunningService {
+  host: string;
+  pid: number;
+  build: string;
+  /** The last migration that the build has; null while the process starts. */
+  head: string | null;
+}
+
+/**
+ * Returns the running processes of the service, the oldest first; none of a control database that has no schema yet.
+ * @param database the kind of database whose last migration `head` is
+ */
+export async function runningServices(
+  { statements }: ControlStatements,
+  database: 'control' | 'tenant',
+): Promise<RunningService[]> {
+  const [table] = await statements.execute<{ exists: boolean }[]>(
+    `select to_regclass('public.processes') is not null as exists`,
+  );
+  if (!table?.exists) return [];
+  return statements.execute<RunningService[]>(
+    `select host, pid, build, ${database}_head as head from processes p
+      where kind = 'service' and ${isRunning('p')} order by started_at, id`,
+  );
+}
+
+/** A running process with what `doctor` checks of it. */
+export interface RegisteredProcess {
+  kind: 'service' | 'command';
+  host: string;
+  pid: number;
+  /** True if it counts the limits of requests in Redis; null for a command. */
+  sharesLimits: boolean | null;
+  /** How far its clock is ahead of that of the control database, in ms. */
+  clockAheadMs: number | null;
+}
+
+/** Returns the running processes of the service and commands, the oldest first. */
+export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
+  return control.execute<RegisteredProcess[]>(
+    `select kind, host, pid, shares_limits as "sharesLimits", clock_ahead_ms as "clockAheadMs"
+       from processes p
+      where ${isRunning('p')} order by started_at, id`,
+  );
+}

@@ -1,0 +1,116 @@
+import type pg from 'pg';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
+import { requireOwnSessionOf } from '../../lib/postgres/session-probe.ts';
+
+/** The oldest version of PostgreSQL that is supported: 160003 is PostgreSQL 16.3. */
+export const minServerVersion = 160_000;
+
+/** What a server is used for. */
+export interface ServerUse {
+  /** How sentences begin: `The control database`, `The server second`. */
+  readonly subject: string;
+  /** The URL of the connection, for a second one. */
+  readonly url: string;
+  /** True when databases and roles are created on it. */
+  readonly isOperator: boolean;
+  /**
+   * True when the database of the connection is the control database, and has to hold its
+   * tables.
+   */
+  readonly isControl: boolean;
+}
+
+interface ServerState {
+  version: number;
+  isStandby: boolean;
+  /** Where `default_transaction_read_only` is set to on; null when it is off. */
+  lockedBy: string | null;
+  login: string;
+  database: string;
+  encoding: string;
+  mayCreateDatabases: boolean;
+  mayCreateRoles: boolean;
+  mayCreateTables: boolean;
+}
+
+const readState = `
+  select current_setting('server_version_num')::int as version, pg_is_in_recovery() as "isStandby",
+         case when current_setting('default_transaction_read_only') = 'on'
+              then (select source from pg_settings where name = 'default_transaction_read_only') end as "lockedBy",
+         current_user as login, current_database() as database,
+         pg_encoding_to_char((select encoding from pg_database where datname = current_database())) as encoding,
+         rolsuper or rolcreatedb as "mayCreateDatabases", rolsuper or rolcreaterole as "mayCreateRoles",
+         has_schema_privilege('public', 'create') as "mayCreateTables"
+    from pg_roles where rolname = current_user`;
+
+/**
+ * Checks that a server can be used, before anything is written to it: its version, that it
+ * takes writes, that the login has the rights, that the database takes every letter, and that a
+ * connection keeps its session. The one check of every door: `npm start`, commands, `control
+ * migrate`, `server add`.
+ * @throws {OperatorError} with what to do
+ * @throws {SharedSessionError} behind a pooler that shares sessions
+ */
+export async function requireUsableServer(client: pg.Client, use: ServerUse): Promise<void> {
+  const { rows } = await client.query<ServerState>(readState);
+  const fault = rows[0] && serverFault(rows[0], use);
+  if (fault) throw new OperatorError(`${use.subject} cannot be used: ${fault}`);
+
+  await requireOwnSessionOf(client, use.url);
+}
+
+/** Says what is wrong with a server, and what to do; undefined when nothing is. */
+export function serverFault(state: ServerState, { isOperator, isControl }: Omit<ServerUse, 'url'>): string | undefined {
+  const { version, login, database } = state;
+  const [major, min] = [version, minServerVersion].map(number => Math.floor(number / 10_000));
+  if (version < minServerVersion) {
+    return `it is on PostgreSQL ${major}. Upgrade its server: PostgreSQL ${min} or later is required`;
+  }
+  if (state.isStandby) return 'it is on a standby, which takes no writes. Give the address of the primary in its URL';
+  if (state.lockedBy !== null) return lockText(state.lockedBy, state);
+
+  const lacking = [state.mayCreateDatabases ? '' : 'createdb', state.mayCreateRoles ? '' : 'createrole'].filter(
+    Boolean,
+  );
+  if (isOperator && lacking.length > 0) {
+    return (
+      `its login ${login} lacks ${lacking.map(each => each.toUpperCase()).join(' and ')}. ` +
+      `Run as a superuser: alter role ${quote(login)} ${lacking.join(' ')};`
+    );
+  }
+  if (!isControl) return undefined;
+
+  if (state.encoding !== 'UTF8') {
+    return (
+      `database ${database} has the encoding ${state.encoding}, and UTF8 is required. Name a database that does not ` +
+      'exist in its URL, and create it: bin/backoffice control migrate'
+    );
+  }
+  if (isOperator && !state.mayCreateTables) {
+    return (
+      `its login ${login} may not create tables in database ${database}. ` +
+      `Run as a superuser: alter database ${quote(database)} owner to ${quote(login)};`
+    );
+  }
+  return undefined;
+}
+
+/**
+ * Somebody has locked the server on purpose, or a provider has when the disk was almost full.
+ */
+function lockText(source: string, { login, database }: Pick<ServerState, 'login' | 'database'>): string {
+  const setting = 'default_transaction_read_only';
+  const places: Record<string, [place: string, reset: string]> = {
+    user: [`role ${login}`, `alter role ${quote(login)} reset ${setting}`],
+    database: [`database ${database}`, `alter database ${quote(database)} reset ${setting}`],
+    'database user': [
+      `role ${login} in database ${database}`,
+      `alter role ${quote(login)} in database ${quote(database)} reset ${setting}`,
+    ],
+    client: ['the options of its URL', ''],
+  };
+  const [place, reset] = places[source] ?? ['the server', `alter system reset ${setting}; select pg_reload_conf()`];
+  const remedy = reset ? `When nothing needs the lock any more, run as a superuser: ${reset};` : 'Remove it there';
+  return `it is read-only, because ${setting} is on for ${place}. ${remedy}`;
+}

@@ -1,0 +1,100 @@
+import type { Installation } from '../../control/installation.ts';
+import { defineChange } from '../command/define-change.ts';
+import { argument, optionalSecret } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
+
+const user = { slug: argument('slug'), email: argument('email') };
+export const password = optionalSecret(
+  'Password',
+  '--password-stdin',
+  'read the password from stdin instead of generating one',
+  { otherwise: 'one is generated', isAdvanced: true },
+);
+
+const disable = defineChange({
+  name: 'user disable',
+  description: 'refuse the logins of a user and end all their sessions',
+  fields: user,
+  examples: ['user disable acme bob@acme.test --reason "left the company"'],
+  effect: 'locks out',
+  changesRowsOnly: true,
+  async change(values, { installation }, isDryRun) {
+    const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
+    return { ...ending, ...(await setState(installation, values, 'disabled', isDryRun)) };
+  },
+});
+
+const enable = defineChange({
+  name: 'user enable',
+  description: 'allow the logins of a disabled user again',
+  fields: user,
+  examples: ['user enable acme bob@acme.test'],
+  effect: 'changes',
+  async change(values, { installation }, isDryRun) {
+    const enabled = await setState(installation, values, 'enabled', isDryRun);
+    return { ...enabled, plan: `The logins of ${enabled.document.email} would be allowed.` };
+  },
+});
+
+const setPassword = defineChange({
+  name: 'user password',
+  description: 'set a new password and end all sessions of the user; it is generated and shown only once',
+  fields: { ...user, password },
+  examples: ['user password acme bob@acme.test'],
+  effect: 'locks out',
+  async change({ password: given, ...values }, { installation, output }, isDryRun) {
+    const { generatePassword, setPassword } = await import('./users.ts');
+    const { createPasswords } = await import('../../accounts/auth/passwords.ts');
+    const { slug } = values;
+    const ending = await endingSessions(installation, values, 'The password of', 'is replaced');
+    const password = given ?? generatePassword();
+    const changed = await setPassword(installation, createPasswords(), slug, values.email, password, isDryRun);
+    const { guid, email } = changed;
+    if (changed.disabledAt && !isDryRun)
+      output.warn(`${email} is disabled. Allow the logins: bin/backoffice user enable ${slug} ${email}`);
+    if (!changed.confirmedAt && !isDryRun)
+      output.warn(
+        `${email} has no login until the link of the mail is used. ` +
+          `If the mail is lost: bin/backoffice user remove ${slug} ${email}, then user add`,
+      );
+    // A password that was given is not repeated.
+    const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };
+    return { ...ending, document, done: fieldsText(document) };
+  },
+});
+
+export const loginOperations = [disable, enable, setPassword];
+
+interface UserValues {
+  readonly slug: string;
+  readonly email: string;
+}
+
+/** Returns the plan of a change that ends the sessions of a user. @param before the change, around the address */
+async function endingSessions(installation: Installation, { slug, email }: UserValues, before: string, after: string) {
+  const { listSessions } = await import('./user-sessions.ts');
+  const sessions = await listSessions(installation, slug, email);
+  const consequence = `${after}, and ${countText(sessions.length, 'open session ends', 'open sessions end')}`;
+  return {
+    facts: { sessions },
+    plan: `${before} ${email} ${consequence}.`,
+    steady: `${before} ${email} ${after}`,
+    confirm: {
+      name: email,
+      kind: 'address' as const,
+      consequence: `is a user of ${slug}. ${before} this address ${consequence}`,
+    },
+  };
+}
+
+async function setState(
+  installation: Installation,
+  { slug, email: address }: UserValues,
+  state: 'disabled' | 'enabled',
+  isDryRun: boolean,
+) {
+  const { setDisabled } = await import('./users.ts');
+  const { guid, email } = await setDisabled(installation, slug, address, state === 'disabled', isDryRun);
+  return { document: { guid, email, state }, done: `${email} is ${state}.` };
+}

@@ -1,0 +1,120 @@
+import { scopes } from '../../control/scopes.ts';
+import { defineChange } from '../command/define-change.ts';
+import { defineList } from '../command/define-list.ts';
+import { argument, option, optionalArgument, parseId } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
+import type { UserSummary } from './read-users.ts';
+import { loginOperations, password } from './user-login.command.ts';
+import { removeUserOperation } from './user-remove.command.ts';
+
+const findUserOperation = defineList({
+  name: 'user find',
+  description: 'find the users with an e-mail address, in all tenants',
+  fields: { email: argument('text') },
+  examples: ['user find bob@acme.test'],
+  async items({ email }, { installation }) {
+    const { requireEmail } = await import('./required-values.ts');
+    const { findUsers } = await import('./read-users.ts');
+    return findUsers(installation, requireEmail(email));
+  },
+  row: ({ tenant, status, email, role, scope, state, guid }) => ({ tenant, status, email, role, scope, state, guid }),
+  wide: ({ firstName, lastName, entityId, mail }) => ({ firstName, lastName, entityId, mail }),
+  nameOf: ({ tenant }) => tenant,
+  empty: ({ email }) => `No tenant has a user ${email}.`,
+});
+
+const user = { slug: argument('slug'), email: argument('email') };
+const scopeText = 'data that the user may use: of the own entity, or all';
+const entityText = 'entity that the user belongs to';
+
+const remedy = 'An administrator of the tenant gives the user an entity, or the scope All.';
+
+const add = defineChange({
+  name: 'user add',
+  description: 'add a user; the password is generated and shown only once',
+  fields: {
+    slug: argument('slug'),
+    email: argument('text', { label: 'E-mail address' }),
+    firstName: option('<name>', 'first name', { default: 'New' }),
+    lastName: option('<name>', 'last name', { default: 'User' }),
+    role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
+    scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
+    entity: option('<id>', entityText, { label: 'Number of the entity', parse: parseId, isAdvanced: true }),
+    password,
+  },
+  examples: [
+    'user add acme bob@acme.test --first-name Bob --last-name Miller --role Member --scope All',
+    'user add acme bob@acme.test --password-stdin < password-file',
+  ],
+  effect: 'changes',
+  async change({ slug, entity: entityId = null, password: given, ...fields }, { installation }, isDryRun) {
+    const { addUser, generatePassword } = await import('./users.ts');
+    const { createPasswords } = await import('../../accounts/auth/passwords.ts');
+    const { findTenant } = await import('./tenants.ts');
+    const tenant = await findTenant(installation, slug);
+    const user = { ...fields, tenant, entityId, password: given ?? generatePassword() };
+    const { guid, email } = await addUser(installation, createPasswords(), user, isDryRun);
+    const { role, scope } = fields;
+    const shown = { email, role, scope, entityId };
+    // A password that was given is not repeated.
+    const added = { guid, ...shown, ...(given === undefined && { password: user.password }) };
+    const isBlind = scope === 'Self' && entityId === null;
+    return {
+      document: isDryRun ? shown : added,
+      plan: `Would be added:\n${fieldsText(shown)}`,
+      done: [
+        `${fieldsText(added)}\n`,
+        `The person logs in with the tenant ${tenant.guid} (header X-Tenant).`,
+        ...(isBlind ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`] : []),
+      ].join('\n'),
+    };
+  },
+});
+
+const list = defineList({
+  name: 'user list',
+  description: 'list the users of a tenant',
+  fields: { slug: argument('slug') },
+  examples: ['user list acme', 'user list acme -o name'],
+  async items({ slug }, { installation }) {
+    const { listUsers } = await import('./read-users.ts');
+    return listUsers(installation, slug);
+  },
+  row: userRow,
+  nameOf: ({ email }) => email,
+  empty: 'No users.',
+});
+
+const role = defineChange({
+  name: 'user role',
+  description: 'show the role of a user and its permissions, or give the user another role',
+  fields: {
+    ...user,
+    role: optionalArgument('role', { description: 'the new role; every user has exactly one' }),
+  },
+  examples: ['user role acme bob@acme.test', 'user role acme bob@acme.test Administrator'],
+  effect: 'reads',
+  changingFields: ['role'],
+  async change({ slug, email, role }, { installation }, isDryRun) {
+    const { readUserRole, setUserRole } = await import('./user-role.ts');
+    const changed = role === undefined ? undefined : await setUserRole(installation, slug, email, role, isDryRun);
+    const { permissions, others, ...found } = await readUserRole(installation, slug, email);
+    const plan = role === undefined ? `keep the role ${found.role}` : `get the role ${role}, in place of ${found.role}`;
+    return {
+      document: (isDryRun && changed) || { ...found, permissions, others },
+      plan: `${found.email} would ${plan}.`,
+      done: fieldsText({
+        ...found,
+        permissions: permissions.join(' ') || '–',
+        'other roles': others.join(', ') || '–',
+      }),
+    };
+  },
+});
+
+export const operations = [add, list, findUserOperation, role, ...loginOperations, removeUserOperation];
+
+/** What an operator looks for comes first: a narrow terminal omits the last columns. */
+function userRow({ guid, email, role, scope, state, mail, ...others }: UserSummary): object {
+  return { email, role, scope, state, mail, ...others, guid };
+}

@@ -1,0 +1,124 @@
+import type { ControlStatements, Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { isoTime } from '../../lib/postgres/iso-time.ts';
+import type { Statement } from '../../lib/postgres/statement.ts';
+import { type FeedHolder, readFeedHolder } from '../../sales/events/held-feeds.ts';
+import { selectFailingState } from '../../sales/webhooks/failing-webhook.ts';
+import { attemptText } from './tenant-health.ts';
+import { connectTenant, findTenant } from './tenants.ts';
+
+/** The webhooks of a tenant, as they were when they were served last. */
+export interface TenantWebhooks {
+  tenant: string;
+  failing: number;
+  failingSince: string | null;
+  disabled: number;
+  /** For how many seconds the tenant has waited to be served; null: it does not wait. */
+  waiting: number | null;
+}
+
+/** A webhook of one tenant. */
+export interface WebhookStatus {
+  id: number;
+  url: string;
+  state: 'enabled' | 'failing' | 'disabled';
+  /** Why it is disabled, or how its last attempt has failed. */
+  reason: string | null;
+  failures: number;
+  failingSince: string | null;
+  nextAttemptAt: string | null;
+  /** Changes and other messages that are still to be sent: of very many changes, the first ones. */
+  waiting: number;
+}
+
+/** A row of `webhooks`. */
+interface StoredWebhook extends Omit<WebhookStatus, 'waiting'> {
+  position: string;
+  resources: string[];
+  actions: string[];
+}
+
+/** Returns the tenants with an enabled webhook, or one that the service has disabled. */
+export function readTenantWebhooks({ statements }: ControlStatements): Promise<TenantWebhooks[]> {
+  return statements.execute(
+    `select slug as tenant, failing, ${isoTime('failing_since')} as "failingSince", disabled,
+            extract(epoch from now() - waits)::float8 as waiting
+       from (select *, case when coalesce(waiting_since, due_at) < now() and is_active and not isolated and status = 'active'
+                       then coalesce(waiting_since, due_at) end as waits
+               from webhook_tenants join tenants t on t.id = tenant_id) w
+      where is_active or disabled > 0 order by slug`,
+  );
+}
+
+/** Returns the webhooks of a tenant, from its database. */
+export async function readWebhooks(installation: Installation, slug: string): Promise<WebhookStatus[]> {
+  return onTenant(installation, slug, async query => {
+    const text = `
+      select id, url, case when not is_enabled then 'disabled' when failing_since is null then 'enabled' else 'failing' end as state,
+             disabled_reason as reason, failures, ${isoTime('failing_since')} as "failingSince",
+             ${isoTime('next_attempt_at')} as "nextAttemptAt", position, resources, actions
+        from webhooks w order by id`;
+    const found = (await query({ name: '', text, values: [] })) as unknown as StoredWebhook[];
+
+    const webhooks: WebhookStatus[] = [];
+    for (const { position, resources, actions, ...webhook } of found) {
+      const [now] = await query(selectFailingState({ id: webhook.id, position, resources, actions }));
+      const { waiting, ...attempt } = now as unknown as Parameters<typeof attemptText>[0] & { waiting: number };
+      const reason = webhook.state === 'failing' ? attemptText(attempt) : webhook.reason;
+      webhooks.push({ ...webhook, reason, waiting });
+    }
+    return webhooks;
+  });
+}
+
+/** Reads which transaction holds back the changes of a tenant, and so its webhooks; undefined: none has for 30 s. */
+export function readHolder(installation: Installation, slug: string): Promise<FeedHolder | undefined> {
+  return onTenant(installation, slug, readFeedHolder);
+}
+
+/**
+ * Sends nothing more to a webhook until its tenant enables it again.
+ * @param isDryRun true to change nothing
+ * @returns the URL of the webhook
+ * @throws {OperatorError} when there is no such webhook
+ */
+export async function disableWebhook(
+  installation: Installation,
+  slug: string,
+  id: number,
+  isDryRun: boolean,
+): Promise<string> {
+  const url = await onTenant(installation, slug, async query => {
+    const found = await findWebhookUrl(query, slug, id);
+    if (!isDryRun) {
+      const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
+      await query({ name: '', text, values: [id] });
+    }
+    return found;
+  });
+  if (!isDryRun) await wake(installation, slug);
+  return url;
+}
+
+type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;
+
+async function onTenant<T>(installation: Installation, slug: string, work: (query: Query) => Promise<T>): Promise<T> {
+  return connectTenant(installation, await findTenant(installation, slug), client =>
+    work(async ({ name: _, ...statement }) => (await client.query(statement)).rows),
+  );
+}
+
+async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {
+  const [webhook] = await query({ name: '', text: 'select url from webhooks where id = $1', values: [id] });
+  if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: bin/backoffice webhooks ${slug}`);
+  return String(webhook.url);
+}
+
+/** Lets a process serve the webhooks of the tenant now. */
+async function wake({ statements }: ControlStatements, slug: string): Promise<void> {
+  await statements.execute(
+    `update webhook_tenants set due_at = now(), wakes = wakes + 1
+        where tenant_id = (select id from tenants where slug = ?) and is_active`,
+    [slug],
+  );
+}

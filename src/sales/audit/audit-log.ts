@@ -1,0 +1,168 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import type { ControlDatabase } from '../../control/database.ts';
+import type { Permission } from '../../control/permissions.ts';
+import { controlReads } from '../../control/tenant-queues.ts';
+import { userNamesOf } from '../../control/user-names.ts';
+import { describeFields, guid, limit, longId, queryId, text, timestamp } from '../../lib/http/fields.ts';
+import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
+import { toIso } from '../../lib/postgres/column-types.ts';
+import type { Condition } from '../../lib/postgres/statement.ts';
+import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import { pascalCase } from '../../lib/runtime/casing.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
+import { readList } from '../../tenancy/lists/read-page.ts';
+
+/** The kinds of change of a record. */
+export const changeActions = ['create', 'update', 'delete'] as const;
+type Row = Record<string, unknown>;
+
+const AuditEntrySchema = defineEntity({
+  name: 'AuditEntry',
+  tableName: 'audit_log',
+  properties: {
+    id: p.bigint('number').primary(),
+    createdAt: p.datetime().defaultRaw('now()'),
+    userId: p.bigint('number').nullable(),
+    userGuid: p.uuid().nullable(),
+    /** The business entity that owns the record; a caller of scope `Self` sees only the entries of their own entity. */
+    entityId: p.bigint('number').nullable(),
+    action: p.text().$type<(typeof changeActions)[number]>(),
+    resource: p.text(),
+    key: p.text().fieldName('record_key'),
+    before: p.json().$type<Row>().nullable(),
+    after: p.json().$type<Row>().nullable(),
+    ipAddress: p.text().nullable(),
+    traceId: p.text().nullable(),
+    databaseUser: p.text(),
+  },
+});
+/** The record of one change. A trigger writes it in the transaction of the change; the service only reads it. */
+export class AuditEntry extends AuditEntrySchema.class {}
+AuditEntrySchema.setClass(AuditEntry);
+
+const view = describeFields(
+  {
+    Id: longId(),
+    CreatedAt: timestamp(),
+    UserId: longId().nullable(),
+    UserGuid: guid().nullable(),
+    Action: z.enum(changeActions),
+    Resource: z.string(),
+    Key: z.string(),
+    Before: z.record(z.string(), z.unknown()).nullable(),
+    After: z.record(z.string(), z.unknown()).nullable(),
+    IPAddress: z.string().nullable(),
+    TraceId: z.string().nullable(),
+  },
+  {
+    Id: 'The number of the entry: later entries have higher numbers.',
+    CreatedAt: 'When the change was made.',
+    UserId: 'The number of the user who made the change; null for a change of the operator.',
+    UserGuid: 'The guid of the user who made the change; null for a change of the operator.',
+    Action: 'What was done with the record.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Key: 'The id or the code of the record.',
+    Before: 'The fields of the record before the change; null if it was created.',
+    After: 'The fields of the record after the change; null if it was deleted.',
+    IPAddress: 'The address that the request came from; null for a change of the operator.',
+    TraceId: 'The `X-Request-Id` of the request that made the change; null for a change of the operator.',
+  },
+).meta({ title: 'AuditEntry' });
+
+const table = new TableStatements(AuditEntry, view);
+const name = text({ max: 255 }).optional();
+const query = z.object({ limit: limit(), resource: name, key: name, userId: queryId() });
+const list = listContract({
+  view,
+  query,
+  order: { Id: 'desc' },
+  key: 'Id',
+  search: ['Resource', 'Key'],
+  includes: ['user'],
+});
+
+/** The resources whose records, and audit entries, are in the control database. */
+const controlResources = ['User', 'Role'];
+/** The resources whose audit entries need a further permission: the one that their records need. */
+const permissionOf = new Map<string, Permission>([
+  ['User', 'users.read'],
+  ['Role', 'users.read'],
+  ['Webhook', 'settings.write'],
+]);
+
+export function auditRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/api/v1/AuditLog',
+      access: 'full.read',
+      tag: 'AuditLog',
+      summary: 'The newest audit entries, of a resource, a record, a user, or all',
+      description:
+        'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
+        '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
+        'names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`.',
+      query,
+      list,
+      response: z.array(view),
+      handler: async ({ query: { limit, resource, key, userId }, list }, context) => {
+        const { caller, tenant } = context;
+        const isControl = resource !== undefined && controlResources.includes(resource);
+        const permission = permissionOf.get(resource ?? '');
+        if (permission && !caller.permissions.has(permission)) throw permissionMissing(permission);
+        const conditions: (Condition | undefined)[] = [
+          isControl ? ['tenant_id = ?', tenant.id] : undefined,
+          caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
+          resource === undefined ? undefined : ['resource = ?', resource],
+          caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
+          key === undefined ? undefined : ['record_key = ?', key],
+          userId === undefined ? undefined : ['user_id = ?', userId],
+        ];
+        const reads = isControl ? controlReads(control, context) : context;
+        const userNames = userNamesOf(control, context, caller);
+        const source = { table, conditions, reads, toResponse: entryText, userNames };
+        return readList(list, source, { orderBy: { id: 'desc' }, limit });
+      },
+    }),
+  ];
+}
+
+function entryText(json: string): string {
+  const entry: Row = JSON.parse(json);
+  entry.Before = toFields(entry.Before as Row | null);
+  entry.After = toFields(entry.After as Row | null);
+  return JSON.stringify(entry);
+}
+
+/** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */
+function toFields(row: Row | null): Row | null {
+  if (!row) return null;
+  const fields: Row = {};
+  for (const column in row) {
+    const { name, isTimestamp } = fieldOf(column);
+    const value = row[column];
+    fields[name] = isTimestamp && typeof value === 'string' ? toTimestamp(value) : value;
+  }
+  return fields;
+}
+
+/** By column. Bounded: the columns are those of the audited tables. */
+const fieldsOfColumns = new Map<string, { name: string; isTimestamp: boolean }>();
+
+function fieldOf(column: string) {
+  let field = fieldsOfColumns.get(column);
+  if (field === undefined) {
+    field = { name: column.split('_').map(pascalCase).join(''), isTimestamp: column.endsWith('_at') };
+    fieldsOfColumns.set(column, field);
+  }
+  return field;
+}
+
+/** Returns a timestamp of an audited row, written in whatever time zone, in UTC to the millisecond. */
+export function toTimestamp(value: string): string {
+  const timestamp = toIso(value);
+  if (timestamp !== value) return timestamp;
+  const time = Date.parse(value);
+  return Number.isNaN(time) ? value : new Date(time).toISOString();
+}

@@ -1,0 +1,97 @@
+import type { Permission } from '../../control/permissions.ts';
+import { camelCase, snakeCase } from '../../lib/runtime/casing.ts';
+import type { Caller } from '../../tenancy/caller.ts';
+import { permissionMissing } from '../../tenancy/define-route.ts';
+import { activityView } from '../activity/activity.ts';
+import { resources } from '../resources/index.ts';
+import { promotions } from '../resources/promotion.ts';
+import { promotionUseView } from '../resources/promotion-use.ts';
+import { hrefOf, type ResourceDefinition } from '../resources/rest/resource-definition.ts';
+
+type Row = Record<string, unknown>;
+
+/** Which changes are read. */
+export interface ChangeFilter {
+  /** Names of resources, `Activity` included. */
+  readonly resources: readonly string[];
+  /** The actions; undefined: all. */
+  readonly actions?: readonly string[] | undefined;
+  /** A caller of scope `Self` reads the changes of their own entity, and those of records that belong to no entity. */
+  readonly ownEntity?: number | undefined;
+}
+
+/** A resource whose changes are in the feed. */
+export interface ChangeSource {
+  readonly name: string;
+  /** The callers who may read its records, and so its changes. */
+  readonly access: Permission | 'user';
+  /** True if records belong to a business entity, and a caller of scope `Self` reads only those of their own. */
+  readonly isOwned: boolean;
+  /** The fields of its view that are columns of its table, with their columns. */
+  readonly fields: readonly (readonly [field: string, column: string])[];
+  /** The path of a record. */
+  readonly href: (key: string, row: Row) => string;
+}
+
+const withColumns = (fields: readonly string[]) => fields.map(field => [field, snakeCase(camelCase(field))] as const);
+
+function sourceOf(resource: ResourceDefinition): ChangeSource {
+  const { name, access, scopedBy, view, computed = [] } = resource;
+  const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
+  const href = (key: string) => hrefOf(resource, key);
+  return { name, access: access.read, isOwned: scopedBy !== undefined, fields: withColumns(fields), href };
+}
+
+const activities: ChangeSource = {
+  name: 'Activity',
+  access: 'full.read',
+  isOwned: true,
+  fields: withColumns(Object.keys(activityView.shape)),
+  href: key => `/api/v1/Activity/${key}`,
+};
+
+const promotionUses: ChangeSource = {
+  name: 'PromotionUse',
+  access: promotions.definition.access.read,
+  isOwned: true,
+  fields: withColumns(Object.keys(promotionUseView.omit({ Used: true }).shape)),
+  href: (key, row) => `${promotions.path}/${key}/entity/${row.entity_id}/used`,
+};
+
+/** Every resource whose changes are in the feed, by its name. Users and roles are not: see `controlResources`. */
+export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
+  [...resources.map(({ definition }) => sourceOf(definition)), promotionUses, activities].map(each => [
+    each.name,
+    each,
+  ]),
+);
+
+/** The resources whose records belong to a business entity. */
+export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
+
+/** The facts about a caller that decide which changes it sees. */
+export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
+
+/**
+ * Returns the changes that a caller may read.
+ * @param named names of resources, in place of all
+ * @throws {Problem} `forbidden` when the caller may not read one that is named
+ */
+export function visibleChanges({ permissions, scope, entityId }: Reader, named?: readonly string[]): ChangeFilter {
+  const resources = (named ?? [...changeSources.keys()]).filter(name => {
+    const { access } = changeSources.get(name) as ChangeSource;
+    if (access === 'user' || permissions.has(access)) return true;
+    if (named) throw permissionMissing(access);
+    return false;
+  });
+  return { resources, ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
+}
+
+/** Returns whether a filter lets a change pass, as the statement of the reader does. */
+export function letsPass(
+  { resources, actions, ownEntity }: ChangeFilter,
+  { Resource, Action, entityId }: { Resource: string; Action: string; entityId: number | null },
+): boolean {
+  if (!resources.includes(Resource) || actions?.includes(Action) === false) return false;
+  return ownEntity === undefined || entityId === ownEntity || !changeSources.get(Resource)?.isOwned;
+}

@@ -1,0 +1,137 @@
+import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
+import { changeActions } from '../audit/audit-log.ts';
+import type { Cursor } from './change-cursor.ts';
+import { type ChangeFilter, ownedResources } from './change-sources.ts';
+
+/** Kinds of rows, by which changes of one transaction are ordered. */
+const kinds = { audit: 1, activity: 2 };
+/** At most so many changes are looked at by one query. */
+export const maxScanned = 1_000;
+
+/** Columns of both tables but their contents. `matches` says whether the filter lets the row pass. */
+const audit = `
+  select ${kinds.audit} as kind, feed_era as era, feed_xid as xid, id,
+         resource = any ($7) and action = any ($8)
+           and ($9::bigint is null or entity_id = $9 or resource <> all ($10)) as matches,
+         created_at, user_guid, resource, record_key, action, entity_id, before, after from audit_log`;
+const activity = `
+  select ${kinds.activity}, feed_era, feed_xid, id,
+         'Activity' = any ($7) and 'create' = any ($8) and ($9::bigint is null or entity_id = $9) as matches,
+         created_at, null, 'Activity', id::text as record_key, 'create', entity_id, null::jsonb, null::jsonb from activities`;
+
+const rowsOf = (select: string, id: string): string => `
+  (${select} where feed_era is not null and (feed_era, feed_xid, id) > ($1, $2::text::xid8, ${id})
+     and (feed_era, feed_xid) < ((select era from state), (select horizon from state))
+   order by feed_era, feed_xid, id limit $5)`;
+
+/** When the last change at or before a place was made, in microseconds since 1970. Values: `placeValues`. */
+export const lastMadeAt = '(select made_at from last_change($1, $2::text::xid8, $3, $4))';
+
+/**
+ * True if the database has the last change that was read (`Cursor.madeAt`), or if it may have removed it: the retention
+ * removes no change of the last 28 days.
+ */
+export const isKept = (madeAt: string): string =>
+  `(coalesce(made_at, 0) = ${madeAt}::bigint or to_timestamp(nullif(${madeAt}::bigint, 0) / 1e6) < now() - interval '28 days')`;
+
+/**
+ * One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. Contents
+ * are made into text once, of rows that match, up to one more than `limit`. Their bytes are summed up to each row, and
+ * the page ends before the row that exceeds them, but has at least one.
+ */
+const text = `
+  with state as materialized (select * from current_feed(pg_current_snapshot())),
+  ended as materialized (select l.* from state s, last_change(s.era, s.horizon, 0, 0) l),
+  scanned as (
+    select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
+      from (${rowsOf(audit, '$3')} union all ${rowsOf(activity, '$4')} order by era, xid, kind, id limit $5) rows),
+  contents as materialized (
+    select kind, era, xid, id, matches, nth, created_at, user_guid, resource, record_key, action, entity_id,
+           case when matches then before::text end as before,
+           case when matches and kind = ${kinds.audit} then after::text
+                when matches then (select to_jsonb(activities)::text from activities where activities.id = scanned.id)
+            end as after
+      from scanned where nth <= $6),
+  sized as (
+    select *, coalesce(octet_length(before), 0) + coalesce(octet_length(after), 0) as bytes from contents),
+  summed as (select *, sum(bytes) over (order by era, xid, kind, id) as sum from sized),
+  judged as (select *, nth < $6 and (sum <= $12 or sum = bytes) as fits from summed)
+  select s.era as "stateEra", s.since, s.removed_era as "removedEra", s.removed_xid::text::bigint as "removedXid",
+         s.horizon::text::bigint as horizon, s.next_xid::text::bigint as "nextXid", s.is_held as "isHeld",
+         (select era from ended) as "lastEra", (select xid::text::bigint from ended) as "lastXid",
+         (select made_at from ended) as "lastMadeAt", passed.made_at as "passedAt", ${isKept('$11')} as "isKept",
+         r.kind, r.era, r.xid::text::bigint as xid, r.id, matches, fits,
+         (extract(epoch from created_at) * 1000000)::bigint as "madeAt", created_at as "createdAt",
+         user_guid as "userGuid", resource, record_key as key, action, entity_id as "entityId",
+         case when fits then before end as before, case when fits then after end as after
+    from state s cross join (select ${lastMadeAt} as made_at) passed left join judged r on true
+   order by r.era, r.xid, r.kind, r.id`;
+
+/** The state of the feed of a database, in every row of the result. */
+export interface FeedState {
+  readonly stateEra: number;
+  /** Cursors of earlier eras are of data that were replaced, or may be of commits that a failover has lost. */
+  readonly since: number;
+  readonly removedEra: number;
+  readonly removedXid: number;
+  /** Changes of transactions from this one on are not final. */
+  readonly horizon: number;
+  /** No transaction has this id yet, or a later one. */
+  readonly nextXid: number;
+  /** The last final change; null: there is none. */
+  readonly lastEra: number | null;
+  readonly lastXid: number | null;
+  readonly lastMadeAt: number | null;
+  /** When the last change at or before the cursor was made; null: there is none. */
+  readonly passedAt: number | null;
+  /** False if the database lacks the last change that was read; null is false. */
+  readonly isKept: boolean | null;
+  /** True if there are changes which are not final. */
+  readonly isHeld: boolean;
+}
+
+/** A row that was looked at. Its contents, as JSON texts, are there if it matches and fits. */
+export interface ScannedRow {
+  readonly kind: number;
+  readonly era: number;
+  readonly xid: number;
+  readonly id: number;
+  readonly matches: boolean;
+  readonly madeAt: number;
+  /** False from the row on that is one too many, in number or bytes. */
+  readonly fits: boolean;
+  readonly createdAt: string;
+  readonly userGuid: string | null;
+  readonly resource: string;
+  readonly key: string;
+  readonly action: (typeof changeActions)[number];
+  readonly entityId: number | null;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+/**
+ * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0
+ * no rows.
+ * @param maxBytes of the contents of the rows that match and fit together, or those of one row
+ */
+export function changeStatement(
+  after: Cursor,
+  { resources, actions = changeActions, ownEntity }: ChangeFilter,
+  limit: number,
+  maxBytes: number,
+): Statement {
+  const scan = limit === 0 ? 0 : maxScanned;
+  const entity = ownEntity ?? null;
+  const filter = [resources, actions, entity, ownedResources];
+  const values = [...placeValues(after), scan, limit + 1, ...filter, after.madeAt, maxBytes];
+
+  return { ...preparedStatement(text, values), isHeavy: limit > 100 };
+}
+
+/** A place as values of a statement: the era, the transaction, and the last ids before it of either table. */
+export function placeValues({ era, xid, kind, id }: Cursor): unknown[] {
+  const lastId = (own: number): string =>
+    kind < own ? '0' : kind === own ? String(id) : String(Number.MAX_SAFE_INTEGER);
+  return [era, String(xid), lastId(kinds.audit), lastId(kinds.activity)];
+}

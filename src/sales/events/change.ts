@@ -1,0 +1,106 @@
+import { z } from 'zod';
+import { describeFields, guid, timestamp } from '../../lib/http/fields.ts';
+import { snakeCase } from '../../lib/runtime/casing.ts';
+import { changeActions, toTimestamp } from '../audit/audit-log.ts';
+import type { Cursor } from './change-cursor.ts';
+import { type ChangeSource, changeSources } from './change-sources.ts';
+import type { ScannedRow } from './change-statement.ts';
+import { readerCursorText } from './reader-cursor.ts';
+
+type Row = Record<string, unknown>;
+
+/** The fields of a change that clients receive (`sentChange`). */
+export const changeView = describeFields(
+  {
+    Id: z.string(),
+    Type: z.string(),
+    Resource: z.string(),
+    Key: z.string(),
+    Action: z.enum(changeActions),
+    At: timestamp(),
+    UserGuid: guid().nullable(),
+    Fields: z.array(z.string()),
+    Href: z.string(),
+    Record: z.record(z.string(), z.unknown()).nullable().optional(),
+  },
+  {
+    Id:
+      'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what ' +
+      'the caller may see.',
+    Type: 'The resource and what happened, such as `country.updated`.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Key: 'The id or the code of the record.',
+    Action: 'What was done with the record.',
+    At: 'When the change was made. Changes are in the order of their transactions, not of this time.',
+    UserGuid: 'The guid of the user who made the change; null for a change of the operator, and for an activity.',
+    Fields: 'The names of the fields that an update has changed; empty for other actions.',
+    Href: 'The path of the record.',
+    Record:
+      'The record after the change, without fields that are read from other records; null if it is gone. Only with ' +
+      '`include=record`.',
+  },
+).meta({ title: 'Change' });
+
+/** A change of a record. */
+export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record'> & {
+  /** The record after the change; null if it is gone. */
+  readonly Record: Row | null;
+  /** The place after the change. */
+  readonly cursor: Cursor;
+  /** The business entity that the record belongs to. */
+  readonly entityId: number | null;
+};
+
+const pastTense: Record<string, string> = { create: 'created', update: 'updated', delete: 'deleted' };
+
+/** Returns the change of a row. @param madeIn the era in which its cursor is made */
+export function changeOf(row: ScannedRow, madeIn: number): Change {
+  const { resource, key, action, createdAt, userGuid, entityId, era, xid, kind, id, madeAt } = row;
+  const before = contentOf(row.before);
+  const after = contentOf(row.after);
+  const source = changeSources.get(resource);
+  if (!source) throw new Error(`the feed has no resource ${resource}`);
+  return {
+    Type: `${typeName(resource)}.${pastTense[action]}`,
+    Resource: resource,
+    Key: key,
+    Action: action,
+    At: createdAt,
+    UserGuid: userGuid,
+    Fields: action === 'update' ? changedFields(source, before ?? {}, after ?? {}) : [],
+    Href: source.href(key, after ?? before ?? {}),
+    Record: after && recordOf(source, after),
+    cursor: { madeIn, era, xid, kind, id, madeAt },
+    entityId,
+  };
+}
+
+const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));
+
+/** Returns what a reader receives of a change. @param access the mark of what the reader sees (`accessMark`) */
+export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
+  const { cursor, entityId: _, Record, ...thin } = change;
+  const sent = { Id: readerCursorText(cursor, access), ...thin };
+
+  return isWithRecord ? { ...sent, Record } : sent;
+}
+
+/** `UnitOfMeasure` → `unit_of_measure`. */
+function typeName(resource: string): string {
+  return snakeCase(resource).slice(1);
+}
+
+function changedFields({ fields }: ChangeSource, before: Row, after: Row): string[] {
+  return fields
+    .filter(([, column]) => JSON.stringify(before[column]) !== JSON.stringify(after[column]))
+    .map(([field]) => field);
+}
+
+/** Returns the fields of the view that the row has columns for: no others leave the database. */
+function recordOf({ fields }: ChangeSource, row: Row): Row {
+  return Object.fromEntries(fields.map(([field, column]) => [field, fieldValue(column, row[column])]));
+}
+
+function fieldValue(column: string, value: unknown): unknown {
+  return column.endsWith('_at') && typeof value === 'string' ? toTimestamp(value) : (value ?? null);
+}

@@ -1,0 +1,204 @@
+import { z } from 'zod';
+import { fieldProblem } from '../../lib/errors.ts';
+import { readText } from '../../lib/http/csv.ts';
+import { camelCase, pascalCase } from '../../lib/runtime/casing.ts';
+import { inexactNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import type { ImportError } from './import-report.ts';
+import type { CsvRecord } from './read-csv.ts';
+
+/** How the text of a cell becomes the JSON value of its field. */
+type Kind = 'text' | 'number' | 'boolean' | 'numbers';
+
+interface Column {
+  readonly field: string;
+  readonly kind: Kind;
+  readonly isNullable: boolean;
+}
+
+/** The columns of a file. A column of a field that the service sets is undefined: its cells are ignored. */
+export interface Columns {
+  /**
+   * The fields up to the last column with a name; '' for a column without one, whose cells must
+   * be empty.
+   */
+  readonly fields: readonly string[];
+  readonly writable: readonly (Column | undefined)[];
+  /** The position of the column that identifies a record for `mode=upsert`. */
+  readonly keyIndex: number;
+  /** The field of that column: the unique code, else `Id`; undefined when the file has neither. */
+  readonly keyField: string | undefined;
+  /**
+   * True where `1,5` is a number: spreadsheets separate by semicolons or tabs where the comma
+   * is in numbers.
+   */
+  readonly hasDecimalComma: boolean;
+}
+
+/** The columns that a file means something by only in the tenant that gave the ids in them. */
+export function idFields(
+  { references = [] }: ResourceDefinition,
+  { fields, keyField }: Columns,
+  mode: 'create' | 'upsert',
+): string[] {
+  const referring = new Set(references.map(pascalCase));
+  const isId = (field: string) => referring.has(field) || (field === 'Id' && keyField === 'Id' && mode === 'upsert');
+
+  return fields.filter(isId);
+}
+
+/** More than any resource has fields. */
+const maxColumns = 100;
+/**
+ * Numbers of one cell: more than any field may have. What follows is not read, because the contract refuses the cell.
+ */
+const maxNumbers = 1_000;
+
+/** Reads the header of a file. @returns errors for too many columns, and for those that are unknown or occur twice */
+export function readColumns(
+  { create, update, view, unique, key }: ResourceDefinition,
+  { line, cells: header, delimiter }: CsvRecord,
+): Columns | ImportError[] {
+  const headerError = (Field: string, Code: string, Reason: string): ImportError => ({
+    Line: line,
+    Field,
+    Code,
+    Reason,
+  });
+  const cells = header.map(cell => cell.trim());
+  cells.length = cells.findLastIndex(cell => cell !== '') + 1;
+  if (cells.filter(cell => cell !== '').length > maxColumns)
+    return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
+
+  const kinds = kindsOf(create);
+  for (const [field, column] of kindsOf(update ?? create)) kinds.set(field, column);
+  const names = new Map(
+    [...Object.keys(view.shape), ...kinds.keys()].flatMap(name => [
+      [name, name],
+      [camelCase(name), name],
+    ]),
+  );
+  const fields = cells.map(cell => names.get(cell) ?? '');
+  const errors = cells.flatMap((cell, index): ImportError[] => {
+    const field = fields[index] ?? '';
+    const column = columnLetters(index);
+    if (cell === '') return [];
+    if (field === '') {
+      return [headerError(cell.slice(0, 100), 'unknown', `is not a field of this resource (column ${column})`)];
+    }
+
+    const first = fields.indexOf(field);
+    if (first === index) return [];
+    return [headerError(field, 'ambiguous', `is the name of two columns: ${columnLetters(first)} and ${column}`)];
+  });
+  if (errors.length > 0) return errors;
+  const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
+    field => field !== undefined && fields.includes(field),
+  );
+  return {
+    fields,
+    writable: fields.map(field => kinds.get(field)),
+    keyIndex: keyField === undefined ? -1 : fields.indexOf(keyField),
+    keyField,
+    hasDecimalComma: delimiter !== ',',
+  };
+}
+
+/** The name of a column in a spreadsheet: A to Z, then AA. */
+function columnLetters(index: number): string {
+  const last = String.fromCharCode(65 + (index % 26));
+  return index < 26 ? last : columnLetters(Math.floor(index / 26) - 1) + last;
+}
+
+/**
+ * Requires that a row has the cells of the header. Further ones are empty, as those are that a
+ * spreadsheet adds.
+ * @throws {Problem} `validation_failed`
+ */
+export function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
+  if (cells.length < fields.length) {
+    const message = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
+    throw fieldProblem('', message, 'wrong_format');
+  }
+
+  const stray = cells.findIndex((cell, index) => !fields[index] && cell.trim() !== '');
+  if (stray < 0) return;
+  throw fieldProblem('', `has a value in column ${columnLetters(stray)}, which has no name`, 'wrong_format');
+}
+
+/**
+ * Returns the body that a row stands for. An empty cell is null where the field can be null,
+ * else absent.
+ * @throws {Problem} `validation_failed` for a number that has two meanings
+ */
+export function bodyOf({ writable, hasDecimalComma }: Columns, cells: readonly string[]): Record<string, unknown> {
+  const body: Record<string, unknown> = {};
+  for (const [index, column] of writable.entries()) {
+    const cell = cells[index] ?? '';
+    if (!column) continue;
+    if (cell !== '') {
+      if (hasDecimalComma && column.kind === 'number') requireOneMeaning(column.field, cell.trim());
+      body[column.field] = parseCell(column, cell, hasDecimalComma);
+    } else if (column.isNullable) body[column.field] = null;
+    else if (column.kind === 'numbers') body[column.field] = [];
+  }
+  return body;
+}
+
+/**
+ * Refuses a number whose point may be that of thousands or of decimals: `1.500`, in a file in
+ * which numbers have a comma.
+ */
+function requireOneMeaning(field: string, cell: string): void {
+  const [, thousands, rest] = /^(-?[1-9]\d{0,2})\.(\d{3})$/.exec(cell) ?? [];
+  if (thousands === undefined || rest === undefined) return;
+
+  const texts = [`${thousands}${rest}`, `${thousands},${rest.replace(/0+$/, '') || '0'}`];
+  throw fieldProblem(field, `is ${texts.join(' or ')}: write one of them`, 'ambiguous');
+}
+
+/**
+ * A cell that is not of the kind of its column stays text, which the contract of the resource then refuses.
+ * @throws {Problem} `validation_failed` for a number with more digits than JavaScript keeps
+ */
+function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
+  const text = readText(cell);
+  if (kind === 'text') return text.replaceAll('\r\n', '\n');
+  const trimmed = text.trim();
+  if (kind === 'number') {
+    const { number, error } = readDecimal(hasDecimalComma ? trimmed.replace(',', '.') : trimmed);
+    if (error === inexactNumber) throw fieldProblem(field, error.message, error.code);
+
+    return number ?? text;
+  }
+  if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
+  const numbers = trimmed
+    .replace(/^\[|\]$/g, '')
+    .split(/[\s,;|]+/, maxNumbers + 3) // one may be empty at each end
+    .filter(part => part !== '');
+  return numbers.every(part => /^\d+$/.test(part)) ? numbers.map(Number) : text;
+}
+
+interface Schema {
+  type?: string;
+  anyOf?: Schema[];
+}
+
+/** The fields that a client may send, with their kinds. */
+function kindsOf(contract: z.ZodObject): Map<string, Column> {
+  const { properties = {} } = z.toJSONSchema(contract, { io: 'input', unrepresentable: 'any' }) as {
+    properties?: Record<string, Schema>;
+  };
+  return new Map(
+    Object.entries(properties).map(([field, schema]) => {
+      const types = [schema, ...(schema.anyOf ?? [])].map(({ type }) => type);
+      return [field, { field, kind: kindOf(types), isNullable: types.includes('null') }];
+    }),
+  );
+}
+
+function kindOf(types: readonly (string | undefined)[]): Kind {
+  if (types.includes('array')) return 'numbers';
+  if (types.includes('boolean')) return 'boolean';
+  return types.includes('integer') || types.includes('number') ? 'number' : 'text';
+}

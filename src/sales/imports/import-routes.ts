@@ -1,0 +1,116 @@
+import { z } from 'zod';
+import { problem } from '../../lib/errors.ts';
+import { describeFields, flag, int32 } from '../../lib/http/fields.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+import { requireScopeAll } from '../../tenancy/require-manager.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { type ImportRunner, importDeadlineMs } from './import-runner.ts';
+import { importableResources } from './importable-resources.ts';
+
+const path = '/api/v1/Imports';
+const tag = 'Import';
+const maxBytes = 5 * 1024 * 1024;
+
+const idsDescription =
+  '`own` says that the ids in the file are those of this tenant. Needed for a file with ids: `Id` as the key of an ' +
+  'upsert, or columns that refer to other records by id.';
+const modeDescription = '`create` makes new records only; `upsert` also changes those that exist.';
+
+const importError = describeFields(
+  { Line: int32(), Field: z.string(), Code: z.string(), Reason: z.string() },
+  {
+    Line: 'The line of the file, from 1, which is its header.',
+    Field: 'The field that is wrong; empty if the whole row is.',
+    Code: 'A stable code for the reason, one of those of `errorCodes`.',
+    Reason: 'What is wrong, as text.',
+  },
+);
+const view = describeFields(
+  {
+    Resource: z.string(),
+    Mode: z.enum(['create', 'upsert']),
+    DryRun: z.boolean(),
+    Atomic: z.boolean(),
+    Applied: z.boolean(),
+    Rows: int32(),
+    Created: int32(),
+    Updated: int32(),
+    Unchanged: int32(),
+    Refused: int32(),
+    Errors: z.array(importError),
+  },
+  {
+    Resource: 'The name of the resource, such as `Country`.',
+    Mode: modeDescription,
+    DryRun: 'Whether the import only checks the file, and changes nothing.',
+    Atomic: 'Whether one refused row rejects the whole file.',
+    Applied: 'Whether the import has changed the records: false for a dry run and a file that is refused.',
+    Rows: 'The rows of the file that have been read, without its header.',
+    Created: 'The rows that made a record.',
+    Updated: 'The rows that changed a record.',
+    Unchanged: 'The rows whose record was the same already.',
+    Refused: 'The rows that are wrong.',
+    Errors: 'The first 1,000 errors.',
+  },
+).meta({ title: tag });
+
+const names = [...importableResources.keys()] as [string, ...string[]];
+
+/** The services that the routes use. */
+export interface ImportServices {
+  imports: ImportRunner;
+}
+
+/** Imports of CSV files. An import runs inside its request, in one transaction. */
+export function importRoutes(services: ImportServices): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path,
+      access: 'user',
+      tag,
+      summary: 'Import a CSV file of one resource',
+      description:
+        'The body is CSV in UTF-8, separated by commas, semicolons or tabs, of at most 5 MB, 10,000 rows and 100 columns; its ' +
+        'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
+        '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
+        '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
+        '`ids=own`: they mean something only in the tenant that gave them.',
+      query: z.object({
+        resource: z.enum(names).describe('The resource whose records the file has.'),
+        mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
+        dryRun: flag().describe('Whether to check the file only, and change nothing.'),
+        atomic: flag(true).describe('Whether one refused row rejects the whole file.'),
+        ids: z.enum(['own']).optional().describe(idsDescription),
+      }),
+      upload: {
+        mediaType: 'text/csv',
+        maxBytes,
+        tooLarge: 'An import takes at most 5 MB: divide the file, and send the parts.',
+        notUtf8: 'A spreadsheet saves it as "CSV UTF-8", or with the character set Unicode (UTF-8).',
+        example: 'Title,Weighting\nKey account,3\nFormer customer,4\n',
+      },
+      deadlineMs: importDeadlineMs,
+      response: view,
+      takesIdempotencyKey: true,
+      problems: ['forbidden', 'validation_failed'],
+      handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
+        const resource = requireWriter(order.resource, context);
+        const report = await services.imports.run(context, { order, resource, readUpload, idempotencyKey });
+        return report as z.input<typeof view>;
+      },
+    }),
+  ];
+}
+
+/** @throws {Problem} 403 unless the caller may change all records of the resource */
+function requireWriter(name: string, { caller }: RequestContext): ResourceDefinition {
+  const resource = importableResources.get(name);
+  if (!resource) throw problem('not_found');
+
+  const permission = resource.access.write;
+  if (!caller.permissions.has(permission)) throw permissionMissing(permission);
+  requireScopeAll(caller);
+  return resource;
+}

@@ -1,0 +1,118 @@
+import { defineEntity, type EntityManager, p, raw } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { fieldProblem } from '../../lib/errors.ts';
+import { int32, lengths, longId, text, timestamp } from '../../lib/http/fields.ts';
+import { Country } from './country.ts';
+import { Currency } from './currency.ts';
+import { EntityStatus } from './entity-status.ts';
+import { codeCondition, lookUp } from './record.ts';
+import { defineResource } from './rest/define-resource.ts';
+
+const entityTypes = ['supplier', 'customer'] as const;
+
+const EntitySchema = defineEntity({
+  name: 'Entity',
+  tableName: 'entities',
+  properties: {
+    id: p.bigint('number').primary(),
+    name: p.text(),
+    entityType: p.text().$type<(typeof entityTypes)[number]>(),
+    statusId: p.integer(),
+    statusTitle: p
+      .text()
+      .formula(alias => `(select title from entity_statuses where entity_statuses.id = ${alias}.status_id)`),
+    currencyId: p.integer().nullable(),
+    countryCode: p.text().nullable(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+/** A supplier or a customer. Users belong to one; a caller of scope `Self` reaches only the records of its own. */
+export class Entity extends EntitySchema.class {}
+EntitySchema.setClass(Entity);
+
+export const entities = defineResource({
+  name: 'Entity',
+  path: '/api/v1/Entities',
+  description:
+    'Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets ' +
+    'the default status (at first called Prospect). A caller of scope `Self` reads and ' +
+    'changes only its own entity, and neither creates nor deletes entities.',
+  entity: Entity,
+  key: { id: Number.MAX_SAFE_INTEGER },
+  access: { read: 'user', write: 'full.manage' },
+  orderBy: { id: 'asc' },
+  search: ['name'],
+  computed: ['statusTitle'],
+  paged: true,
+  references: ['statusId', 'currencyId'],
+  scopedBy: 'id',
+  view: z.object({
+    Id: longId(),
+    Name: z.string(),
+    EntityType: z.enum(entityTypes),
+    StatusId: int32(),
+    StatusTitle: z.string(),
+    CurrencyId: int32().nullable(),
+    CountryCode: z.string().nullable(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    Name: text({ max: lengths.name }),
+    EntityType: z.enum(entityTypes),
+    // Absent = 0, which no status has: `validate` puts the default status in its place.
+    StatusId: int32()
+      .min(1)
+      .optional()
+      .transform(id => id ?? 0),
+    CurrencyId: int32().min(1).nullable().default(null),
+    CountryCode: text({ max: lengths.code }).nullable().default(null),
+  }),
+  fields: {
+    Name: 'The name of the supplier or customer.',
+    EntityType: 'Whether the entity is a supplier or a customer.',
+    StatusId: 'The `Id` of the entity status. Without it, a new entity gets the default status.',
+    StatusTitle: 'The title of the entity status.',
+    CurrencyId: 'The `Id` of the currency that the entity trades in; null if none is chosen.',
+    CountryCode: 'The code of the country of the entity; null if none is chosen.',
+  },
+  example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
+  onMissing: 'not_found',
+  takesPatch: true,
+  validate: async (entity, em, before) => {
+    entity.statusId ||= await lookUp(em, 'default status', () => defaultStatusId(em));
+    const { statusId } = entity;
+    if (!(await lookUp(em, `status ${statusId}`, () => em.findOne(EntityStatus, { id: statusId }))))
+      throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
+    if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
+    if (entity.countryCode && entity.countryCode !== before.countryCode) {
+      const { countryCode } = entity;
+      const country = await lookUp(em, `country ${countryCode}`, () => {
+        const [sql, ...values] = codeCondition('countryCode', countryCode) ?? ['false'];
+        return em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
+      });
+      if (!country) throw fieldProblem('CountryCode', 'is not a country', 'unknown_reference');
+      entity.countryCode = country.countryCode;
+    }
+  },
+  isReferenced: (id, context) => context.hasUsers(id),
+});
+
+/**
+ * Returns the default status, or the first one when the default was never set, because there was no status then.
+ * @throws {Problem} when there is no status at all
+ */
+async function defaultStatusId(em: EntityManager): Promise<number> {
+  const [row] = await em.execute<{ status_id: number | null }[]>(
+    `select coalesce((select status_id from default_entity_status),
+                     (select id from entity_statuses order by id limit 1)) as status_id`,
+  );
+  if (!row?.status_id) throw fieldProblem('StatusId', 'is required', 'required');
+  return row.status_id;
+}
+
+/** @throws {Problem} unless the currency exists and is not deleted */
+export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
+  if (id == null) return;
+  if (!(await lookUp(em, `currency ${id}`, () => em.findOne(Currency, { id, isDeleted: false }))))
+    throw fieldProblem('CurrencyId', 'is not a currency', 'unknown_reference');
+}

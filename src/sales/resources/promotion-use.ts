@@ -1,0 +1,29 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { describeFields, int32, longId, timestamp } from '../../lib/http/fields.ts';
+import { TableStatements } from '../../lib/postgres/table-statements.ts';
+
+const PromotionUseSchema = defineEntity({
+  name: 'PromotionUse',
+  tableName: 'promotion_uses',
+  properties: {
+    promotionId: p.integer().primary(),
+    entityId: p.bigint('number').primary(),
+    usedAt: p.datetime().defaultRaw('now()'),
+  },
+});
+/** The use of a promotion by an entity, at most once. */
+export class PromotionUse extends PromotionUseSchema.class {}
+PromotionUseSchema.setClass(PromotionUse);
+
+/** The fields of a use in responses. */
+export const promotionUseView = describeFields(
+  { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
+  {
+    PromotionId: 'The `Id` of the promotion.',
+    EntityId: 'The `Id` of the entity.',
+    Used: 'Whether the entity has used the promotion.',
+    UsedAt: 'When the entity used the promotion; null if it has not.',
+  },
+).meta({ title: 'PromotionUse' });
+export const promotionUses = new TableStatements(PromotionUse, promotionUseView.omit({ Used: true }));

@@ -1,0 +1,149 @@
+import { type Problem, problem } from '../../../lib/errors.ts';
+import type { Precondition, Representation } from '../../../lib/http/representation.ts';
+import { pathId, type RouteInput } from '../../../lib/http/route.ts';
+import { sqlState } from '../../../lib/postgres/database-error.ts';
+import type { Condition, RowValues, Statement } from '../../../lib/postgres/statement.ts';
+import { camelCase, pascalCase, snakeCase, toRow } from '../../../lib/runtime/casing.ts';
+import type { Caller } from '../../../tenancy/caller.ts';
+import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
+import type { TenantTransaction } from '../../../tenancy/connections/tenant-transaction.ts';
+import type { RequestContext } from '../../../tenancy/request-context.ts';
+import { codeCondition } from '../record.ts';
+import type { ResourceDefinition } from './resource-definition.ts';
+
+export type PathParams = RouteInput<never>['params'];
+
+/** Conditions for the records that a caller may see, without deleted ones unless the query includes them. */
+export function visibleTo(
+  { softDelete, scopedBy }: ResourceDefinition,
+  caller: Caller,
+  query: { includeDeleted?: boolean } = {},
+): (Condition | undefined)[] {
+  return [
+    softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
+    scopedBy && caller.scope === 'Self' ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
+  ];
+}
+
+/** The condition for the record that a path or a body names; undefined when no record can have that key. */
+export function keyCondition(
+  { key }: ResourceDefinition,
+  params: PathParams,
+  body: Record<string, unknown> = {},
+): Condition | undefined {
+  if ('code' in key) return codeCondition(key.code, params.code ?? body[pascalCase(key.code)]);
+  const id = pathId(params.id, key.id);
+  return id === undefined ? undefined : ['id = ?', id];
+}
+
+/**
+ * Returns the response of a resource: from the response cache if the resource is cached, otherwise as `toResponse`
+ * makes it of the selected rows, which have exactly the fields of the view.
+ *
+ * @param cacheKey names the response among those of the resource
+ */
+export async function respondWith(
+  { name, isCached }: ResourceDefinition,
+  context: RequestContext,
+  cacheKey: string,
+  select: () => Statement,
+  toResponse: (rows: RowValues[]) => Representation | Promise<Representation>,
+): Promise<Representation> {
+  if (isCached) return context.cached(name, cacheKey, select, toResponse);
+
+  return toResponse(await context.read(select()));
+}
+
+/**
+ * Runs a change in a transaction and invalidates the cached responses. Returns the rows of the statement.
+ * @param body the fields that the client sent, one of which may be a code that another record has
+ * @throws {Problem} `duplicate`, which names the field of the code
+ */
+export async function writeRecord(
+  resource: ResourceDefinition,
+  context: RequestContext,
+  change: Statement | Prepare,
+  body: Record<string, unknown> = {},
+): Promise<RowValues[]> {
+  try {
+    return await context.write(change, resource.isCached ? resource.name : undefined);
+  } catch (error) {
+    if (sqlState(error) !== uniqueViolation || !resource.unique) throw error;
+    throw await duplicateProblem(resource, context, body, error);
+  }
+}
+
+/**
+ * Locks the record of a change until its transaction ends, and returns all its properties. In `prepare` of
+ * `writeRecord`, which runs before the change is announced, so that a change of a missing record invalidates nothing.
+ * @throws {Problem} `onMissing` when there is no such record; `precondition_failed`
+ */
+export async function lockRecord(
+  { table, onMissing }: Pick<ResourceDefinition, 'table' | 'onMissing'>,
+  transaction: TenantTransaction,
+  conditions: (Condition | undefined)[],
+  precondition?: Precondition,
+): Promise<RowValues> {
+  const [record] = await transaction.query(table.selectForUpdate(conditions));
+  if (!record) throw problem(onMissing);
+  if (precondition) {
+    const [viewed] = await transaction.query(table.select(conditions));
+    precondition(viewed);
+  }
+  return record;
+}
+
+const uniqueViolation = '23505';
+
+async function duplicateProblem(
+  { table, unique = '', softDelete }: ResourceDefinition,
+  context: RequestContext,
+  body: Record<string, unknown>,
+  cause: unknown,
+): Promise<Problem> {
+  const field = pascalCase(unique);
+  const condition = softDelete ? codeCondition(unique, body[field]) : undefined;
+  const [taker] = condition ? await context.read(table.select([condition])) : [];
+  const deleted = taker?.IsDeleted === true;
+  const message = deleted ? 'is taken by a record that is marked as deleted' : 'is taken';
+  return problem('duplicate', {
+    ...(deleted ? { detail: 'The record with this code is marked as deleted. It can be restored.' } : {}),
+    errors: { [field]: [{ message, code: 'taken', ...(deleted ? { deleted } : {}) }] },
+    cause,
+  });
+}
+
+/**
+ * Changes the fields of one record that a body has, and returns the record. The path names the record, or a code in the
+ * body.
+ * @throws {Problem} `onMissing`, `precondition_failed`, `duplicate`, and those of `validate`
+ */
+export async function updateRecord(
+  resource: ResourceDefinition,
+  { body, params, precondition }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
+  context: RequestContext,
+): Promise<RowValues | undefined> {
+  const { key, table, create, update, onMissing, validate } = resource;
+  const properties = Object.keys((update ?? create).shape).map(camelCase);
+  const changes = toRow(body);
+  if ('code' in key) delete changes[key.code]; // the stored spelling stays
+  const [updated] = await writeRecord(
+    resource,
+    context,
+    async transaction => {
+      const condition = keyCondition(resource, params, body);
+      if (!condition) throw problem(onMissing);
+      const conditions = [condition, ...visibleTo(resource, context.caller)];
+      const before = await lockRecord(resource, transaction, conditions, precondition);
+      const row = { ...before, ...changes };
+      await validate?.(row, transaction.em, before);
+      return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
+    },
+    body,
+  );
+  return updated;
+}
+
+function pick(row: RowValues, properties: string[]): RowValues {
+  return Object.fromEntries(properties.map(property => [property, row[property]]));
+}

@@ -1,0 +1,91 @@
+import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
+import type { z } from 'zod';
+import type { ProblemCode } from '../../../lib/errors.ts';
+import type { RowValues } from '../../../lib/postgres/statement.ts';
+import { TableStatements } from '../../../lib/postgres/table-statements.ts';
+import { pascalCase } from '../../../lib/runtime/casing.ts';
+import { describeContract } from './field-descriptions.ts';
+import type { CommonOptions, ResourceOptions } from './resource-options.ts';
+
+/**
+ * The data that all route builders of a resource use: its options and its table. The options no longer carry the type
+ * of the entity, because the compiler has checked by then that entity, view and contracts agree: a row is an object of
+ * values.
+ */
+export interface ResourceDefinition extends CommonOptions {
+  readonly entity: EntityClass<object>;
+  readonly key: { id: number } | { code: string };
+  readonly lookup?: { property: string; param: string };
+  /** The property with the unique code, if there is one. */
+  readonly unique?: string | undefined;
+  readonly orderBy: Readonly<Record<string, 'asc' | 'desc'>>;
+  readonly view: z.ZodObject;
+  readonly create: z.ZodObject;
+  readonly update?: z.ZodObject;
+  readonly example: Record<string, unknown>;
+  readonly replacement?: Record<string, unknown>;
+  readonly references?: readonly string[];
+  readonly scopedBy?: string;
+  readonly search: readonly string[];
+  readonly computed?: readonly string[];
+  readonly longTexts?: readonly string[];
+  readonly validate?: (record: RowValues, em: EntityManager, before: RowValues) => Promise<void>;
+  readonly table: TableStatements;
+  /** The path of one record. */
+  readonly recordPath: string;
+  /**
+   * True when responses are the same for every caller, and may come from the cache. The view then must read no other
+   * table: only writes of this resource drop its responses.
+   */
+  readonly isCached: boolean;
+}
+
+/** @throws when `options.entity` is not an entity of MikroORM */
+export function createDefinition<
+  Row extends object,
+  View extends z.ZodObject,
+  Create extends z.ZodObject,
+  Update extends z.ZodObject,
+>(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
+  const { name, path, key, scopedBy, fields } = options;
+  const entity = options.entity as EntityClass<object>;
+  const describe = (schema: unknown): z.ZodObject => describeContract(schema as z.ZodObject, fields);
+  const view = describe(options.view).meta({ title: name });
+  return {
+    ...(options as unknown as ResourceDefinition),
+    view,
+    create: describe(options.create),
+    ...(options.update && { update: describe(options.update) }),
+    table: new TableStatements(entity, view),
+    unique: options.unique ?? options.lookup?.property,
+    recordPath: 'id' in key ? `${path}/:id` : `${path}/code/:code`,
+    isCached: !scopedBy,
+  };
+}
+
+/** The path of the record with a key: an id or a code. */
+export function hrefOf({ recordPath }: Pick<ResourceDefinition, 'recordPath'>, key: unknown): string {
+  return recordPath.replace(/:\w+$/, encodeURIComponent(String(key)));
+}
+
+/** The tag and description that every route of a resource has in the documentation. */
+export function documentation({ name, path, key, description }: ResourceDefinition) {
+  if ('id' in key) return { tag: name, description };
+  const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
+  return { tag: name, description: `${description} ${replaced}; its own path has no PUT.` };
+}
+
+/** The problems of a change of a record, for the documentation. @param change the verb of the route */
+export function changeProblems(
+  { key, onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
+  change: 'create' | 'update' | 'delete' | 'restore',
+): ProblemCode[] {
+  const refersToOthers = validate !== undefined;
+  const setsCode = change === 'create' || (change === 'update' && 'id' in key);
+  return [
+    ...(change === 'create' ? [] : [onMissing]),
+    ...(change !== 'delete' && !paged ? (['limit_reached'] as const) : []),
+    ...(setsCode && unique ? (['duplicate'] as const) : []),
+    ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers) ? (['in_use'] as const) : []),
+  ];
+}

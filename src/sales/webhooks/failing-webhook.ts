@@ -1,0 +1,63 @@
+import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
+import { firstCursor, parseCursor } from '../events/change-cursor.ts';
+import type { Read } from '../events/change-reader.ts';
+import { maxScanned, placeValues } from '../events/change-statement.ts';
+import type { StoredEndpoint } from './endpoint-state.ts';
+
+/** How a webhook fails, for operators. */
+export interface FailingWebhook extends FailingState {
+  readonly id: number;
+  /** The host and the port of its URL: the rest is its tenant's. */
+  readonly host: string;
+}
+
+/** How the last attempt of a webhook has ended, and what waits for it. */
+interface FailingState {
+  /** The status of the last response; null: there was none, and `error` says why. */
+  readonly status: number | null;
+  readonly error: string | null;
+  /** How many messages wait: changes of its resources, and messages beside the feed. */
+  readonly waiting: number;
+  /** True if more than these wait: so many changes are looked at. */
+  readonly isMore: boolean;
+}
+
+const rowsAfter = (table: string, id: string, matches: string): string => `
+  (select ${matches} as matches from ${table}
+    where feed_era is not null and (feed_era, feed_xid, id) > ($2, $3::text::xid8, ${id}::bigint)
+    order by feed_era, feed_xid, id limit ${maxScanned})`;
+
+const stateText = `
+  with rows as (
+    ${rowsAfter('audit_log', '$4', 'resource = any ($6) and action = any ($7)')}
+    union all
+    ${rowsAfter('activities', '$5', `'Activity' = any ($6) and 'create' = any ($7)`)})
+  select status, error, (count_of_feed + count_of_messages)::int as waiting, "isMore"
+    from (select count(*) filter (where matches) as count_of_feed, count(*) >= ${maxScanned} as "isMore" from rows) feed
+   cross join (select count(*) as count_of_messages from webhook_messages where webhook_id = $1) messages
+    left join (select status, error from webhook_deliveries where webhook_id = $1 order by id desc limit 1) last on true`;
+
+/** Reads the state of a webhook that fails, in one row. */
+export function selectFailingState({
+  id,
+  position,
+  resources,
+  actions,
+}: Pick<StoredEndpoint, 'id' | 'position' | 'resources' | 'actions'>): Statement {
+  const place = placeValues(parseCursor(position) ?? firstCursor);
+
+  return preparedStatement(stateText, [id, ...place, resources, actions]);
+}
+
+/** Returns the enabled webhook that has failed for longest; undefined: none fails. */
+export async function readFailing(
+  read: Read,
+  endpoints: readonly StoredEndpoint[],
+): Promise<FailingWebhook | undefined> {
+  const failing = endpoints.filter(({ isEnabled, failingSince }) => isEnabled && failingSince !== null);
+  const [first] = failing.sort((one, other) => (one.failingSince ?? 0) - (other.failingSince ?? 0));
+  if (!first) return undefined;
+
+  const [state] = (await read(selectFailingState(first))) as unknown as FailingState[];
+  return state && { id: first.id, host: new URL(first.url).host, ...state };
+}

@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
+
+/**
+ * Maximum messages per second of one tenant: to one receiving host, which may never have agreed to get any, and to all.
+ * Each begins with as many at once.
+ */
+const maxPerSecond = { host: 50, tenant: 100 };
+
+/** More than a tenant has webhooks: a host that is forgotten has not been sent to for long. */
+const maxHosts = 100;
+
+/** Limits how many messages of one tenant are sent in a time. */
+export class SendRate {
+  readonly #all = new Pace(maxPerSecond.tenant);
+  readonly #hosts = new LRUCache<string, Pace>(maxEntries(maxHosts));
+
+  /** Waits for the turn of a message. Ends early, without a turn, when `stopping` is aborted. */
+  async turn(url: string, stopping: AbortSignal): Promise<void> {
+    const { host } = new URL(url);
+    let ofHost = this.#hosts.get(host);
+    if (!ofHost) {
+      ofHost = new Pace(maxPerSecond.host);
+      this.#hosts.set(host, ofHost);
+    }
+
+    const now = performance.now();
+    const waitMs = Math.max(this.#all.take(now), ofHost.take(now));
+    if (waitMs > 0) await sleep(waitMs, undefined, { signal: stopping }).catch(() => {});
+  }
+}
+
+/** The generic cell rate algorithm (ITU-T I.371): a bucket of tokens that needs one number. */
+class Pace {
+  readonly #intervalMs: number;
+  readonly #burstMs: number;
+  /** When all tokens are back, on the monotonic clock. */
+  #fullAt = 0;
+
+  /** @param perSecond also how many may come at once */
+  constructor(perSecond: number) {
+    this.#intervalMs = 1_000 / perSecond;
+    this.#burstMs = 1_000;
+  }
+
+  /** Takes a token. @returns how long to wait for it, in ms */
+  take(now: number): number {
+    this.#fullAt = Math.max(this.#fullAt, now) + this.#intervalMs;
+
+    return Math.max(0, this.#fullAt - now - this.#burstMs);
+  }
+}

@@ -1,0 +1,80 @@
+import type { Directory } from '../../control/directory.ts';
+import { storeSealed } from '../../control/present-key.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+import { problem } from '../../lib/errors.ts';
+import { maxInt32 } from '../../lib/http/fields.ts';
+import type { Precondition } from '../../lib/http/representation.ts';
+import { pathId } from '../../lib/http/route.ts';
+import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+import { requireScopeAll } from '../../tenancy/require-manager.ts';
+import { lockRecord } from '../resources/rest/resource-access.ts';
+import type { PlacedWebhook } from './endpoint-state.ts';
+import type { WebhookDispatcher } from './webhook-dispatcher.ts';
+import { createTenantKey, openTenantKey, type SecretSealer } from './webhook-secret.ts';
+import { webhookTable } from './webhook-table.ts';
+import type { TrustedReceivers } from './webhook-target.ts';
+
+/** The services that the routes use. */
+export interface WebhookServices {
+  directory: Directory;
+  secrets: SecretBox;
+  webhooks: Pick<WebhookDispatcher, 'queue' | 'wake'>;
+  trustedReceivers: TrustedReceivers;
+  /** Unix time in ms. */
+  now: () => number;
+}
+
+/** The condition for the webhook that a path names. @throws {Problem} `not_found`; 403 without the scope `All` */
+export function webhookCondition(id: string | undefined, context: RequestContext): Condition {
+  requireScopeAll(context.caller);
+  const parsed = pathId(id, maxInt32);
+  if (parsed === undefined) throw problem('not_found');
+  return ['id = ?', parsed];
+}
+
+/**
+ * Makes a change of webhooks in a transaction. The control database gets the tenant before, so that a process which is
+ * killed after the change leaves no webhook that nobody serves.
+ * @param change gets what seals the secrets of the tenant
+ * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook `Id`, it gets the
+ *   `Secret`
+ */
+export async function changeWebhooks(
+  { secrets, webhooks }: WebhookServices,
+  context: RequestContext,
+  change: (transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
+): Promise<RowValues | undefined> {
+  const { id, guid } = context.tenant;
+  const sealedKey = await storeSealed(secrets, () => webhooks.queue.activate(id, () => createTenantKey(secrets, guid)));
+  const sealer = openTenantKey(secrets, guid, sealedKey);
+  const [row] = await context.write(transaction => change(transaction, sealer));
+  webhooks.wake(guid);
+  if (!row?.Sealed) return row;
+  return { ...row, Secret: sealer.open(Buffer.from(row.Sealed as string, 'base64'), row.Id as number) };
+}
+
+/** The properties of a webhook that a transaction has locked. */
+export interface LockedWebhook extends PlacedWebhook {
+  readonly id: number;
+  readonly payload: 'thin' | 'record';
+  readonly isEnabled: boolean;
+  readonly userId: number;
+  readonly version: string;
+}
+
+/** Makes a change of the webhook that a path names, as `changeWebhooks` does. */
+export function changeWebhook(
+  services: WebhookServices,
+  context: RequestContext,
+  { params, precondition }: { params: { readonly [name: string]: string }; precondition?: Precondition | undefined },
+  change: (webhook: LockedWebhook, transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
+): Promise<RowValues | undefined> {
+  const condition = webhookCondition(params.id, context);
+  const stored = { table: webhookTable, onMissing: 'not_found' } as const;
+  return changeWebhooks(services, context, async (transaction, sealer) => {
+    const webhook = await lockRecord(stored, transaction, [condition], precondition);
+    return change(webhook as unknown as LockedWebhook, transaction, sealer);
+  });
+}

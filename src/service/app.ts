@@ -1,0 +1,133 @@
+import Koa, { type Middleware } from 'koa';
+import compose from 'koa-compose';
+import type { Logger } from 'pino';
+import { accountPages } from '../accounts/account-pages/account-pages.ts';
+import { authenticate, authenticateClient } from '../accounts/auth/authenticate.ts';
+import { limitFailures } from '../accounts/auth/limit-failures.ts';
+import { loginAccount } from '../accounts/auth/login.ts';
+import type { Config } from '../lib/config/config.ts';
+import { accessLog, type RequestOutcome } from '../lib/http/access-log.ts';
+import { clientAddresses } from '../lib/http/client-address.ts';
+import { crossOrigin } from '../lib/http/cors.ts';
+import { limitDuration } from '../lib/http/limit-duration.ts';
+import { problemDetails } from '../lib/http/problem-details.ts';
+import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts';
+import { createRateLimits } from '../lib/http/rate-limit/rate-limits.ts';
+import { requestId } from '../lib/http/request-id.ts';
+import { requireTarget } from '../lib/http/require-target.ts';
+import { createRouters } from '../lib/http/routers.ts';
+import { securityHeaders } from '../lib/http/security-headers.ts';
+import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
+import { noticeUntrustedProxy } from '../lib/http/untrusted-proxy.ts';
+import { describeError } from '../lib/log/describe-error.ts';
+import type { Tracing } from '../lib/tracing/start-tracing.ts';
+import type { TenantDatabases } from '../tenancy/connections/tenant-databases.ts';
+import type { Access } from '../tenancy/define-route.ts';
+import { fairScheduler } from '../tenancy/fair-scheduler.ts';
+import type { ResponseCache } from '../tenancy/response-cache/response-cache.ts';
+import { requestToken, tenantRouter } from '../tenancy/tenant-router.ts';
+import { VerifiedTokens } from '../tenancy/verified-tokens.ts';
+import { documentationPages } from './pages/pages.ts';
+import { nameRoute, requirePermission, respond, unknownRoute } from './route-steps.ts';
+import { apiRoutes, type RouteServices } from './routes.ts';
+
+export interface AppServices extends RouteServices {
+  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'docs' | 'rateLimits' | 'corsOrigins'>;
+  databases: TenantDatabases;
+  responseCache: ResponseCache;
+  /** Counts a request that has ended. */
+  countRequest: (outcome: RequestOutcome) => void;
+  rateLimitStore: RateLimitStore;
+  unsentResponses: UnsentResponses;
+  /** Undefined when requests are not traced. */
+  tracing?: Tracing | undefined;
+  /**
+   * Maximum time until the response of a request begins, in milliseconds. The time to receive the body is not counted.
+   */
+  deadlineMs: number;
+  /** Aborted when the service accepts no more connections, after the delay of the stop: rejections no longer wait. */
+  draining: AbortSignal;
+}
+
+/** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
+export function createApp(services: AppServices): Koa {
+  const { config, directory, rateLimitStore, countRequest, tracing, draining, log } = services;
+  const routes = apiRoutes(services);
+  const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
+  const verifiedTokens = new VerifiedTokens(directory);
+  // Gives each request a context of its own, whose entity manager is forked on the database of the resolved tenant.
+  const resolveTenant = (anonymous: boolean) => tenantRouter({ ...services, verifiedTokens, anonymous });
+  const identify = {
+    anonymous: resolveTenant(true),
+    user: compose([resolveTenant(false), authenticate({ ...services, verifiedTokens })]),
+    client: authenticateClient(services),
+  };
+  const rate = config.rateLimits.failures;
+  const limitLoginFailures = limitFailures({ ...services, store: rateLimitStore, rate });
+  const scheduleFairly = fairScheduler();
+  const routers = createRouters(
+    routes.map(route => ({
+      ...route,
+      handle: composeSteps([
+        nameRoute(route),
+        limits.ofRoute(route),
+        identifyFor(route.access, identify),
+        route.rateLimit === 'login' ? limitLoginFailures : undefined,
+        scheduleFairly,
+        requirePermission(route),
+        respond(route, services.unsentResponses),
+      ]),
+    })),
+  );
+
+  const cors = crossOrigin(config.corsOrigins);
+  const app = new Koa();
+  // Errors that `problemDetails` could not render, or that happened above it.
+  app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
+  app.use(requestId());
+  if (tracing) app.use(tracing.requests(config.publicUrl));
+  app.use(accessLog(log, countRequest));
+  app.use(problemDetails(log));
+  app.use(limitDuration(services.deadlineMs));
+  app.use(securityHeaders());
+  if (cors) app.use(cors.headers);
+  app.use(readAddresses(config.trustedProxies, log));
+  app.use(limits.everyRequest);
+  if (cors) app.use(cors.preflights);
+  app.use(routers.dispatch);
+  app.use(accountPages({ ...services, limit: limits.ofAccounts, hasExplorer: config.docs !== 'off' }));
+  app.use(documentationPages(routes, config.publicUrl, config.docs));
+  app.use(unknownRoute(routers, routes, identify.user));
+  return app;
+}
+
+function composeSteps(steps: (Middleware | undefined)[]): Middleware {
+  return compose(steps.filter(step => step !== undefined));
+}
+
+/** The middlewares that resolve the tenant and, where the route asks for one, authenticate the caller. */
+function identifyFor(
+  access: Access,
+  { anonymous, user, client }: Record<'anonymous' | 'user' | 'client', Middleware>,
+): Middleware {
+  if (access === 'anonymous') return anonymous;
+  if (access === 'client') return client;
+  if (access !== 'optional') return user;
+
+  return function identifyIfAsked(ctx, next) {
+    const identify = requestToken(ctx.req) === undefined ? anonymous : user;
+
+    return identify(ctx, next);
+  };
+}
+
+function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {
+  const addressOf = clientAddresses(trustedProxies);
+  const checkPeer = noticeUntrustedProxy(log);
+  return function readAddress(ctx, next) {
+    ctx.state.ipAddress = addressOf(ctx.req);
+    requireTarget(ctx);
+    checkPeer(ctx.req, ctx.state.ipAddress);
+    return next();
+  };
+}

@@ -1,0 +1,111 @@
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
+import { problems } from '../../lib/errors.ts';
+import { assets, type Content } from '../../lib/html/assets.ts';
+import { html } from '../../lib/html/html.ts';
+import { htmlDocument } from '../../lib/html/html-document.ts';
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import { type Document, documentPage, documentText, pictures, shownDocuments } from './document-page.ts';
+import { errorsPage, meanings } from './errors-page.ts';
+import { textSections } from './markdown.ts';
+import { openApiDocument, openApiText } from './openapi-document.ts';
+import { header, type Site } from './page.ts';
+import { type EndpointGroup, endpointGroups, pageOf } from './reference.ts';
+import { groupPage, referenceChain, referencePage } from './reference-page.ts';
+
+const ownFile = (name: string): Promise<string> => readFile(new URL(name, import.meta.url), 'utf8');
+
+/** Every file of the documentation by its path. */
+export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<string, Content> {
+  let read: EndpointGroup[] | undefined;
+  const groups = (): EndpointGroup[] => {
+    read ??= endpointGroups(openApiDocument(routes));
+    return read;
+  };
+  const tags = [...new Set(routes.map(({ tag }) => tag))];
+  const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
+  const picture = (path: string): Content => ({ type: 'svg', render: () => documentText(path.slice(1)) });
+  return new Map<string, Content>([
+    ...assets,
+    ...accountAssets,
+    ...shownDocuments(site).map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, site))]),
+    ...(site.hasHandbook ? pictures.map((path): [string, Content] => [path, picture(path)]) : []),
+    ['/docs/reference', htmlPage(() => referencePage(groups(), site))],
+    ...tags.map((tag): [string, Content] => [pageOf(tag), htmlPage(() => groupPage(tag, groups(), site))]),
+    ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups()), site))],
+    ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
+    ['/docs/search.json', { type: 'json', render: () => searchIndex(groups(), site) }],
+    ['/docs/search.js', { type: 'js', render: () => ownFile('search.js') }],
+    ['/css/reference.css', { type: 'css', render: () => ownFile('reference.css') }],
+    ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
+    ['/swagger', htmlPage(() => swaggerPage(site))],
+    ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
+    ['/swagger/login.js', { type: 'js', render: () => ownFile('explorer-login.js') }],
+    ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
+    ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
+  ]);
+}
+
+/** An entry that search.js searches: title, address, where that is, the words to show below it, and all other words. */
+type Entry = readonly [title: string, address: string, place: string, shown: string, words: string];
+
+const maxShown = 120; // characters
+
+/** The search index of all pages, as JSON. The browser searches it, so that the search needs no server. */
+async function searchIndex(groups: readonly EndpointGroup[], site: Site): Promise<string> {
+  const ofDocuments = await Promise.all(shownDocuments(site).map(documentEntries));
+  return JSON.stringify([...ofDocuments.flat(), ...groups.flatMap(endpointEntries), ...errorEntries()]);
+}
+
+function endpointEntries({ name, page, endpoints }: EndpointGroup): Entry[] {
+  return endpoints.map(({ id, method, path, summary, description, body, response }) => {
+    const fields = [body, response.body].flatMap(each => Object.keys(each?.schema.properties ?? {}));
+    return [summary, `${page}#${id}`, `Reference: ${name}`, `${method} ${path}`, wordsOf(`${description} ${fields}`)];
+  });
+}
+
+function errorEntries(): Entry[] {
+  return Object.entries(meanings).map(([code, meaning]) => {
+    const { status, title } = problems[code as keyof typeof problems];
+    return [code, `/docs/errors#${code}`, 'Errors', `${status} ${title}`, wordsOf(meaning)];
+  });
+}
+
+async function documentEntries({ file, path, title }: Document): Promise<Entry[]> {
+  const sections = textSections(await documentText(file)).filter(({ heading, text }) => heading || text);
+  return sections.map(({ id, heading, text }) => [
+    heading || title,
+    id === '' ? path : `${path}#${id}`,
+    title,
+    text.length > maxShown ? `${text.slice(0, maxShown).replace(/\s\S*$/, '')} …` : text,
+    wordsOf(text.slice(maxShown)),
+  ]);
+}
+
+/** The different words of a text, in lower case. */
+function wordsOf(text: string): string {
+  return [...new Set(text.toLowerCase().match(/[\p{L}\p{N}_]{2,}/gu))].join(' ');
+}
+
+/** Reads a file of Swagger UI from the package `swagger-ui-dist`. */
+function swaggerFile(name: string): Promise<string> {
+  const require = createRequire(import.meta.url);
+  return readFile(require.resolve(`swagger-ui-dist/${name}`), 'utf8');
+}
+
+/** The page of the explorer (Swagger UI). */
+function swaggerPage(site: Site): string {
+  return htmlDocument({
+    title: 'Try it out – Sales back office',
+    styles: ['/swagger/swagger-ui.css', '/css/base.css', '/css/explorer.css'],
+    scripts: ['/docs/search.js'],
+    head: html`<script src="/swagger/swagger-ui-bundle.js" defer></script>
+<script src="/swagger/start.js" type="module"></script>
+`,
+    header: header('/swagger', site),
+    main: html`
+<noscript>The explorer needs JavaScript. The <a href="/docs/reference">reference</a> works without it.</noscript>
+<div id="explorer"></div>`,
+  });
+}

@@ -1,0 +1,160 @@
+import { z } from 'zod';
+import { mergePatch } from '../../lib/http/read-body.ts';
+import { takesNull } from '../../lib/http/read-fields.ts';
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import { parameters } from './openapi-parameters.ts';
+import { problemReferences, problemResponses, problemSchema } from './openapi-problems.ts';
+import { emptyResponses, responseHeaders, successResponses } from './openapi-responses.ts';
+import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
+
+/** Version of the API contract, not of the build. */
+const version = '1.0.0';
+
+/** The OpenAPI document as JSON text: the one that the service serves and `npm run openapi` prints. */
+export function openApiText(routes: readonly TenantRoute[]): string {
+  return `${JSON.stringify(openApiDocument(routes), null, 2)}\n`;
+}
+
+/** An OpenAPI 3.1 document, generated from the definitions of the mounted routes. */
+export function openApiDocument(routes: readonly TenantRoute[]): Json {
+  const paths: Record<string, Json> = {};
+  for (const route of routes) {
+    const path = route.path.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route, routes) };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Sales back office',
+      version,
+      description:
+        'Reference data, activities and an audit log for companies (tenants), each with a database of its own. ' +
+        'See [the guide](/docs).',
+      contact: { name: 'The operator of this installation' },
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: '/' }],
+    security: [{ bearer: [] }],
+    tags: tags(routes),
+    paths,
+    components: {
+      securitySchemes,
+      schemas: { ...usedSchemas(namedSchemas(routes), paths), Problem: problemSchema },
+      headers: responseHeaders,
+      responses: { ...emptyResponses, ...problemResponses(routes) },
+    },
+  };
+}
+
+/** The schemas that a path refers to. The records of a list that takes `include` have a schema of their own. */
+function usedSchemas(schemas: Json, paths: Json): Json {
+  const text = JSON.stringify(paths);
+  const isUsed = ([name]: [string, unknown]): boolean => text.includes(`"#/components/schemas/${name}"`);
+
+  return Object.fromEntries(Object.entries(schemas).filter(isUsed));
+}
+
+/** The groups of operations. Each has the description of its list, or of the first of its routes that has one. */
+function tags(routes: readonly TenantRoute[]): Json[] {
+  const names = [...new Set(routes.map(route => route.tag))];
+  return names.map(name => {
+    const described = routes.filter(({ tag, description }) => tag === name && description);
+    const { description } = described.find(({ response }) => response instanceof z.ZodArray) ?? described[0] ?? {};
+    return { name, description: tagDescriptions[name] ?? description };
+  });
+}
+
+/** Of tags whose routes have several subjects. */
+const tagDescriptions: Record<string, string> = {
+  Authentication: 'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
+};
+
+const securitySchemes = {
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    bearerFormat: 'JWT',
+    description:
+      'The `accessToken` that login or refresh returns; or a legacy token, whose responses have `Deprecation` and `Sunset`.',
+  },
+  basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
+};
+
+/**
+ * The OpenAPI operation of a route. A route that requires a permission has it in `x-permission`.
+ * @param routes all routes, for examples of records
+ */
+function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
+  const requirement = requirements[route.access];
+  const description = [
+    route.description,
+    requirement?.text ?? `Needs a token with the permission \`${route.access}\`.`,
+  ].filter(Boolean);
+  return {
+    operationId: operationId(route),
+    tags: [route.tag],
+    summary: route.summary,
+    description: description.join('\n\n'),
+    ...(requirement?.security ? { security: requirement.security } : {}),
+    ...(requirement ? {} : { 'x-permission': route.access }),
+    parameters: parameters(route),
+    ...requestBody(route),
+    responses: { ...successResponses(route, routes), ...problemReferences(route) },
+  };
+}
+
+interface Requirement {
+  text: string;
+  /** Undefined: the default of the document, a bearer token. */
+  security?: Json[];
+}
+
+/**
+ * The credentials that a caller must send, by the access of a route. Every other access is the
+ * name of a permission.
+ */
+const requirements: Record<string, Requirement> = {
+  anonymous: { text: 'Needs `X-Tenant`, but no token.', security: [] },
+  optional: { text: 'Needs `X-Tenant` or a token.', security: [{}, { bearer: [] }] },
+  client: { text: 'Needs the id and the secret of an API client.', security: [{ basic: [] }] },
+  user: { text: 'Needs a token.' },
+};
+
+/** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode` */
+function operationId({ method, path }: TenantRoute): string {
+  const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/.-]/);
+  const words = segments.map(text => (text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text)));
+  return method.toLowerCase() + words.join('');
+}
+
+function capitalise(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+function requestBody({ body, example, upload, method }: TenantRoute): Json {
+  if (upload) {
+    const { mediaType, example } = upload;
+    return { requestBody: { required: true, content: { [mediaType]: { schema: { type: 'string' }, example } } } };
+  }
+  if (!body) return {};
+  const isPatch = method === 'PATCH';
+  const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
+  const content = { schema, ...(example ? { example } : {}) };
+  const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
+  return { requestBody: { required: true, content: Object.fromEntries(mediaTypes.map(type => [type, content])) } };
+}
+
+/** The schema of a merge patch by a contract: no field is required, and null removes those that may be absent. */
+function patchSchema(body: z.ZodObject): Json {
+  const { required = [], properties, ...rest } = toSchema(body, 'input');
+  const isRequired = (name: string) => (required as string[]).includes(name);
+  const patched = Object.entries(properties as Record<string, Json>).map(([name, { default: _, ...property }]) => {
+    if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
+    const { description, ...value } = property;
+    return [
+      name,
+      { description: `${description} Null: as in a new record without it.`, anyOf: [value, { type: 'null' }] },
+    ];
+  });
+  return { ...rest, properties: Object.fromEntries(patched) };
+}

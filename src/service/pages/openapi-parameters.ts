@@ -1,0 +1,91 @@
+import type { z } from 'zod';
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import { listParameters } from './openapi-list-parameters.ts';
+import { type Json, toSchema } from './openapi-schemas.ts';
+
+/** The parameters of a route: its headers, and those of its path, query and list. */
+export function parameters(route: TenantRoute): Json[] {
+  return [...headers(route), ...pathParameters(route), ...queryParameters(route), ...listParameters(route)];
+}
+
+function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
+  const tenant = access === 'anonymous' ? 'The guid of the tenant, or its slug.' : 'The guid of the tenant.';
+  const namesTenant = access === 'anonymous' || access === 'optional';
+  const tag = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+  const known = 'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
+  const unwanted = 'If the record has this `ETag`, the change is not made: 412.';
+  const count = '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+  const key = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
+  const event = 'The `id` of the last event that was received: the stream goes on after it.';
+  return [
+    namesTenant && header('X-Tenant', tenant, { required: access === 'anonymous' }),
+    takesIfMatch && header('If-Match', tag),
+    takesIfMatch && header('If-None-Match', unwanted),
+    cache === 'revalidate' && header('If-None-Match', known),
+    list && header('Prefer', count),
+    takesIdempotencyKey && header('Idempotency-Key', key, { minLength: 1, maxLength: 257 }),
+    takesLastEventId && header('Last-Event-ID', event),
+  ].filter(each => typeof each === 'object');
+}
+
+function header(name: string, description: string, { required = false, ...limits }: Json = {}): Json {
+  return { name, in: 'header', required, description, schema: { type: 'string', ...limits } };
+}
+
+function pathParameters({ path }: TenantRoute): Json[] {
+  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    description: pathDescriptions[name] ?? name,
+    schema: pathSchema(name, path),
+  }));
+}
+
+function pathSchema(name: string, path: string): Json {
+  if (/code$/i.test(name)) return { type: 'string' };
+  return path.includes('/sessions/') ? { type: 'string', format: 'uuid' } : { type: 'integer', minimum: 1 };
+}
+
+const pathDescriptions: Record<string, string> = {
+  id: 'The id of the record.',
+  entityId: 'The id of an entity.',
+  code: 'The code of the record, in any letter case.',
+  promoCode: 'The promo code, in any letter case.',
+};
+
+const queryDescriptions: Record<string, string> = {
+  limit: 'The maximum number of records: 20 by default. A value above 1,000 counts as 1,000.',
+  after:
+    'Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next ' +
+    'page, as in the `Link` header of the page before.',
+  includeDeleted: 'Whether to include records that are marked as deleted.',
+  userId: 'Return only entries of this user.',
+  entityId: 'Return only entries of this entity.',
+  resource: 'Return only entries of this resource, such as `Country`.',
+  key: 'Return only entries of the record with this id or code.',
+};
+
+/** A query string holds text only. The types are those of the values that the text stands for. */
+function queryParameters(route: TenantRoute): Json[] {
+  const { query } = route;
+  return Object.entries(query?.shape ?? {}).map(([name, field]) => {
+    const { data: defaultValue, success } = (field as z.ZodType).safeParse(undefined);
+    const description = (field as z.ZodType).description ?? queryDescriptions[name];
+    const { enum: values } = toSchema(field as z.ZodType, 'input');
+    const schema = {
+      ...querySchema(name, defaultValue, route),
+      ...(values && typeof defaultValue !== 'boolean' ? { enum: values } : {}),
+    };
+    return { name, in: 'query', required: !success, description, schema };
+  });
+}
+
+/** @param defaultValue what the handler receives when the client does not send the parameter */
+function querySchema(name: string, defaultValue: unknown, { list }: TenantRoute): Json {
+  const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
+  if (typeof defaultValue === 'boolean') return { type: 'boolean', ...withDefault };
+  if (name === 'after' && list) return { type: ['integer', 'string'] };
+  if (/^(limit|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
+  return { type: 'string', ...withDefault };
+}

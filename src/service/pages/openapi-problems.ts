@@ -1,0 +1,146 @@
+import { z } from 'zod';
+import { type ProblemCode, problems } from '../../lib/errors.ts';
+import { problemBody } from '../../lib/http/problem-details.ts';
+import { fieldErrorCodes } from '../../lib/runtime/field-error.ts';
+import { requiredPermission, type TenantRoute } from '../../tenancy/define-route.ts';
+import { headerReferences } from './openapi-responses.ts';
+import type { Json } from './openapi-schemas.ts';
+
+/** The problems that a route can respond with, as references to the responses of `problemResponses`. */
+export function problemReferences(route: TenantRoute): Json {
+  const responses = problemStatuses.flatMap(status => {
+    const codes = codesOf(status, route);
+    return codes.length > 0 ? [[status, { $ref: `#/components/responses/${nameOf(status, codes)}` }]] : [];
+  });
+  return Object.fromEntries(responses);
+}
+
+/** The responses that `problemReferences` refers to. Routes with the same codes share them. */
+export function problemResponses(routes: readonly TenantRoute[]): Json {
+  const responses: Json = {};
+  for (const status of problemStatuses)
+    for (const route of routes) {
+      const codes = codesOf(status, route);
+      if (codes.length > 0) responses[nameOf(status, codes)] ??= problemResponse(status, codes);
+    }
+  return responses;
+}
+
+/** `Problem400-duplicate-invalid_request`; `Problem400` for all codes of the status. */
+function nameOf(status: ProblemStatus, codes: readonly ProblemCode[]): string {
+  const isAll = codes.length === allCodes.filter(code => problems[code].status === status).length;
+  return [`Problem${status}`, ...(isAll ? [] : codes)].join('-');
+}
+
+/** The response of one status, with the codes that it can carry. */
+function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): Json {
+  const [code = 'internal_error'] = codes;
+  const narrowed = { properties: { status: { const: status }, code: { enum: codes } } };
+  const example = {
+    ...problemBody(code, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'),
+    ...(code === 'validation_failed'
+      ? { errors: { CountryName: ['is required'] }, errorCodes: { CountryName: [{ code: 'required' }] } }
+      : {}),
+  };
+  const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
+  return {
+    description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
+    headers: headerReferences(...(problemHeaders[status] ?? [])),
+    content: { 'application/problem+json': { schema, example } },
+  };
+}
+
+const allCodes = Object.keys(problems) as ProblemCode[];
+
+const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
+  401: ['WWW-Authenticate'],
+  403: ['WWW-Authenticate'],
+  409: ['Retry-After'],
+  415: ['Accept-Patch'],
+  429: ['Retry-After'],
+  503: ['Retry-After'],
+};
+
+/** The members of a problem document. */
+export const problemSchema = {
+  type: 'object',
+  description: 'Problem details (RFC 9457).',
+  required: ['type', 'title', 'status', 'code', 'traceId'],
+  additionalProperties: false,
+  properties: {
+    type: { type: 'string', format: 'uri-reference', description: 'The page that explains the code.' },
+    title: { type: 'string', description: 'The problem in a few words. The text may change.' },
+    status: { type: 'integer', description: 'The status of the response.' },
+    code: { type: 'string', enum: Object.keys(problems), description: 'What is wrong. A code keeps its meaning.' },
+    traceId: { type: 'string', format: 'uuid', description: 'The `X-Request-Id`. Report it with the problem.' },
+    detail: { type: 'string', description: 'What is wrong with this request, as text that may change.' },
+    errors: {
+      type: 'object',
+      description: 'What is wrong, by field name.',
+      additionalProperties: { type: 'array', items: { type: 'string' } },
+    },
+    errorCodes: {
+      type: 'object',
+      description:
+        'The same as `errors`, for programs: a code for each text, with the numbers or values that it names.',
+      additionalProperties: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['code'],
+          additionalProperties: false,
+          properties: {
+            code: { type: 'string', enum: fieldErrorCodes, description: 'What is wrong with the field.' },
+            min: { type: 'number', description: 'The least value or length that is accepted.' },
+            max: { type: 'number', description: 'The greatest value or length that is accepted.' },
+            expected: { type: 'string', description: 'The type that is accepted.' },
+            values: { type: 'array', items: { type: 'string' }, description: 'The values that are accepted.' },
+            deleted: { type: 'boolean', description: 'Whether the record with this code is marked as deleted.' },
+          },
+        },
+      },
+    },
+  },
+};
+
+/** Every status that a problem of a documented route can have. */
+const problemStatuses = [400, 401, 403, 404, 408, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
+type ProblemStatus = (typeof problemStatuses)[number];
+
+/** The codes with which a route can respond with a status, in the order of `problems`. */
+function codesOf(status: ProblemStatus, route: TenantRoute): ProblemCode[] {
+  const codes = new Set<ProblemCode>([...general, ...ofAccess(route), ...ofInput(route), ...(route.problems ?? [])]);
+  const all = Object.keys(problems) as ProblemCode[];
+  return all.filter(code => codes.has(code) && problems[code].status === status);
+}
+
+/** Of every route: `Prefer: handling=strict` refuses unknown parameters of each. */
+const general: ProblemCode[] = [
+  ...(['validation_failed', 'invalid_request', 'rate_limited', 'internal_error'] as const),
+  ...(['unavailable', 'migration_pending', 'overloaded'] as const),
+];
+
+function ofAccess(route: TenantRoute): ProblemCode[] {
+  const { access } = route;
+  if (access === 'anonymous') return ['tenant_required', 'tenant_inactive'];
+  if (access === 'client') return ['unauthorized', 'tenant_inactive', 'gone'];
+  return [
+    ...(['unauthorized', 'invalid_token', 'token_expired', 'tenant_required', 'tenant_inactive', 'gone'] as const),
+    ...(requiredPermission(route) ? (['forbidden'] as const) : []),
+  ];
+}
+
+function ofInput(route: TenantRoute): ProblemCode[] {
+  const { body, upload, path, response, cache, query, takesIfMatch, takesIdempotencyKey } = route;
+  const codes: ProblemCode[] = [];
+  if (body) codes.push('malformed_json');
+  if (body || upload) codes.push('request_timeout', 'payload_too_large', 'unsupported_media_type');
+  if (takesIfMatch) codes.push('precondition_failed');
+  if (takesIdempotencyKey) codes.push('idempotency_in_progress', 'idempotency_key_reused');
+  // A complete list of reference data responds with 404 when it is empty. Other lists are then `[]`.
+  const isCompleteList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
+  const endsSession = path.includes('/sessions/'); // ending an unknown one succeeds
+  const isMissing = path.includes(':') && !endsSession && !route.problems?.includes('unknown_record');
+  if (isCompleteList || isMissing) codes.push('not_found');
+  return codes;
+}

@@ -1,0 +1,75 @@
+import type { Context, Middleware } from 'koa';
+import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
+import { problem } from '../../lib/errors.ts';
+import { type Content, contentSecurityPolicy, mediaTypes, sharedAssets } from '../../lib/html/assets.ts';
+import { html } from '../../lib/html/html.ts';
+import { Representation } from '../../lib/http/representation.ts';
+import { sendRepresentation } from '../../lib/http/send-response.ts';
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import { contentsByPath } from './contents.ts';
+import { page, type Site } from './page.ts';
+
+/** Where short addresses lead. */
+const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
+
+/** The pages that a service shows: all, all but the handbook of operators, or none. */
+export type ShownDocumentation = 'public' | 'api' | 'off';
+
+/**
+ * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no
+ * tenant and no user, and the content depends on neither.
+ * @param base address under which clients reach the service, for the examples
+ */
+export function documentationPages(
+  routes: readonly TenantRoute[],
+  base: string,
+  shown: ShownDocumentation,
+): Middleware {
+  const site = { base, hasHandbook: shown === 'public' };
+  const contents = shown === 'off' ? new Map([...sharedAssets, ...accountAssets]) : contentsByPath(routes, site);
+  const rendered = new Map<string, Promise<Representation>>();
+
+  return async function serveDocumentation(ctx, next) {
+    const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
+    const moved = isRead ? movedPages[ctx.path] : undefined;
+    if (moved && contents.has(moved)) return ctx.redirect(moved);
+    const content = contents.get(ctx.path);
+    if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
+      const path = ctx.path.replace(/\/$/, '');
+      if (contents.has(path)) return ctx.redirect(path);
+      ctx.status = 404;
+      ctx.set('Content-Security-Policy', contentSecurityPolicy);
+      ctx.type = mediaTypes.html;
+      ctx.body = notFoundPage(site);
+      return;
+    }
+    if (!content) return next();
+    if (!isRead) throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD' } });
+    ctx.state.route = ctx.path;
+    const rendering = rendered.get(ctx.path) ?? render(content);
+    rendered.set(ctx.path, rendering);
+    rendering.catch(() => rendered.delete(ctx.path)); // the next request tries again
+    const document = await rendering;
+    ctx.status = 200;
+    ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy });
+    return sendRepresentation(ctx, document, mediaTypes[content.type]);
+  };
+}
+
+/** True for a path outside the API that a browser shows. All other clients get a problem, also for an unknown path. */
+function isForPerson(ctx: Context): boolean {
+  return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
+}
+
+/** The page for a path that the service does not have, for people who mistyped an address. */
+function notFoundPage(site: Site): string {
+  const body = html`
+<h1>There is no such page</h1>
+<p>The documentation begins with the <a href="/docs">guide</a>. The API is under <code>/api</code>; the
+<a href="/docs/reference">reference</a> lists its endpoints.</p>`;
+  return page({ site, path: '', title: 'Not found', sections: [], body });
+}
+
+async function render(content: Content): Promise<Representation> {
+  return Representation.ofDocument(await content.render());
+}

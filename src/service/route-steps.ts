@@ -1,0 +1,156 @@
+import type { Context, Middleware } from 'koa';
+import type { z } from 'zod';
+import { enforceScope } from '../accounts/auth/enforce-scope.ts';
+import { problem } from '../lib/errors.ts';
+import { EventStream, sendEventStream } from '../lib/http/event-stream.ts';
+import { readIdempotencyKey } from '../lib/http/idempotency-key.ts';
+import { extendDuration } from '../lib/http/limit-duration.ts';
+import { ListExport } from '../lib/http/list-parameters/list-export.ts';
+import { contentRange, Page } from '../lib/http/list-parameters/list-page.ts';
+import { readBody } from '../lib/http/read-body.ts';
+import { inexactErrors, prefersStrict, readFields, readPatch, unknownNames } from '../lib/http/read-fields.ts';
+import { type QueryInput, readParameters } from '../lib/http/read-parameters.ts';
+import { readUpload } from '../lib/http/read-upload.ts';
+import { preconditionOf, Representation } from '../lib/http/representation.ts';
+import { type ResponseFilter, responseFilter } from '../lib/http/response-filter.ts';
+import type { ReadUpload } from '../lib/http/route.ts';
+import type { Routers } from '../lib/http/routers.ts';
+import { sendExport } from '../lib/http/send-export.ts';
+import { pieceSender } from '../lib/http/send-piece.ts';
+import { sendResponse } from '../lib/http/send-response.ts';
+import { similarPath } from '../lib/http/similar-path.ts';
+import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
+import type { Caller } from '../tenancy/caller.ts';
+import { permissionMissing, requiredPermission, type TenantRoute } from '../tenancy/define-route.ts';
+
+/** Records the pattern of the route for the access log and the metrics. */
+export function nameRoute(route: TenantRoute): Middleware {
+  return function nameRequest(ctx, next) {
+    ctx.state.route = route.path;
+    return next();
+  };
+}
+
+/** Refuses callers without the permission of the route (403); undefined when the route asks for none. */
+export function requirePermission(route: TenantRoute): Middleware | undefined {
+  const permission = requiredPermission(route);
+  if (!permission) return undefined;
+  return function checkPermission(ctx, next) {
+    if (!ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
+    return next();
+  };
+}
+
+/**
+ * Body → scope → fields → handler → response. The response contains only the fields that the route names. A
+ * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
+ */
+export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
+  const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
+  return async function respondToRequest(ctx) {
+    const { context, caller, deadline } = ctx.state;
+    if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
+    const idempotencyKey = idempotencyKeyOf(ctx, route);
+    const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
+    if (strict) ctx.set('Preference-Applied', 'handling=strict');
+    const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
+    const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
+    const input = {
+      body: body as never,
+      ...(parameters as QueryInput<never>),
+      params: ctx.params,
+      precondition: route.takesIfMatch ? preconditionOf(ctx.req.headers) : undefined,
+      lastEventId: route.takesLastEventId ? (ctx.req.headers['last-event-id'] as string | undefined) : undefined,
+      readUpload: uploadReader(ctx, route),
+      idempotencyKey,
+    };
+    if (idempotencyKey !== undefined && !route.upload) {
+      context.makeRepeatable(idempotencyKey, [ctx.path, ctx.querystring, body]);
+    }
+    const result = await route.handler(input, context);
+    if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
+    deadline.check(); // the request has been answered
+    if (result instanceof Page) return sendPage(ctx, route, result);
+    if (result instanceof EventStream) return sendEventStream(ctx, result, unsent);
+    if (result instanceof ListExport) {
+      return sendExport(ctx, result, piece => context.continue(piece), pieceSender(ctx, unsent));
+    }
+    await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
+  };
+}
+
+/**
+ * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise
+ */
+function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: TenantRoute): string | undefined {
+  const key = req.headers['idempotency-key'];
+  if (key === undefined || method !== 'POST') return undefined;
+  if (takesIdempotencyKey) return readIdempotencyKey(key as string);
+  throw problem('invalid_request', { detail: 'This endpoint takes no Idempotency-Key: send the request without it.' });
+}
+
+const noQuery: QueryInput = { query: {} };
+
+function sendPage(ctx: Context, route: TenantRoute, page: Page): void | Promise<void> {
+  const { representation, next, count, cursor } = page;
+  if (cursor !== undefined) ctx.set('Next-Cursor', cursor);
+  if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
+  const range = count && contentRange(count);
+  if (range !== undefined) ctx.set('Content-Range', range);
+  if (count) ctx.vary('Prefer');
+  if (count?.total !== undefined) ctx.append('Preference-Applied', 'count=exact');
+  return sendResponse(ctx, route, representation);
+}
+
+/** Only a route with `upload` reads a body that is not JSON. */
+function uploadReader(ctx: Context, { upload }: TenantRoute): ReadUpload {
+  return upload ? onChunk => readUpload(ctx, upload, onChunk) : noUpload;
+}
+
+const noUpload: ReadUpload = async () => {
+  throw new Error('the route has no upload');
+};
+
+async function readInput(
+  ctx: Context,
+  route: TenantRoute,
+  contract: z.ZodObject,
+  caller: Caller | undefined,
+  strict: boolean,
+): Promise<object> {
+  const body = { ...(await readBody(ctx, route.bodyLimit)) };
+  const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
+  const errors = { ...unknown, ...inexactErrors(ctx.state.inexactFields ?? [], contract) };
+  if (route.method === 'POST' && caller) enforceScope(body, caller);
+  return route.method === 'PATCH' ? readPatch(contract, body, errors) : readFields(contract, body, errors);
+}
+
+function unknownPathDetail(path: string, paths: readonly string[]): string {
+  const similar = similarPath(path, paths);
+  return `No endpoint has this path.${similar ? ` Did you mean ${similar}?` : ''}`;
+}
+
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/**
+ * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route learns that one is
+ * missing: 403 and 401 come first.
+ */
+export function unknownRoute(
+  routers: Routers,
+  routes: readonly TenantRoute[],
+  authenticateUser: Middleware,
+): Middleware {
+  const anonymousPaths = new Set(
+    routes.filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access)).map(({ path }) => path),
+  );
+  const paths = [...new Set(routes.map(({ path }) => path))];
+
+  return async function refuseUnknown(ctx) {
+    if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
+    const matches = routers.ofPath(ctx.path);
+    if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});
+    if (matches.length === 0) throw problem('not_found', { detail: unknownPathDetail(ctx.path, paths) });
+    throw problem('method_not_allowed', { headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') } });
+  };
+}

@@ -1,0 +1,112 @@
+import type { MikroORM } from '@mikro-orm/postgresql';
+import { LRUCache } from 'lru-cache';
+import type { TenantRecord } from '../../control/records.ts';
+import { canServe } from '../../control/schema-version.ts';
+import { problem } from '../../lib/errors.ts';
+import { Turns } from './large-reads.ts';
+import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
+import { TenantDriver } from './tenant-driver.ts';
+import type { TenantFences } from './tenant-fences.ts';
+import type { TenantPool } from './tenant-pool.ts';
+
+interface TenantDatabasesOptions extends ServerBudgetsOptions {
+  /** Has the metadata of a tenant database. Its own database does not exist, so a use by mistake reaches no data. */
+  orm: MikroORM;
+  /** The last tenant migration of this build. A tenant whose schema the build cannot serve is refused. */
+  head: string;
+  /** Called with the duration of each use of a connection of a tenant, in milliseconds. */
+  onUsed?: (guid: string, ms: number) => void;
+  /** Called when a change of a tenant has ended. */
+  onChanged?: (guid: string) => void;
+}
+
+/** An open database takes about 14 KB, and nothing else while it has no connection. */
+const maxOpenDatabases = 10_000;
+
+/** The open tenant databases. */
+export class TenantDatabases {
+  /** The turns of the large reads of the process. */
+  readonly largeReads = new Turns();
+  readonly #options: TenantDatabasesOptions;
+  /** The connection budget of each server. */
+  readonly budgets: ServerBudgets;
+  readonly #open = new LRUCache<string, TenantDriver>({
+    max: maxOpenDatabases,
+    dispose: driver => void driver.close(),
+  });
+  #fences: Pick<TenantFences, 'isClosed' | 'locate'> | undefined;
+  #isClosed = false;
+
+  constructor(options: TenantDatabasesOptions) {
+    this.#options = options;
+    this.budgets = new ServerBudgets(options);
+  }
+
+  /**
+   * Returns the tenant's database; connects on first use.
+   * @throws {Problem} `tenant_inactive`, `migration_pending`, or `unavailable` after `close`
+   */
+  open(tenant: TenantRecord): TenantDriver {
+    if (tenant.status !== 'active') throw problem('tenant_inactive');
+    if (!canServe(this.#options.head, tenant)) throw problem('migration_pending');
+    if (this.#isClosed) throw problem('unavailable');
+    // The URL is part of the key: after a change of address or password, new connections are opened and verified.
+    const key = `${tenant.guid} ${tenant.databaseUrl}`;
+    let driver = this.#open.get(key);
+    if (!driver) {
+      driver = this.#createDriver(tenant);
+      this.#open.set(key, driver);
+    }
+    return driver;
+  }
+
+  /** From now on, requests of a fenced tenant wait for a connection. */
+  useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void {
+    this.#fences = fences;
+  }
+
+  /** The pools of a tenant's open databases. */
+  poolsOf(guid: string): TenantPool[] {
+    const keys = [...this.#open.keys()].filter(key => key.startsWith(`${guid} `));
+    return keys.flatMap(key => this.#open.peek(key)?.pool ?? []);
+  }
+
+  /** The fence of the tenant is lifted: opens the pool of its database, and forgets those that it had before. */
+  releasePools({ guid, databaseUrl }: TenantRecord): void {
+    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `)))
+      if (key === `${guid} ${databaseUrl}`) this.#open.peek(key)?.pool.release();
+      else this.#open.delete(key);
+  }
+
+  /** Returns the most recently used database on a server; undefined when none is open there. */
+  lastUsedOn(server: string): TenantDriver | undefined {
+    const budget = this.budgets.all.get(server);
+    for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
+    return undefined;
+  }
+
+  /** Opens no more databases, and closes every connection; a connection in use is closed when it is released. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#open.clear();
+    await this.budgets.close();
+  }
+
+  #createDriver(tenant: TenantRecord): TenantDriver {
+    const { orm, head, acquireTimeoutMs, beat, onUsed, onChanged } = this.#options;
+    const fences = this.#fences;
+    const driver = new TenantDriver(orm, {
+      url: tenant.databaseUrl,
+      expected: { guid: tenant.guid, head },
+      budget: this.budgets.of(tenant),
+      largeReads: this.largeReads,
+      connectTimeoutMs: acquireTimeoutMs,
+      processId: beat?.process.id,
+      onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),
+      onChanged: onChanged && (() => onChanged(tenant.guid)),
+      ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
+    });
+    if (fences?.isClosed(tenant.guid)) driver.pool.hold();
+    return driver;
+  }
+}

@@ -1,0 +1,102 @@
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { Kysely, PostgresDialect } from 'kysely';
+import { outcomeUnknown } from '../../lib/errors.ts';
+import { mayBeCommitted } from '../../lib/postgres/commit-outcome.ts';
+import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { TenantClient } from './tenant-client.ts';
+
+/**
+ * The transaction of one change. It begins with its first query, and carries the actor, who is named in the audit log.
+ * Queries that can be sent together leave in one packet.
+ */
+export class TenantTransaction {
+  readonly #client: TenantClient;
+  readonly #actor: string;
+  readonly #forkEntityManager: () => EntityManager;
+  #begun = false;
+  #em: EntityManager | undefined;
+
+  constructor(client: TenantClient, actor: string, forkEntityManager: () => EntityManager) {
+    this.#forkEntityManager = forkEntityManager;
+    this.#client = client;
+    this.#actor = actor;
+  }
+
+  /** Returns the rows of a statement. */
+  async query(statement: Statement): Promise<RowValues[]> {
+    const [rows] = await this.#send(() => [this.#client.rows(statement)]);
+    return rows;
+  }
+
+  /** An entity manager whose queries belong to this transaction. */
+  get em(): EntityManager {
+    if (!this.#em) {
+      this.#em = this.#forkEntityManager();
+      this.#em.setTransactionContext(this.#asKysely());
+    }
+    return this.#em;
+  }
+
+  /**
+   * Executes a statement and commits. @returns the rows of the statement
+   * @throws {Problem} `outcomeUnknown` when the connection was lost or ended before the server confirmed the commit
+   */
+  async commit(statement: Statement): Promise<RowValues[]> {
+    if (!this.#begun && statement.withActor) return this.#execute(statement.withActor(this.#actor));
+    // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
+    const wasAlive = this.#client.isAlive;
+    let isExecuted = false;
+    const execute = async () => {
+      const rows = await this.#client.rows(statement);
+      isExecuted = true;
+      return rows;
+    };
+    const [rows, { command }] = await this.#send(() => [execute(), this.#client.query('commit')]).catch(error => {
+      throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
+    });
+    if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
+    return rows;
+  }
+
+  /**
+   * Executes a statement that is the whole transaction. It takes two thirds of the time of four statements in one
+   * packet. The triggers that need the actor run for each row, after the statement has set it.
+   */
+  async #execute(statement: Statement): Promise<RowValues[]> {
+    const { isAlive: wasAlive, executed } = this.#client;
+    return this.#client.rows(statement).catch(error => {
+      // PostgreSQL reports the execution before it commits.
+      const isExecuted = this.#client.executed > executed;
+      throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
+    });
+  }
+
+  /** Rolls back if the transaction has begun. Never rejects. */
+  async rollback(): Promise<void> {
+    if (this.#begun) await this.#client.query('rollback').catch(() => {});
+  }
+
+  /**
+   * Sends queries; the first call also begins the transaction, in the same packet. If `begin` alone failed, the queries
+   * would run outside of a transaction, and without the actor, which is set for the transaction only: triggers of the
+   * audit log and of the activities refuse a change without an actor.
+   */
+  async #send<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
+    if (this.#begun) return this.#client.sendTogether(send);
+    this.#begun = true;
+    const begin = () => [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
+    const [, , ...results] = await this.#client.sendTogether(() => [...begin(), ...send()]);
+    return results as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
+  }
+
+  /** A Kysely for MikroORM that uses this connection only, and neither begins nor ends a transaction. */
+  #asKysely(): Kysely<unknown> {
+    const query = async (...args: Parameters<TenantClient['query']>) =>
+      (await this.#send(() => [this.#client.query(...args) as unknown as Promise<unknown>]))[0];
+    const client = { query, release: () => {} };
+    const pool = { connect: async () => client, end: async () => {}, options: {} };
+    return new Kysely({ dialect: new PostgresDialect({ pool: pool as never }) });
+  }
+}
+
+const setActor = { name: 'set_actor', text: `select set_config('app.actor', $1, true)` };

@@ -1,0 +1,51 @@
+import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
+import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { TableStatements } from '../../lib/postgres/table-statements.ts';
+import { camelCase } from '../../lib/runtime/casing.ts';
+import { listConditions } from './list-conditions.ts';
+
+/** How the records of a list are read. */
+interface ListReads {
+  read(statement: Statement): Promise<RowValues[]>;
+  /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */
+  readWithin?(statement: Statement, ms: number): Promise<RowValues[] | undefined>;
+}
+
+/** Where the records of a list come from. */
+export interface ListSource {
+  table: TableStatements;
+  /** The records that the caller may see, and that the plain list has. */
+  conditions: readonly (Condition | undefined)[];
+  /** The context of the request, if the records are in its tenant's database. */
+  reads: ListReads;
+  /** Returns the names of users by their ids, for a list that may include them. */
+  userNames?: (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>;
+  /** Turns the JSON text of a record into that of the response. */
+  toResponse?: (json: string) => string;
+}
+
+/** A record as JSON text, and the values of its sorted fields as PostgreSQL prints them. */
+export interface ListedRecord {
+  readonly json: string;
+  readonly keys: readonly (string | null)[];
+}
+
+/** Reads the records that a request asks for, in their order, from after its cursor on. */
+export async function readRecords(
+  query: ListQuery,
+  { table, conditions, reads }: ListSource,
+  limit: number | undefined,
+): Promise<ListedRecord[]> {
+  const { conditions: filters, searches } = listConditions(query, table);
+  const statement = table.selectPage([...conditions, ...filters], {
+    searches,
+    keys: query.sort.map(({ field, direction }) => ({
+      property: camelCase(field.name),
+      direction,
+      isNullable: field.isNullable,
+    })),
+    after: query.after,
+    limit,
+  });
+  return (await reads.read(statement)) as unknown as ListedRecord[];
+}

@@ -1,0 +1,241 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { databaseUrl } from '../../../../src/control/server-urls.ts';
+import { withConnection } from '../../../../src/lib/postgres/connection.ts';
+import { closedStamp } from '../../../../src/operator/databases/database-stamp.ts';
+import { findTenant } from '../../../../src/operator/records/tenants.ts';
+import { addUser, generatePassword } from '../../../../src/operator/records/users.ts';
+import { addByHand, readAddedByHand } from '../../../support/added-by-hand.ts';
+import { backupSettings } from '../../../support/backup-settings.ts';
+import { type CopiedServer, copyServer } from '../../../support/copied-server.ts';
+import { createDedicatedServer } from '../../../support/dedicated-server.ts';
+import { createQuickPasswords } from '../../../support/quick-passwords.ts';
+import { runCommand } from '../../../support/run-command.ts';
+import { useServerFolder } from '../../../support/server-folder.ts';
+import { backUp, documentOf } from '../../../support/succeed.ts';
+import { laterObject, use, useFolder } from '../../../support/use.ts';
+import { testRecoveredControl } from './recovered-control.ts';
+
+describe('restore from a recovered server', () => {
+  const server = use(createDedicatedServer);
+  const folder = useFolder();
+  const archives = useServerFolder('archives');
+  let environment: Record<string, string>;
+  /** A copy of the server, before a currency of acme was deleted. */
+  let recovered: CopiedServer;
+  let ofAcme: string;
+  let ofGlobex: string;
+  /** What an operator has added to the database of globex there. */
+  let addedByHand: object[];
+  /** After its last change. */
+  let moment: string;
+  /** What every command has printed. */
+  const printed: string[] = [];
+
+  const tenant = async (args: string[], input = '', settings: Record<string, string> = {}) => {
+    const result = await runCommand('scripts/tenant.ts', [...args, '--json'], { ...environment, ...settings }, input);
+    printed.push(result.stdout, result.stderr);
+    return documentOf(result);
+  };
+  const restoreFrom = (slug: string, url: string, ...options: string[]) =>
+    tenant(['restore', slug, '--from', ...options], url);
+  const codesIn = async (database: string): Promise<string[]> =>
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
+  const addCurrency = async (slug: string, code: string): Promise<void> =>
+    void (await server.sql(
+      `insert into currencies (code, name) values ('${code}', '${code}')`,
+      await server.databaseOf(slug),
+    ));
+  const databases = () => server.control('select database_name, state from tenant_databases order by id');
+  const passwordOf = (url: string): string => new URL(url).password;
+
+  async function addPerson(name: string): Promise<void> {
+    const tenant = await findTenant(server.installation, 'acme');
+    await addUser(server.installation, createQuickPasswords(), {
+      ...{ tenant, email: `${name}@acme.test`, password: generatePassword(), firstName: name, lastName: name },
+      ...{ role: 'Member', scope: 'All', entityId: null },
+    });
+  }
+
+  before(async () => {
+    environment = { ...server.environment, ...(await backupSettings(archives)) };
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+    for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
+    for (const code of ['USD', 'CHF']) await addCurrency('globex', code);
+    [ofAcme, ofGlobex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
+    for (const name of ['nora', 'otto']) await addPerson(name);
+    recovered = await copyServer(server.url);
+    await addPerson('paul');
+    await server.control(`update users set disabled_at = now() where email = 'otto@acme.test'`);
+    await backUp(environment);
+    const inGlobex = (text: string) =>
+      withConnection(databaseUrl(recovered.url, ofGlobex), client => client.query(text));
+    await inGlobex(addByHand);
+    addedByHand = (await inGlobex(readAddedByHand)).rows;
+    moment = new Date().toISOString();
+    await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
+    await addCurrency('globex', 'CAD');
+  });
+  after(async () => {
+    await recovered.close();
+  });
+
+  testRecoveredControl(
+    server,
+    laterObject(() => recovered),
+    () => environment,
+  );
+
+  it('a tenant gets the data of the recovered server beside its own, and another tenant keeps what it has', async () => {
+    const { code, document } = await restoreFrom('acme', recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'acme', server: 'default' });
+    expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+_[0-9a-f]{12}, last change \d{4}-/);
+    expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
+    expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
+    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);
+    const diff = await tenant(['restore', 'diff', 'acme']);
+    const table = diff.document.tables.find((each: { table: string }) => each.table === 'currencies');
+    expect(table).to.include({ added: 0, changed: 0, gone: 1 });
+  });
+
+  it('the recovered server stays as it is, and the former name of a tenant is found after a swap', async () => {
+    const former = await server.databaseOf('acme');
+    const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
+    expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
+    const { code, document } = await restoreFrom('acme', recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document.restoredFrom).to.include(former);
+    expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
+    expect(await server.databaseOf('acme')).not.to.equal(former);
+  });
+
+  it('a clone gets the data of the recovered server, with tables and columns that were added by hand, and is a tenant of its own', async () => {
+    const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD', 'CHF']);
+    expect(addedByHand).to.have.length(1);
+    expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(addedByHand);
+  });
+
+  // A drill recovers a server to a moment, with the program for a host of its own.
+  it('a restore to a moment takes the server that RECOVERY_COMMAND has recovered; a moment that cannot be had is refused with the reason', async () => {
+    const command = join(folder, 'recover');
+    await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, { mode: 0o755 });
+    const restoreAt = (at: string) => tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
+    const { code, document } = await restoreAt(moment);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'globex', restoredFrom: moment });
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    const refused: [string, string, RegExp][] = [
+      ['2026-11-21T14:05:00', 'usage', /zone/],
+      ['2999-01-01T00:00:00Z', 'usage', /future/],
+      ['2026-02-30T00:00:00Z', 'usage', /2026-02-30T00:00:00Z is no day of the calendar/],
+      ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
+    ];
+    for (const [at, kind, message] of refused) {
+      const result = await restoreAt(at);
+      expect(result.document.code, at).to.equal(kind);
+      expect(result.document.message, at).to.match(message);
+    }
+  });
+
+  it('a lost database comes back from the recovered server, with tables and columns that were added by hand, and is served', async () => {
+    await server.sql(`drop database "${await server.databaseOf('globex')}" with (force)`);
+    const { code, document } = await restoreFrom('globex', recovered.url, '--lost');
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'globex', status: 'active' });
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(addedByHand);
+  });
+
+  it('a database that was closed at the moment is found by the stamp of a closed database', async () => {
+    const [{ guid } = { guid: '' }] = await server.control<{ guid: string }>(
+      `select guid from tenants where slug = 'globex'`,
+    );
+    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
+      client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
+    );
+    const { code, document } = await restoreFrom('globex', recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document.restoredFrom).to.include(ofGlobex);
+    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+  });
+
+  it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
+    // Its database has the same name.
+    await withConnection(databaseUrl(recovered.url, ofAcme), client =>
+      client.query('update tenant_identity set guid = gen_random_uuid()'),
+    );
+    const before = await databases();
+    const { code, document } = await restoreFrom('acme', recovered.url);
+    expect(code).to.equal(1);
+    expect(document.message).to.match(/has no database of acme that can be read: nothing was changed\.$/);
+    expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
+    expect(await databases()).to.deep.equal(before);
+  });
+
+  it('a server that has no database of the tenant is refused, with the names that were looked for', async () => {
+    const { document: made } = await tenant(['provision', 'initech', '--name', 'Initech', '--admin', 'a@initech.test']);
+    const { code, document } = await restoreFrom('initech', recovered.url);
+    expect(code, JSON.stringify(made)).to.equal(1);
+    expect(`${document.message} ${document.hint}`).to.include(await server.databaseOf('initech'));
+  });
+
+  it('a URL is refused as an argument, and when it is no PostgreSQL URL or cannot be used, without being shown', async () => {
+    const wrong = new URL(recovered.url);
+    wrong.password = 'wrong-and-secret';
+    const asArgument = await tenant(['restore', 'acme', '--from', wrong.href]);
+    expect([asArgument.code, asArgument.document.code]).to.deep.equal([2, 'usage']);
+    const noUrl = await restoreFrom('acme', 'https://wrong-and-secret@db.test');
+    expect([noUrl.code, noUrl.document.code]).to.deep.equal([2, 'usage']);
+    const refused = await restoreFrom('acme', wrong.href);
+    expect(refused.document.message).to.equal('The recovered server cannot be used: the password is wrong.');
+    const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
+    const planned = await restoreFrom('acme', recovered.url, '--archive', 'latest', '--dry-run');
+    for (const { document } of [both, planned])
+      expect(document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
+  });
+
+  it('a restore that fails leaves no database, and says why', async () => {
+    const before = await databases();
+    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
+      client.query(`alter table currencies drop constraint currencies_decimal_places_check;
+                    update currencies set decimal_places = 7`),
+    );
+    const { code, document } = await restoreFrom('globex', recovered.url);
+    expect(code).to.equal(1);
+    expect(document.message)
+      .to.include('The command has stopped')
+      .and.include('globex is served by default, as before');
+    expect(await databases()).to.deep.equal(before);
+  });
+
+  it('a moment without RECOVERY_COMMAND is refused, and says what to set and what to do without it', async () => {
+    for (const args of [
+      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z'],
+      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z', '--dry-run'],
+      ['restore', 'moments', 'acme'],
+    ]) {
+      const { code, document } = await tenant(args);
+      expect([code, document.message]).to.deep.equal([
+        1,
+        'RECOVERY_COMMAND is not set, so no server can be recovered to a moment.',
+      ]);
+      expect(document.hint).to.match(/^Set it to the path of a program that does, .*restore <slug> --from < url-file/);
+    }
+  });
+
+  it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {
+    const stored = await server.control('select * from operator_actions');
+    const origins = await server.control('select * from tenant_databases');
+    const log = await server.log();
+    expect(stored.length).to.be.greaterThan(5);
+    for (const secret of [passwordOf(recovered.url), 'wrong-and-secret']) {
+      expect(secret).not.to.equal('');
+      expect(JSON.stringify(printed)).not.to.include(secret);
+      expect(JSON.stringify([stored, origins, log])).not.to.include(secret);
+    }
+  });
+});

@@ -1,0 +1,163 @@
+import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { readServerIdentity } from '../../../src/lib/postgres/server-address.ts';
+import { copyServer } from '../../support/copied-server.ts';
+import { eventually } from '../../support/eventually.ts';
+import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { startSilentProxy } from '../../support/silent-proxy.ts';
+import { postgresUrl, quickSettings } from '../../support/test-server.ts';
+import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('servers', () => {
+  let world: World;
+  let second: OwnServer;
+
+  before(async () => {
+    [world, second] = await Promise.all([
+      createWorld(),
+      startOwnServer('second', [...quickSettings, 'max_connections=50']),
+    ]);
+  });
+  after(async () => {
+    await world.close();
+    await second.close();
+  });
+
+  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
+  const provision = async (slug: string, ...options: string[]): Promise<TestTenant & { server: string }> => {
+    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json', ...options];
+    const { code, stdout, stderr } = await run(args);
+    expect(code, stderr).to.equal(0);
+    return JSON.parse(stdout);
+  };
+
+  it('server add reads the URL from stdin, refuses an unusable server, and never prints the URL', async () => {
+    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
+    expect((await run(['server', 'add', 'second'], world.installation.controlUrl)).code, 'another server').to.equal(1);
+    expect((await run(['server', 'add', 'third'], 'not a url')).code).to.equal(2);
+    const unreachable = await run(['server', 'add', 'third'], 'postgresql://u:very-secret@127.0.0.1:1/x');
+    expect(unreachable.code).to.equal(1);
+    expect(unreachable.stderr).not.to.include('very-secret');
+    expect(unreachable.stderr).to.equal(
+      'The server third cannot be used: nothing listens at its address. ' +
+        'Start the server, or correct the host and the port in its URL. ' +
+        'Then run again: bin/backoffice server add third\n',
+    );
+    const { stdout } = await run(['server', 'list', '--json']);
+    expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
+      ['default', 2],
+      ['second', 0],
+    ]);
+    expect(stdout).not.to.match(/postgres(ql)?:\/\//);
+  });
+
+  it('server add refuses another name for a server, which would make its databases look like those of nobody', async () => {
+    for (const [url, name, remedy] of [
+      [second.url, 'second', '. To change its URL: bin/backoffice server add second'],
+      [postgresUrl(), 'default', '.'],
+    ] as const)
+      for (const args of [[], ['--dry-run']]) {
+        const { code, stderr } = await run(['server', 'add', 'third', ...args], url);
+        expect([code, stderr]).to.deep.equal([
+          1,
+          `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}\n`,
+        ]);
+      }
+  });
+
+  it('server add follows a server to another port, and takes a copy of it for no new server', async () => {
+    const copy = await copyServer(second.url);
+    const identity = async () =>
+      (await controlSql(world, `select identity from servers where name = 'second'`))[0] as object;
+    const before = await identity();
+    const moved = await run(['server', 'add', 'second'], copy.url);
+    expect(moved.code, moved.stderr).to.equal(0);
+    const current = await withConnection(copy.url, readServerIdentity);
+    expect(await identity())
+      .to.deep.equal({ identity: current })
+      .and.not.to.deep.equal(before);
+    expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+    expect(await identity()).to.deep.equal(before);
+    expect((await run(['server', 'add', 'third'], copy.url)).code).to.equal(1);
+    await copy.close();
+  });
+
+  it('a server that is down does not affect the tenants of other servers', async () => {
+    const proxy = await startSilentProxy(second.url);
+    const proxied = proxy.through(second.url);
+    expect((await run(['server', 'add', 'second'], proxied)).code).to.equal(0);
+    const far = await provision('far', '--server', 'second');
+    const near = await provision('near');
+    expect([far.server, near.server]).to.deep.equal(['second', 'default']);
+    const [onSecond, onDefault] = [await world.login(far), await world.login(world.acme)];
+    expect((await onSecond.get(path)).body).to.have.length(3);
+    expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
+    // The service uses the address, which holds no login.
+    const addresses = () => controlSql(world, 'select address, identity from servers where address is not null');
+    const address = proxied.replace(/\/\/.*@/, '//');
+    const identity = await withConnection(second.url, readServerIdentity);
+    expect(identity).to.match(/^\d+:\d+$/);
+    expect(await addresses()).to.deep.equal([{ address, identity }]);
+    expect((await onDefault.get(path)).body).to.have.length(3);
+
+    await proxy.close();
+    const unavailable = await eventually(async () => {
+      const response = await onSecond.get(path, { 'Cache-Control': 'no-cache' });
+      return response.status === 503 && response;
+    });
+    expect(unavailable).to.have.property('headers');
+    for (let i = 0; i < 20; i++) expect((await onDefault.get(path)).status).to.equal(200);
+    const ready = await fetch(`http://127.0.0.1:${world.service.managementPort}/health/ready`);
+    expect(ready.status).to.equal(200);
+    expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+  });
+
+  it('server remove refuses a server with tenants, and removes one without them, with its template', async () => {
+    const databases = () =>
+      withConnection(second.url, async client => {
+        const { rows } = await client.query(`select datname from pg_database where datname ~ '_(tenant|template)_'`);
+        return rows.length;
+      });
+    const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
+    expect(await databases(), 'of the tenant, and the template').to.equal(2);
+    const refused = await run(['server', 'remove', 'second', '--yes']);
+    expect([refused.code, refused.stderr]).to.deep.equal([
+      1,
+      'Tenants are on second: far. Move them to other servers, and purge deleted ones: ' +
+        'bin/backoffice server drain second\n',
+    ]);
+    await run(['delete', 'far', '--yes']);
+    expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);
+    await run(['purge', 'far', '--yes']);
+    expect(await databases(), 'the template').to.equal(1);
+
+    const plan = { name: 'second', forgotten: 0, formerTenants: 0, left: [] };
+    expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({ ...plan, state: 'planned' });
+    expect((await run(['server', 'remove', 'second'])).code, 'without --yes').to.equal(2);
+    expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(/has the control database/);
+    expect(await json('server', 'remove', 'second', '--yes')).to.deep.equal({ ...plan, state: 'removed' });
+    expect(await databases()).to.equal(0);
+    expect((await json('server', 'list')).map(({ name }: { name: string }) => name)).to.deep.equal(['default']);
+    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
+  });
+
+  it('a lost server is removed with the databases of tenants that nobody uses', async () => {
+    const columns = 'tenant_id, server_id, database_name, role_name, state, origin';
+    await controlSql(
+      world,
+      `insert into tenant_databases (${columns})
+       select t.id, s.id, state || '_1', state || '_1', state, 'template'
+         from tenants t, servers s, unnest(array['reserved', 'filled', 'kept', 'condemned', 'gone']) as state
+        where slug = 'acme' and s.name = 'second'`,
+    );
+    const removed = await run(['server', 'remove', 'second', '--lost', '--yes', '--json']);
+    expect([removed.code, removed.stderr]).to.deep.equal([0, '']);
+    expect(JSON.parse(removed.stdout)).to.include({ state: 'removed', forgotten: 4, formerTenants: 1, left: null });
+    const { stdout, stderr } = await run(['databases', 'acme', '--json']);
+    expect(stderr).to.equal('');
+    expect(JSON.parse(stdout).map(({ state }: { state: string }) => state)).to.deep.equal(['current']);
+  });
+});

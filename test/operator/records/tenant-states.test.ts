@@ -1,0 +1,96 @@
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('states of a tenant', () => {
+  const world = useWorld();
+  let admin: Client;
+  let adminElsewhere: Client;
+  let globexAdmin: Client;
+
+  before(async () => {
+    const other = await world.startAnotherServer();
+    admin = await world.login(world.acme);
+    adminElsewhere = admin.at(other.url);
+    globexAdmin = await world.login(world.globex);
+  });
+
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+  /** Waits until both servers respond in this way, for a second at most. */
+  const bothRespond = (status: number, code?: string): Promise<unknown> =>
+    eventually(async () => {
+      const responses = [await admin.get(path), await adminElsewhere.get(path)];
+      return responses.every(
+        ({ status: actual, body }) => actual === status && (code === undefined || body.code === code),
+      );
+    }, 1_000);
+
+  it('every process rejects a suspended tenant within 1 s, and serves a resumed one without a new login', async () => {
+    await bothRespond(200);
+    expect((await run('suspend', 'acme', '--yes')).code).to.equal(0);
+    await bothRespond(403, 'tenant_inactive');
+    const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+    expect([login.status, login.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect((await globexAdmin.get(path)).status).to.equal(200);
+    expect((await run('suspend', 'acme', '--yes')).code, 'a second suspend').to.equal(0);
+    expect((await run('resume', 'acme', '--json')).stdout).to.include('"active"');
+    await bothRespond(200);
+  });
+
+  it('a transition that the state of the tenant does not allow is refused', async () => {
+    for (const [args, exitCode] of [
+      [['restore', 'acme'], 0],
+      [['resume', 'acme'], 0],
+      [['purge', 'acme', '--yes'], 1],
+      [['suspend', 'nobody', '--yes'], 1],
+      [['delete', 'acme'], 2],
+      [['purge', 'acme'], 1], // refused before it asks for confirmation
+    ] as const) {
+      expect((await run(...args)).code, args.join(' ')).to.equal(exitCode);
+    }
+    await bothRespond(200);
+  });
+
+  it('a deleted tenant is refused, and a restored one has all of its data again', async () => {
+    expect((await admin.post(path, { Title: 'Kept' })).status).to.equal(201);
+    expect((await run('delete', 'acme', '--yes')).code).to.equal(0);
+    await bothRespond(403, 'tenant_inactive');
+    expect((await run('restore', 'acme')).code).to.equal(0);
+    await bothRespond(200);
+    expect((await admin.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include('Kept');
+  });
+
+  it('purge leaves one row in purged_tenants, and frees the slug but never the database name', async () => {
+    await run('delete', 'acme', '--yes');
+    const purged = await run('purge', 'acme', '--yes', '--json');
+    const archives = [{ state: 'removed', target: null, removed: 0, left: [], error: null }];
+    expect([purged.code, JSON.parse(purged.stdout)]).to.deep.equal([0, { slug: 'acme', status: 'purged', archives }]);
+    await bothRespond(401);
+    const [rowCounts] = await controlSql(
+      world,
+      `select (select count(*)::int from tenants where id = ?) as tenants,
+              (select count(*)::int from signing_keys where tenant_id = ?) as keys,
+              (select count(*)::int from users where tenant_id = ?) as users,
+              (select count(*)::int from sessions where tenant_id = ?) as sessions,
+              (select count(*)::int from purged_tenants where id = ?) as records`,
+      Array(5).fill(world.acme.id),
+    );
+    expect(rowCounts).to.deep.equal({ tenants: 0, keys: 0, users: 0, sessions: 0, records: 1 });
+    await withConnection(databaseUrl(postgresUrl(), 'postgres'), async client => {
+      const sql = `select (select count(*)::int from pg_database where datname = $1)
+              + (select count(*)::int from pg_roles where rolname = $1) as n`;
+      expect((await client.query(sql, [world.acme.database])).rows[0].n).to.equal(0);
+    });
+    expect((await globexAdmin.get(path)).status).to.equal(200);
+    const newAcme = await world.provision('acme');
+    expect(newAcme.database).not.to.equal(world.acme.database);
+    expect((await (await world.login(newAcme)).get(path)).body).to.have.length(3);
+  });
+});
